@@ -1,0 +1,221 @@
+//! What can be wrong with a layout, and with a value that is to fit one.
+//!
+//! `Display` names the culprit and the numbers; [`LayoutError::allowed`] and [`RangeError::allowed`] say what would
+//! have been right, so that a program can show the two apart (PostgreSQL: DETAIL and HINT).
+
+use std::error::Error;
+use std::fmt;
+
+use crate::layout::{Field, MAX_TOTAL_BITS};
+use crate::text::{instant, nearest};
+
+/// The names of all fields, for messages.
+const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
+
+/// Why a text, a JSON object or a list of fields is not a layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// There is nothing in the text.
+    Empty,
+    /// A word that is neither a preset, nor `field:bits`, nor `unit=` or `epoch=`.
+    UnknownName {
+        /// The word, shortened if it is long.
+        token: String,
+        /// The known names that could stand there.
+        candidates: Vec<&'static str>,
+    },
+    /// A field or an option follows something that it cannot follow.
+    Misplaced {
+        /// The word, shortened if it is long.
+        token: String,
+        /// The rule that it breaks.
+        rule: &'static str,
+    },
+    /// `unit=` or `epoch=` is there twice.
+    RepeatedOption(&'static str),
+    /// A field is there twice.
+    RepeatedField(Field),
+    /// The first field is not `time`.
+    TimeNotFirst {
+        /// The field that stands first, if there is one.
+        found: Option<&'static str>,
+    },
+    /// A field's width is no number or out of its range.
+    FieldBits {
+        /// The field.
+        field: Field,
+        /// Its width as it was written.
+        bits: String,
+    },
+    /// The fields have more than 63 bits together.
+    TooManyBits {
+        /// The field with which the sum passes 63.
+        field: Field,
+        /// The width of that field.
+        bits: u32,
+        /// The sum over all fields.
+        total: u64,
+    },
+    /// The unit is no length of time, zero, or longer than 10 seconds.
+    Unit(String),
+    /// The epoch is no instant, or not a whole number of microseconds.
+    Epoch(String),
+    /// The time field reaches beyond what a `timestamptz` holds.
+    EndsTooLate {
+        /// The width of the time field.
+        time_bits: u32,
+        /// How long the layout would last.
+        years: u64,
+    },
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LayoutError::Empty => write!(f, "The layout is empty."),
+            LayoutError::UnknownName { token, candidates } => {
+                write!(f, "\"{token}\" is not known.")?;
+                match nearest(token, candidates) {
+                    Some(name) => write!(f, " Did you mean \"{name}\"?"),
+                    None => Ok(()),
+                }
+            }
+            LayoutError::Misplaced { token, rule } => write!(f, "\"{token}\" is misplaced: {rule}."),
+            LayoutError::RepeatedOption(option) => write!(f, "\"{option}=\" is there twice."),
+            LayoutError::RepeatedField(field) => {
+                write!(f, "Field \"{}\" is there twice.", field.name())
+            }
+            LayoutError::TimeNotFirst { found: Some(found) } => {
+                write!(f, "The first field is \"{found}\", not \"time\".")
+            }
+            LayoutError::TimeNotFirst { found: None } => write!(f, "There is no field \"time\"."),
+            LayoutError::FieldBits { field, bits } => {
+                write!(f, "\"{}:{bits}\" is not a valid width.", field.name())
+            }
+            LayoutError::TooManyBits { field, bits, total } => write!(
+                f,
+                "With \"{}:{bits}\" the fields pass {MAX_TOTAL_BITS} bits; all together have {total}.",
+                field.name()
+            ),
+            LayoutError::Unit(unit) => write!(f, "\"unit={unit}\" is not a valid unit."),
+            LayoutError::Epoch(epoch) => write!(f, "\"epoch={epoch}\" is not a valid epoch."),
+            LayoutError::EndsTooLate { time_bits, years } => write!(
+                f,
+                "With \"time:{time_bits}\" the layout ends {years} years after its epoch, beyond what a timestamptz holds."
+            ),
+        }
+    }
+}
+
+impl LayoutError {
+    /// What is allowed in place of the culprit: a sentence for the user.
+    pub fn allowed(&self) -> String {
+        match self {
+            LayoutError::Empty => {
+                "Write a preset such as \"standard\", or fields such as \"time:41 worker:10 sequence:12\".".into()
+            }
+            LayoutError::UnknownName { candidates, .. } => {
+                format!("Known here: {}.", candidates.join(", "))
+            }
+            LayoutError::Misplaced { .. } => {
+                "Write a preset and then options, or all fields (name:bits) and then options (unit=, epoch=).".into()
+            }
+            LayoutError::RepeatedOption(_) => "Each option may be there once.".into(),
+            LayoutError::RepeatedField(_) => format!("Each of {FIELD_NAMES} may be there once."),
+            LayoutError::TimeNotFirst { .. } => {
+                "Time is the most significant field, so that IDs sort by it: begin with \"time:41\", for example.".into()
+            }
+            LayoutError::FieldBits { field, .. } => format!(
+                "Field \"{}\" may have 1 to {} bits; leave a field out to have none.",
+                field.name(),
+                field.max_bits()
+            ),
+            LayoutError::TooManyBits { .. } => {
+                format!("Make fields narrower: {MAX_TOTAL_BITS} bits is all that a non-negative bigint has.")
+            }
+            LayoutError::Unit(_) => {
+                "A unit is a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
+            }
+            LayoutError::Epoch(_) => {
+                "An epoch is an instant with a zone and at most six digits after the second, for example \"epoch=2024-01-01T00:00:00Z\".".into()
+            }
+            LayoutError::EndsTooLate { .. } => {
+                "A layout has to end before the year 294247: use fewer time bits, a shorter unit or an earlier epoch."
+                    .into()
+            }
+        }
+    }
+}
+
+impl Error for LayoutError {}
+
+/// Why a value does not fit a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeError {
+    /// A field's value is negative or too large. A field that the layout lacks takes only 0.
+    Field {
+        /// The field.
+        field: Field,
+        /// The value.
+        value: i128,
+        /// The largest value that fits.
+        max: u64,
+    },
+    /// An instant outside the layout's time, in microseconds of Unix time.
+    Time {
+        /// The instant.
+        unix_us: i64,
+        /// The epoch.
+        from_us: i64,
+        /// The layout's end; it is not part of the layout.
+        until_us: i64,
+    },
+    /// No layout gives a negative ID.
+    NegativeId(i64),
+    /// An ID that is larger than the last one of the layout.
+    IdPastEnd {
+        /// The ID.
+        id: i64,
+        /// The largest ID of the layout.
+        max: i64,
+    },
+}
+
+impl fmt::Display for RangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RangeError::Field { field, value, .. } => {
+                write!(f, "{} {value} does not fit the layout", field.name())
+            }
+            RangeError::Time { unix_us, from_us, .. } => {
+                let side = if unix_us < from_us { "before the epoch" } else { "past the end" };
+                write!(f, "the time lies {side} of the layout")
+            }
+            RangeError::NegativeId(id) => write!(f, "snowflake ID {id} is negative"),
+            RangeError::IdPastEnd { id, .. } => {
+                write!(f, "snowflake ID {id} lies past the end of the layout")
+            }
+        }
+    }
+}
+
+impl RangeError {
+    /// What would have fitted: a sentence for the user.
+    pub fn allowed(&self) -> String {
+        match self {
+            RangeError::Field { field, max: 0, .. } => {
+                format!("The layout has no {} field, so that only 0 fits.", field.name())
+            }
+            RangeError::Field { field, max, .. } => {
+                format!("The {} field holds 0 to {max}.", field.name())
+            }
+            RangeError::Time { from_us, until_us, .. } => {
+                format!("The layout reaches from {} to {}.", instant(*from_us), instant(*until_us))
+            }
+            RangeError::NegativeId(_) => "Snowflake IDs are 0 or greater.".into(),
+            RangeError::IdPastEnd { max, .. } => format!("The largest ID of the layout is {max}."),
+        }
+    }
+}
+
+impl Error for RangeError {}

@@ -1,0 +1,347 @@
+//! How the 63 usable bits of an ID are divided.
+
+use crate::error::{LayoutError, RangeError};
+use crate::text::{EPOCH_RANGE_US, instant};
+
+/// The bits of an ID that may be used: the sign bit stays clear, so that IDs are non-negative `bigint`s.
+pub const MAX_TOTAL_BITS: u32 = 63;
+/// The widest `datacenter`, `worker` or `clock_seq` field: its values fit a PostgreSQL `integer`.
+pub const MAX_IDENTITY_BITS: u32 = 31;
+/// The longest unit of time, in microseconds: 10 seconds.
+pub const MAX_UNIT_US: u64 = 10_000_000;
+/// The largest integer that a JavaScript number holds exactly has this many bits.
+const JAVASCRIPT_BITS: u32 = 53;
+const US_PER_SECOND: f64 = 1_000_000.0;
+
+/// A part of an ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// Ticks since the epoch; always the most significant field.
+    Time,
+    /// The upper part of the identity of the server that made the ID.
+    Datacenter,
+    /// The identity of the server that made the ID.
+    Worker,
+    /// Raised when the clock of a server was set back, as in RFC 9562's UUID version 1.
+    ClockSeq,
+    /// Tells apart the IDs of one server within one tick.
+    Sequence,
+}
+
+impl Field {
+    /// Every field, in the order in which this crate lists them.
+    pub const ALL: [Field; 5] =
+        [Field::Time, Field::Datacenter, Field::Worker, Field::ClockSeq, Field::Sequence];
+
+    /// The field's name in the text form of a layout.
+    pub fn name(self) -> &'static str {
+        match self {
+            Field::Time => "time",
+            Field::Datacenter => "datacenter",
+            Field::Worker => "worker",
+            Field::ClockSeq => "clock_seq",
+            Field::Sequence => "sequence",
+        }
+    }
+
+    /// The field of that name, if there is one.
+    pub fn from_name(name: &str) -> Option<Field> {
+        Field::ALL.into_iter().find(|field| field.name() == name)
+    }
+
+    /// The most bits that this field may have, whatever the other fields are.
+    pub fn max_bits(self) -> u32 {
+        match self {
+            Field::Time => MAX_TOTAL_BITS,
+            Field::Datacenter | Field::Worker | Field::ClockSeq => MAX_IDENTITY_BITS,
+            Field::Sequence => MAX_TOTAL_BITS - 1,
+        }
+    }
+}
+
+/// Where a field lies in the ID. A field that the layout lacks has no bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Span {
+    shift: u32,
+    bits: u32,
+}
+
+impl Span {
+    fn max(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    fn extract(self, id: u64) -> u64 {
+        (id >> self.shift) & self.max()
+    }
+}
+
+/// How the bits of an ID are divided, the unit of its time and the epoch from which it counts.
+///
+/// A `Layout` that exists is valid: its fields fit 63 bits and do not overlap, `time` comes first, and every tick of
+/// it is an instant that a PostgreSQL `timestamptz` can hold. It is made from text (see [`crate::text`]), from JSON,
+/// or by [`Layout::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout {
+    spans: [Span; Field::ALL.len()],
+    unit_us: u64,
+    epoch_us: i64,
+}
+
+/// The raw fields of an ID; a field that the layout lacks is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Ticks since the epoch.
+    pub tick: u64,
+    /// The `datacenter` field.
+    pub datacenter: u64,
+    /// The `worker` field.
+    pub worker: u64,
+    /// The `clock_seq` field.
+    pub clock_seq: u64,
+    /// The `sequence` field.
+    pub sequence: u64,
+}
+
+/// An ID in words that mean something outside its layout; `None` for a field that the layout lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Decoded {
+    /// When the tick of the ID began, in microseconds of Unix time.
+    pub generated_at: i64,
+    /// The `datacenter` field.
+    pub datacenter_id: Option<u32>,
+    /// The `worker` field.
+    pub worker_id: Option<u32>,
+    /// The `clock_seq` field.
+    pub clock_seq: Option<u32>,
+    /// The `sequence` field.
+    pub sequence: Option<u64>,
+}
+
+impl Layout {
+    /// Makes a layout from its fields, the most significant first, each with its number of bits.
+    ///
+    /// `unit_us` is the length of a tick in microseconds (1 to 10,000,000), `epoch_us` the start of tick 0 in
+    /// microseconds of Unix time.
+    ///
+    /// # Errors
+    /// A [`LayoutError`] that names the field or option at fault and what is allowed in its place.
+    pub fn new(fields: &[(Field, u32)], unit_us: u64, epoch_us: i64) -> Result<Layout, LayoutError> {
+        if fields.first().map(|&(field, _)| field) != Some(Field::Time) {
+            return Err(LayoutError::TimeNotFirst { found: fields.first().map(|&(field, _)| field.name()) });
+        }
+        let mut total = 0;
+        for (at, &(field, bits)) in fields.iter().enumerate() {
+            if fields[..at].iter().any(|&(earlier, _)| earlier == field) {
+                return Err(LayoutError::RepeatedField(field));
+            }
+            if bits == 0 || bits > field.max_bits() {
+                return Err(LayoutError::FieldBits { field, bits: bits.to_string() });
+            }
+            total += bits;
+            if total > MAX_TOTAL_BITS {
+                let total = fields.iter().map(|&(_, bits)| u64::from(bits)).sum();
+                return Err(LayoutError::TooManyBits { field, bits, total });
+            }
+        }
+        if !(1..=MAX_UNIT_US).contains(&unit_us) {
+            return Err(LayoutError::Unit(format!("{unit_us}us")));
+        }
+
+        if !EPOCH_RANGE_US.contains(&epoch_us) {
+            return Err(LayoutError::Epoch(instant(epoch_us)));
+        }
+
+        let mut spans = [Span::default(); Field::ALL.len()];
+        let mut shift = total;
+        for &(field, bits) in fields {
+            shift -= bits;
+            spans[field as usize] = Span { shift, bits };
+        }
+        let layout = Layout { spans, unit_us, epoch_us };
+        layout.check_end()?;
+        Ok(layout)
+    }
+
+    /// The end has to be an `i64` of Unix microseconds (in the year 294247). That is thirty years short of the last
+    /// `timestamptz`, and lets all arithmetic on times of a layout go without overflow checks.
+    fn check_end(&self) -> Result<(), LayoutError> {
+        let length = i128::from(self.ticks()) * i128::from(self.unit_us);
+        match i64::try_from(i128::from(self.epoch_us) + length) {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                const US_PER_YEAR: i128 = 31_556_952_000_000;
+                Err(LayoutError::EndsTooLate {
+                    time_bits: self.bits(Field::Time),
+                    years: (length / US_PER_YEAR) as u64,
+                })
+            }
+        }
+    }
+
+    fn span(&self, field: Field) -> Span {
+        self.spans[field as usize]
+    }
+
+    /// The number of bits of a field, 0 if the layout lacks it.
+    pub fn bits(&self, field: Field) -> u32 {
+        self.span(field).bits
+    }
+
+    /// How far the field's lowest bit lies from the lowest bit of the ID.
+    pub fn shift(&self, field: Field) -> u32 {
+        self.span(field).shift
+    }
+
+    /// The largest value of a field, 0 if the layout lacks it.
+    pub fn max(&self, field: Field) -> u64 {
+        self.span(field).max()
+    }
+
+    /// The fields that the layout has, the most significant first, each with its number of bits.
+    pub fn fields(&self) -> Vec<(Field, u32)> {
+        let mut fields = Field::ALL.to_vec();
+        fields.retain(|&field| self.bits(field) > 0);
+        fields.sort_by_key(|&field| std::cmp::Reverse(self.shift(field)));
+        fields.into_iter().map(|field| (field, self.bits(field))).collect()
+    }
+
+    /// The length of a tick, in microseconds.
+    pub fn unit_us(&self) -> u64 {
+        self.unit_us
+    }
+
+    /// The start of tick 0, in microseconds of Unix time.
+    pub fn epoch_us(&self) -> i64 {
+        self.epoch_us
+    }
+
+    /// The number of ticks that the layout has; the last one is one less.
+    pub fn ticks(&self) -> u64 {
+        1 << self.bits(Field::Time)
+    }
+
+    /// The instant at which the layout is exhausted (the end of its last tick), in microseconds of Unix time.
+    pub fn end_us(&self) -> i64 {
+        self.start_of(self.ticks())
+    }
+
+    /// The number of bits of the largest ID.
+    pub fn total_bits(&self) -> u32 {
+        self.shift(Field::Time) + self.bits(Field::Time)
+    }
+
+    /// How many servers can make IDs of this layout side by side: the combinations of datacenter and worker.
+    pub fn workers(&self) -> u64 {
+        1 << (self.bits(Field::Datacenter) + self.bits(Field::Worker))
+    }
+
+    /// How many IDs one worker can make in a second, lastingly.
+    pub fn ids_per_second(&self) -> f64 {
+        (1u64 << self.bits(Field::Sequence)) as f64 * US_PER_SECOND / self.unit_us as f64
+    }
+
+    /// Whether every ID fits the 53 bits that a JavaScript number holds exactly.
+    pub fn fits_in_53_bits(&self) -> bool {
+        self.total_bits() <= JAVASCRIPT_BITS
+    }
+
+    /// The start of a tick, in microseconds of Unix time. `tick` is at most [`Layout::ticks`].
+    pub(crate) fn start_of(&self, tick: u64) -> i64 {
+        debug_assert!(tick <= self.ticks());
+        // A valid layout ends within i64, so neither the cast nor the sum can wrap.
+        self.epoch_us.wrapping_add((tick * self.unit_us) as i64)
+    }
+
+    /// The tick that an instant (microseconds of Unix time) falls into.
+    ///
+    /// # Errors
+    /// [`RangeError::Time`] before the epoch and at or after the layout's end.
+    pub fn tick_at(&self, unix_us: i64) -> Result<u64, RangeError> {
+        if unix_us < self.epoch_us || unix_us >= self.end_us() {
+            return Err(RangeError::Time { unix_us, from_us: self.epoch_us, until_us: self.end_us() });
+        }
+        Ok(unix_us.abs_diff(self.epoch_us) / self.unit_us)
+    }
+
+    /// Puts an ID together.
+    ///
+    /// # Errors
+    /// [`RangeError::Field`] for the first part that does not fit its field.
+    pub fn pack(&self, parts: &Parts) -> Result<i64, RangeError> {
+        let values = [parts.tick, parts.datacenter, parts.worker, parts.clock_seq, parts.sequence];
+        let mut id = 0;
+        for (field, value) in Field::ALL.into_iter().zip(values) {
+            let span = self.span(field);
+            if value > span.max() {
+                return Err(RangeError::Field { field, value: value.into(), max: span.max() });
+            }
+            id |= value << span.shift;
+        }
+        Ok(id as i64)
+    }
+
+    /// Takes an ID apart.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`], and [`RangeError::IdPastEnd`] for one that has more bits than the layout.
+    #[inline]
+    pub fn unpack(&self, id: i64) -> Result<Parts, RangeError> {
+        let bits = self.checked(id)?;
+        let part = |field: Field| self.span(field).extract(bits);
+        Ok(Parts {
+            tick: part(Field::Time),
+            datacenter: part(Field::Datacenter),
+            worker: part(Field::Worker),
+            clock_seq: part(Field::ClockSeq),
+            sequence: part(Field::Sequence),
+        })
+    }
+
+    /// The start of the tick in which an ID was made, in microseconds of Unix time.
+    ///
+    /// # Errors
+    /// Those of [`Layout::unpack`].
+    #[inline]
+    pub fn time_of(&self, id: i64) -> Result<i64, RangeError> {
+        Ok(self.start_of(self.span(Field::Time).extract(self.checked(id)?)))
+    }
+
+    /// One field of an ID, `None` if the layout lacks it. For `time` that is the tick.
+    ///
+    /// # Errors
+    /// Those of [`Layout::unpack`].
+    #[inline]
+    pub fn field_of(&self, field: Field, id: i64) -> Result<Option<u64>, RangeError> {
+        let bits = self.checked(id)?;
+        let span = self.span(field);
+        Ok((span.bits > 0).then(|| span.extract(bits)))
+    }
+
+    /// Reads an ID back.
+    ///
+    /// # Errors
+    /// Those of [`Layout::unpack`].
+    pub fn decode(&self, id: i64) -> Result<Decoded, RangeError> {
+        let parts = self.unpack(id)?;
+        let present = |field: Field, value: u64| (self.bits(field) > 0).then_some(value);
+        // An identity field has at most 31 bits.
+        let identity = |field: Field, value: u64| present(field, value).map(|value| value as u32);
+        Ok(Decoded {
+            generated_at: self.start_of(parts.tick),
+            datacenter_id: identity(Field::Datacenter, parts.datacenter),
+            worker_id: identity(Field::Worker, parts.worker),
+            clock_seq: identity(Field::ClockSeq, parts.clock_seq),
+            sequence: present(Field::Sequence, parts.sequence),
+        })
+    }
+
+    #[inline]
+    fn checked(&self, id: i64) -> Result<u64, RangeError> {
+        let bits = u64::try_from(id).map_err(|_| RangeError::NegativeId(id))?;
+        if bits >> self.total_bits() != 0 {
+            return Err(RangeError::IdPastEnd { id, max: ((1u64 << self.total_bits()) - 1) as i64 });
+        }
+        Ok(bits)
+    }
+}

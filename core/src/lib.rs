@@ -1,0 +1,38 @@
+//! Snowflake IDs without PostgreSQL: layouts, and the generator that hands out values of a layout.
+//!
+//! This crate does no I/O, reads no clock and holds no state of its own: the clock, the limit and the shared
+//! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around it, and a client program
+//! can use it as well, for example to read back the time of an ID:
+//!
+//! ```
+//! use snowflake_id_core::Layout;
+//!
+//! let twitter: Layout = "twitter".parse()?;
+//! let tweet = twitter.decode(1541815603606036480)?;
+//! assert_eq!(tweet.generated_at, 1_656_432_460_105_000); // 2022-06-28 16:07:40.105 UTC, in microseconds
+//! assert_eq!((tweet.datacenter_id, tweet.worker_id, tweet.sequence), (Some(11), Some(26), Some(0)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`layout`] | [`Layout`]: how the bits of an ID are divided; packing and unpacking |
+//! | [`text`] | the text form of a layout, and its form in JSON |
+//! | [`presets`] | the layouts that have names |
+//! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
+//! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod error;
+pub mod generator;
+pub mod layout;
+pub mod presets;
+pub mod slot;
+pub mod text;
+
+pub use error::{LayoutError, RangeError};
+pub use generator::{Generator, Identity, Reservation, Stall};
+pub use layout::{Decoded, Field, Layout, Parts};
+pub use slot::{Gate, Slot, SlotKey};

@@ -1,0 +1,271 @@
+//! The text form of a layout, and its form in JSON.
+//!
+//! ```text
+//! time:41 datacenter:5 worker:5 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z
+//! twitter epoch=2024-01-01T00:00:00Z
+//! ```
+//!
+//! Words are separated by white space: either all fields (`name:bits`), the most significant first, or the name of a
+//! preset; then, in any order, `unit=` and `epoch=`. Without them fields have the unit and the epoch of `standard`,
+//! a preset has its own. Every layout prints in one canonical form: all fields, unit, epoch.
+//!
+//! In JSON a layout is written as an object, and read from an object or a string with the text form:
+//!
+//! ```
+//! # use snowflake_id_core::Layout;
+//! let layout: Layout = serde_json::from_str(r#""js53""#)?;
+//! assert_eq!(
+//!     serde_json::to_string(&layout)?,
+//!     r#"{"fields":[{"name":"time","bits":33},{"name":"worker","bits":4},{"name":"sequence","bits":15}],"#.to_owned()
+//!         + r#""unit":"1s","epoch":"2020-01-01T00:00:00Z"}"#
+//! );
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::error::LayoutError;
+use crate::layout::{Field, Layout};
+use crate::presets;
+
+const UNIT: &str = "unit";
+const EPOCH: &str = "epoch";
+/// Unit and epoch of fields that come without: those of the preset `standard`.
+const DEFAULT_UNIT_US: u64 = 1_000;
+const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
+/// The instants that can be an epoch: the years 1 to 9998, all of which RFC 3339 can write in any zone.
+pub(crate) const EPOCH_RANGE_US: RangeInclusive<i64> = -62_135_596_800_000_000..=253_370_764_799_999_999;
+/// Suffixes of a unit with their microseconds, the longest first.
+const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
+/// The longest piece of the user's text that goes into a message.
+const SHOWN_CHARS: usize = 60;
+
+impl FromStr for Layout {
+    type Err = LayoutError;
+
+    fn from_str(text: &str) -> Result<Layout, LayoutError> {
+        let mut words = text.split_whitespace().peekable();
+        let first = words.peek().ok_or(LayoutError::Empty)?;
+        let preset = match is_name(first) {
+            true => Some(preset(first)?),
+            false => None,
+        };
+        if preset.is_some() {
+            words.next();
+        }
+
+        let mut fields = Vec::new();
+        let mut unit_us = None;
+        let mut epoch_us = None;
+        for word in words {
+            if let Some((name, bits)) = word.split_once(':').filter(|(name, _)| !name.contains('=')) {
+                let field = Field::from_name(name).ok_or_else(|| unknown(name, field_names()))?;
+                let rule = if preset.is_some() {
+                    Some("a preset has its fields already")
+                } else if unit_us.is_some() || epoch_us.is_some() {
+                    Some("fields stand before options")
+                } else {
+                    None
+                };
+                if let Some(rule) = rule {
+                    return Err(LayoutError::Misplaced { token: shown(word), rule });
+                }
+                fields.push((field, parse_bits(field, bits)?));
+            } else if let Some((name, value)) = word.split_once('=') {
+                match name {
+                    UNIT => set_once(UNIT, &mut unit_us, parse_unit(value)?)?,
+                    EPOCH => set_once(EPOCH, &mut epoch_us, parse_epoch(value)?)?,
+                    _ => return Err(unknown(name, vec![UNIT, EPOCH])),
+                }
+            } else if presets::find(word).is_some() {
+                return Err(LayoutError::Misplaced {
+                    token: shown(word),
+                    rule: "a preset is the first word and the only one",
+                });
+            } else {
+                let mut candidates = field_names();
+                candidates.extend([UNIT, EPOCH]);
+                return Err(unknown(word, candidates));
+            }
+        }
+
+        match preset {
+            Some(preset) => Layout::new(
+                &preset.fields(),
+                unit_us.unwrap_or(preset.unit_us()),
+                epoch_us.unwrap_or(preset.epoch_us()),
+            ),
+            None => {
+                Layout::new(&fields, unit_us.unwrap_or(DEFAULT_UNIT_US), epoch_us.unwrap_or(DEFAULT_EPOCH_US))
+            }
+        }
+    }
+}
+
+fn is_name(word: &str) -> bool {
+    !word.contains([':', '='])
+}
+
+fn preset(name: &str) -> Result<Layout, LayoutError> {
+    match presets::find(name) {
+        Some(preset) => Ok(preset.layout()),
+        None => Err(unknown(name, presets::PRESETS.iter().map(|preset| preset.name).collect())),
+    }
+}
+
+fn field_names() -> Vec<&'static str> {
+    Field::ALL.map(Field::name).to_vec()
+}
+
+fn unknown(token: &str, candidates: Vec<&'static str>) -> LayoutError {
+    LayoutError::UnknownName { token: shown(token), candidates }
+}
+
+fn set_once<T>(name: &'static str, option: &mut Option<T>, value: T) -> Result<(), LayoutError> {
+    match option.replace(value) {
+        Some(_) => Err(LayoutError::RepeatedOption(name)),
+        None => Ok(()),
+    }
+}
+
+/// A number as people write it: digits alone, without a sign.
+fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+fn parse_bits(field: Field, bits: &str) -> Result<u32, LayoutError> {
+    parse_digits(bits).ok_or_else(|| LayoutError::FieldBits { field, bits: shown(bits) })
+}
+
+fn parse_unit(unit: &str) -> Result<u64, LayoutError> {
+    UNIT_SUFFIXES
+        .into_iter()
+        .find_map(|(suffix, factor)| {
+            let count: u64 = parse_digits(unit.strip_suffix(suffix)?)?;
+            count.checked_mul(factor)
+        })
+        .filter(|&unit_us| (1..=crate::layout::MAX_UNIT_US).contains(&unit_us))
+        .ok_or_else(|| LayoutError::Unit(shown(unit)))
+}
+
+fn print_unit(unit_us: u64) -> String {
+    match unit_us {
+        _ if unit_us.is_multiple_of(1_000_000) => format!("{}s", unit_us / 1_000_000),
+        _ if unit_us.is_multiple_of(1_000) => format!("{}ms", unit_us / 1_000),
+        _ => format!("{unit_us}us"),
+    }
+}
+
+fn parse_epoch(epoch: &str) -> Result<i64, LayoutError> {
+    epoch
+        .parse::<Timestamp>()
+        .ok()
+        .filter(|instant| instant.subsec_nanosecond() % 1_000 == 0)
+        .map(Timestamp::as_microsecond)
+        .filter(|epoch_us| EPOCH_RANGE_US.contains(epoch_us))
+        .ok_or_else(|| LayoutError::Epoch(shown(epoch)))
+}
+
+/// An instant in RFC 3339; past the year 9999, which that cannot write, the number of seconds.
+pub fn instant(unix_us: i64) -> String {
+    match Timestamp::from_microsecond(unix_us) {
+        Ok(instant) => instant.to_string(),
+        Err(_) => format!("second {} of Unix time", unix_us.div_euclid(1_000_000)),
+    }
+}
+
+/// A piece of the user's text, fit for a message: no control characters, not too long.
+pub fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN_CHARS).is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// The candidate that the token is most likely a misspelling of.
+pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
+    let token = token.to_ascii_lowercase();
+    let distance = |name: &&str| strsim::osa_distance(&token, name);
+    candidates.iter().copied().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (field, bits) in self.fields() {
+            write!(f, "{}:{bits} ", field.name())?;
+        }
+        write!(f, "{UNIT}={} {EPOCH}={}", print_unit(self.unit_us()), instant(self.epoch_us()))
+    }
+}
+
+/// Writes a layout as a JSON string in its text form: for `#[serde(serialize_with = "...")]`.
+pub fn serialize_as_text<S: Serializer>(layout: &Layout, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(layout)
+}
+
+/// A layout as serde reads it: the text form or an object.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Form {
+    Text(String),
+    Object(Object),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Object {
+    fields: Vec<ObjectField>,
+    unit: String,
+    epoch: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ObjectField {
+    name: String,
+    bits: u32,
+}
+
+impl TryFrom<Form> for Layout {
+    type Error = LayoutError;
+
+    fn try_from(form: Form) -> Result<Layout, LayoutError> {
+        let object = match form {
+            Form::Text(text) => return text.parse(),
+            Form::Object(object) => object,
+        };
+        let fields: Result<Vec<_>, _> = object
+            .fields
+            .iter()
+            .map(|ObjectField { name, bits }| match Field::from_name(name) {
+                Some(field) => Ok((field, *bits)),
+                None => Err(unknown(name, field_names())),
+            })
+            .collect();
+        Layout::new(&fields?, parse_unit(&object.unit)?, parse_epoch(&object.epoch)?)
+    }
+}
+
+impl<'de> Deserialize<'de> for Layout {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Layout, D::Error> {
+        Form::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Serialize for Layout {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let fields = self
+            .fields()
+            .into_iter()
+            .map(|(field, bits)| ObjectField { name: field.name().into(), bits })
+            .collect();
+        Object { fields, unit: print_unit(self.unit_us()), epoch: instant(self.epoch_us()) }
+            .serialize(serializer)
+    }
+}

@@ -1,0 +1,160 @@
+//! Every interleaving of calls and fences, checked by loom. Built only with `--cfg loom`.
+#![cfg(loom)]
+
+use std::num::NonZeroU64;
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+use snowflake_id_core::{Gate, Generator, Identity, Slot, Stall};
+
+const OLD: Identity = Identity { datacenter: 0, worker: 1 };
+const NEW: Identity = Identity { datacenter: 0, worker: 2 };
+
+struct Server {
+    gate: Gate,
+    slot: Slot,
+}
+
+fn server() -> Arc<Server> {
+    let server = Server { gate: Gate::default(), slot: Slot::new(0, u64::MAX) };
+    server.gate.open(OLD);
+    Arc::new(server)
+}
+
+/// Two sequence bits, a clock that stands still in tick 1, room for drift.
+fn generator(identity: Identity) -> Generator {
+    let layout = "time:40 worker:2 sequence:2 epoch=1970-01-01T00:00:00Z".parse().unwrap();
+    Generator::new(layout, identity, 1_000_000, 0).unwrap()
+}
+
+fn take(server: &Server, identity: Identity, n: u64) -> Result<Vec<i64>, Stall> {
+    let generator = generator(identity);
+    let n = NonZeroU64::new(n).unwrap();
+    let reservation = server.slot.reserve(&server.gate, &generator, || 1_000, n)?;
+    Ok(generator.ids(reservation).collect())
+}
+
+fn assert_distinct(mut ids: Vec<i64>) {
+    let total = ids.len();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), total, "an ID came twice");
+}
+
+#[test]
+fn concurrent_calls_share_no_id_and_each_sees_its_own_grow() {
+    loom::model(|| {
+        let server = server();
+        let other = {
+            let server = server.clone();
+            thread::spawn(move || {
+                let first = take(&server, OLD, 3).unwrap();
+                let second = take(&server, OLD, 1).unwrap();
+                assert!(first.iter().max() < second.iter().min());
+                [first, second].concat()
+            })
+        };
+        let mine = take(&server, OLD, 2).unwrap();
+        assert_distinct([mine, other.join().unwrap()].concat());
+    });
+}
+
+#[test]
+fn an_id_returned_before_a_call_is_smaller_than_what_the_call_returns() {
+    loom::model(|| {
+        let server = server();
+        let returned = Arc::new(AtomicBool::new(false));
+        let other = {
+            let (server, returned) = (server.clone(), returned.clone());
+            thread::spawn(move || {
+                let id = take(&server, OLD, 1).unwrap()[0];
+                returned.store(true, Ordering::Release);
+                id
+            })
+        };
+        let before = returned.load(Ordering::Acquire);
+        let mine = take(&server, OLD, 1).unwrap()[0];
+        let theirs = other.join().unwrap();
+        assert!(!before || theirs < mine);
+    });
+}
+
+/// After a fence nothing below the raised counter is handed out any more, and nothing at all until the gate opens: what
+/// the fencing process reads after the fence is the end.
+#[test]
+fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
+    loom::model(|| {
+        let server = server();
+        let fenced = Arc::new(AtomicBool::new(false));
+        let caller = {
+            let (server, fenced) = (server.clone(), fenced.clone());
+            thread::spawn(move || {
+                let known_fenced = fenced.load(Ordering::Acquire);
+                let ids = take(&server, OLD, 1);
+                assert!(!known_fenced || ids.is_err(), "an ID although the gate was known to be closed");
+                ids
+            })
+        };
+        server.gate.fence([&server.slot], |_| 0);
+        fenced.store(true, Ordering::Release);
+        let end = server.slot.counter();
+        let ids = caller.join().unwrap();
+        // Had the caller succeeded after the fence, the counter would have moved.
+        assert_eq!(server.slot.counter(), end, "an attempt succeeded after the fence");
+        if let Ok(ids) = ids {
+            let layout = *generator(OLD).layout();
+            let parts = layout.unpack(ids[0]).unwrap();
+            assert!(parts.tick << 2 | parts.sequence < end);
+        }
+    });
+}
+
+/// A change of identity: no ID with the old identity above the floor, none with the new one below it.
+#[test]
+fn a_change_of_identity_keeps_the_order() {
+    const FLOOR: u64 = 2 << 2;
+    loom::model(|| {
+        let server = server();
+        let caller = {
+            let server = server.clone();
+            thread::spawn(move || match take(&server, OLD, 1) {
+                Err(Stall::Identity(Some(identity))) => take(&server, identity, 1).ok(),
+                ids => ids.ok(),
+            })
+        };
+        server.gate.fence([&server.slot], |_| FLOOR);
+        server.gate.open(NEW);
+        let mine = take(&server, NEW, 1).unwrap();
+        let theirs = caller.join().unwrap();
+        assert_distinct([mine.clone(), theirs.clone().unwrap_or_default()].concat());
+        let layout = *generator(OLD).layout();
+        for id in mine.into_iter().chain(theirs.into_iter().flatten()) {
+            let parts = layout.unpack(id).unwrap();
+            let counter = parts.tick << 2 | parts.sequence;
+            assert_eq!(counter >= FLOOR, parts.worker == u64::from(NEW.worker), "counter {counter}");
+        }
+    });
+}
+
+/// The horizon is published after it is durable; a call never passes the one it can see.
+#[test]
+fn no_call_passes_a_published_horizon() {
+    loom::model(|| {
+        let server = server();
+        server.slot.set_horizon(1);
+        let durable = Arc::new(loom::sync::atomic::AtomicU64::new(1));
+        let caller = {
+            let (server, durable) = (server.clone(), durable.clone());
+            thread::spawn(move || {
+                if let Ok(ids) = take(&server, OLD, 1) {
+                    let tick = generator(OLD).layout().unpack(ids[0]).unwrap().tick;
+                    assert!(tick < durable.load(Ordering::Relaxed), "an ID beyond the durable horizon");
+                }
+            })
+        };
+        durable.store(3, Ordering::Relaxed);
+        server.slot.set_horizon(3);
+        caller.join().unwrap();
+    });
+}

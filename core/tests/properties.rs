@@ -1,0 +1,213 @@
+//! What holds for every layout, every ID and every text.
+
+use std::num::NonZeroU64;
+
+use proptest::prelude::*;
+use snowflake_id_core::{Field, Gate, Generator, Identity, Layout, Parts, Slot, Stall};
+
+/// Any valid layout: widths and order of the fields, unit and epoch at random.
+fn layouts() -> impl Strategy<Value = Layout> {
+    let widths = (1u32..=63, [0u32..=31, 0..=31, 0..=31], 0u32..=62);
+    let order = Just([Field::Datacenter, Field::Worker, Field::ClockSeq, Field::Sequence]).prop_shuffle();
+    let epoch_us = -62_135_596_800_000_000i64..=253_370_764_799_999_999;
+    (widths, order, unit_us(), epoch_us).prop_filter_map(
+        "fields or time too long",
+        |((time, [datacenter, worker, clock_seq], sequence), order, unit_us, epoch_us)| {
+            let mut left = 63 - time;
+            let mut fields = vec![(Field::Time, time)];
+            for field in order {
+                let wanted = match field {
+                    Field::Datacenter => datacenter,
+                    Field::Worker => worker,
+                    Field::ClockSeq => clock_seq,
+                    _ => sequence,
+                };
+                let bits = wanted.min(left);
+                left -= bits;
+                fields.extend((bits > 0).then_some((field, bits)));
+            }
+            Layout::new(&fields, unit_us, epoch_us).ok()
+        },
+    )
+}
+
+fn unit_us() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1u64..=10_000_000,
+        prop_oneof![Just(1u64), Just(1_000), Just(10_000), Just(1_000_000), Just(10_000_000)]
+    ]
+}
+
+/// A layout and parts that fit it.
+fn layouts_with_parts() -> impl Strategy<Value = (Layout, Parts)> {
+    (layouts(), any::<[u64; 5]>()).prop_map(|(layout, values)| (layout, parts_of(&layout, values)))
+}
+
+fn parts_of(layout: &Layout, values: [u64; 5]) -> Parts {
+    let fit = |field: Field, value: u64| value & layout.max(field);
+    Parts {
+        tick: fit(Field::Time, values[0]),
+        datacenter: fit(Field::Datacenter, values[1]),
+        worker: fit(Field::Worker, values[2]),
+        clock_seq: fit(Field::ClockSeq, values[3]),
+        sequence: fit(Field::Sequence, values[4]),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn printing_and_parsing_give_the_same_layout(layout in layouts()) {
+        prop_assert_eq!(layout.to_string().parse(), Ok(layout));
+        let json = serde_json::to_string(&layout).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Layout>(&json).unwrap(), layout);
+    }
+
+    #[test]
+    fn packing_and_unpacking_give_the_same_parts((layout, parts) in layouts_with_parts()) {
+        let id = layout.pack(&parts).unwrap();
+        prop_assert!(id >= 0);
+        prop_assert_eq!(layout.unpack(id), Ok(parts));
+        let decoded = layout.decode(id).unwrap();
+        prop_assert_eq!(layout.tick_at(decoded.generated_at), Ok(parts.tick));
+        prop_assert_eq!(layout.time_of(id), Ok(decoded.generated_at));
+        prop_assert_eq!(layout.field_of(Field::Sequence, id), Ok(decoded.sequence));
+        prop_assert_eq!(layout.field_of(Field::Worker, id), Ok(decoded.worker_id.map(u64::from)));
+    }
+
+    #[test]
+    fn every_id_of_the_layout_unpacks_and_packs(layout in layouts(), id in 0..=i64::MAX) {
+        let id = id & (((1u64 << layout.total_bits()) - 1) as i64);
+        let parts = layout.unpack(id).unwrap();
+        prop_assert_eq!(layout.pack(&parts), Ok(id));
+    }
+
+    #[test]
+    fn any_integer_unpacks_or_is_refused(layout in layouts(), id in any::<i64>()) {
+        let fits = id >= 0 && id >> layout.total_bits() == 0;
+        prop_assert_eq!(layout.unpack(id).is_ok(), fits);
+        prop_assert_eq!(layout.decode(id).is_ok(), fits);
+    }
+
+    #[test]
+    fn packing_keeps_the_order_of_time(
+        (layout, earlier) in layouts_with_parts(),
+        values in any::<[u64; 5]>(),
+    ) {
+        let later = parts_of(&layout, values);
+        let by_tick = earlier.tick.cmp(&later.tick);
+        let by_id = layout.pack(&earlier).unwrap().cmp(&layout.pack(&later).unwrap());
+        prop_assert!(by_tick.is_eq() || by_tick == by_id);
+    }
+
+    #[test]
+    fn fields_do_not_overlap_and_fill_the_id(layout in layouts()) {
+        let mut taken = 0u64;
+        for (field, bits) in layout.fields() {
+            let mask = ((1u64 << bits) - 1) << layout.shift(field);
+            prop_assert_eq!(taken & mask, 0);
+            taken |= mask;
+        }
+        prop_assert_eq!(taken, (1u64 << layout.total_bits()) - 1);
+        prop_assert_eq!(layout.fields()[0].0, Field::Time);
+    }
+
+    #[test]
+    fn instants_and_ticks_agree(layout in layouts(), instant in any::<i64>()) {
+        match layout.tick_at(instant) {
+            Ok(tick) => {
+                let start = layout.decode(layout.pack(&Parts { tick, ..Default::default() }).unwrap());
+                let into = instant - start.unwrap().generated_at;
+                prop_assert!((0..layout.unit_us() as i64).contains(&into));
+            }
+            Err(_) => prop_assert!(instant < layout.epoch_us() || instant >= layout.end_us()),
+        }
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in any::<String>()) {
+        let _ = text.parse::<Layout>();
+        let _ = serde_json::from_str::<Layout>(&text);
+    }
+
+    #[test]
+    fn text_that_is_nearly_a_layout_never_panics(
+        words in prop::collection::vec("(time|worker|sequence|unit|epoch|twitter|clock_seq)?[:=]?[0-9]{0,25}(ms|us|s|Z)?", 0..6)
+    ) {
+        if let Err(error) = words.join(" ").parse::<Layout>() {
+            prop_assert!(!error.to_string().is_empty() && !error.allowed().is_empty());
+        }
+    }
+
+    /// The promises, for any layout, clock, limit and history: IDs increase strictly, none lies past the drift, the
+    /// limit or the end, none before the clock, and a stall takes nothing.
+    #[test]
+    fn any_history_keeps_the_promises(
+        layout in layouts(),
+        max_drift_us in prop_oneof![Just(0u64), 0u64..10_000_000, any::<u64>()],
+        spread in prop_oneof![Just(0u32), any::<u32>()],
+        start in any::<u64>(),
+        steps in prop::collection::vec((-5_000_000i64..5_000_000, 1u64..2_000, any::<bool>()), 1..40),
+    ) {
+        let identity = Identity { datacenter: 0, worker: 0 };
+        let generator = Generator::new(layout, identity, max_drift_us, spread).unwrap();
+        let (gate, slot) = (Gate::default(), Slot::new(0, u64::MAX));
+        gate.open(identity);
+        let length_us = layout.end_us().abs_diff(layout.epoch_us());
+        let mut now_us = layout.epoch_us().wrapping_add_unsigned(start % length_us);
+        let mut limit = u64::MAX;
+        let mut newest = -1;
+        for (clock_step, n, limited) in steps {
+            now_us = now_us.saturating_add(clock_step);
+            if limited {
+                limit = layout.tick_at(now_us).map_or(0, |tick| tick + 3);
+                slot.set_horizon(limit);
+            }
+            let before = slot.counter();
+            let n = NonZeroU64::new(n).unwrap();
+            let hopeless = generator.wait_us(before, now_us, n);
+            match slot.reserve(&gate, &generator, || now_us, n) {
+                Ok(reservation) => {
+                    prop_assert!((1..=n.get()).contains(&reservation.count()));
+                    for id in generator.ids(reservation) {
+                        prop_assert!(id > newest);
+                        newest = id;
+                        let start_us = i128::from(layout.time_of(id).unwrap());
+                        prop_assert!(start_us - i128::from(now_us) <= i128::from(max_drift_us));
+                        prop_assert!(start_us + i128::from(layout.unit_us()) > i128::from(now_us));
+                        prop_assert!(layout.unpack(id).unwrap().tick < limit);
+                    }
+                    if reservation.count() == n.get() {
+                        prop_assert_eq!(hopeless, Ok(0));
+                    } else {
+                        prop_assert!(hopeless != Ok(0) || limit < u64::MAX);
+                    }
+                }
+                Err(stall) => {
+                    prop_assert_eq!(slot.counter(), before);
+                    match stall {
+                        // After exactly that wait it works (unless the limit holds it back), a microsecond earlier it
+                        // does not.
+                        Stall::Ahead { wait_us } => {
+                            let one = NonZeroU64::MIN;
+                            let at = |us: u64| {
+                                generator.advance(before, now_us.saturating_add_unsigned(us), u64::MAX, one)
+                            };
+                            prop_assert!(at(wait_us).is_ok());
+                            prop_assert_eq!(at(wait_us - 1), Err(Stall::Ahead { wait_us: 1 }));
+                        }
+                        Stall::Horizon => prop_assert!(limit < layout.ticks()),
+                        Stall::BeforeEpoch { wait_us } => {
+                            prop_assert_eq!(now_us.wrapping_add_unsigned(wait_us), layout.epoch_us());
+                        }
+                        Stall::Exhausted => {
+                            prop_assert!(now_us >= layout.end_us() || before >> layout.bits(Field::Sequence) == layout.ticks());
+                        }
+                        Stall::Identity(_) => prop_assert!(false),
+                    }
+                }
+            }
+        }
+    }
+}
