@@ -1,0 +1,56 @@
+-- What pgrx does not generate: the view, comments and grants. Runs last in the script of CREATE EXTENSION.
+
+-- The names are bound when the view is made, so that search_path does not matter later.
+CREATE VIEW snowflake_layouts AS
+    SELECT preset.name, facts.*
+    FROM unnest(snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
+         LATERAL snowflake_describe_layout(preset.name) AS facts
+    ORDER BY preset.position;
+
+GRANT SELECT ON snowflake_layouts TO PUBLIC;
+
+COMMENT ON VIEW snowflake_layouts IS
+    'the layouts that have names, with their fields and limits';
+COMMENT ON COLUMN snowflake_layouts.name IS 'what stands for the layout in snowflake_id.layout';
+COMMENT ON COLUMN snowflake_layouts.layout IS 'the layout written out';
+COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick';
+COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of tick 0';
+COMMENT ON COLUMN snowflake_layouts.workers IS 'how many servers can make IDs side by side';
+COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'how many IDs one server can make in a second, lastingly';
+COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'when the bits for time run out';
+COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
+
+COMMENT ON FUNCTION snowflake_nextval() IS
+    'the next snowflake ID of this server';
+COMMENT ON FUNCTION snowflake_batch(int) IS
+    'the next snowflake IDs of this server, 1 to 1000000 of them';
+COMMENT ON FUNCTION snowflake_currval() IS
+    'the last snowflake ID that this session took';
+COMMENT ON FUNCTION snowflake_decode(bigint) IS
+    'the fields of a snowflake ID';
+COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
+    'the fields of a snowflake ID that was made with the given layout';
+COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
+    'when a snowflake ID was made';
+COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
+    'when a snowflake ID was made with the given layout';
+COMMENT ON FUNCTION snowflake_datacenter(bigint) IS
+    'the datacenter ID in a snowflake ID, NULL if the layout has none';
+COMMENT ON FUNCTION snowflake_datacenter(bigint, text) IS
+    'the datacenter ID in a snowflake ID that was made with the given layout, NULL if it has none';
+COMMENT ON FUNCTION snowflake_worker(bigint) IS
+    'the worker ID in a snowflake ID, NULL if the layout has none';
+COMMENT ON FUNCTION snowflake_worker(bigint, text) IS
+    'the worker ID in a snowflake ID that was made with the given layout, NULL if it has none';
+COMMENT ON FUNCTION snowflake_sequence(bigint) IS
+    'the sequence in a snowflake ID, NULL if the layout has none';
+COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
+    'the sequence in a snowflake ID that was made with the given layout, NULL if it has none';
+COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, int, int) IS
+    'the snowflake ID with these fields';
+COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) IS
+    'the snowflake ID with these fields in the given layout';
+COMMENT ON FUNCTION snowflake_describe_layout(text) IS
+    'the fields and limits of a layout';
+COMMENT ON FUNCTION snowflake_preset_names() IS
+    'the names of the layouts that have one';

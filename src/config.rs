@@ -1,0 +1,248 @@
+//! The settings.
+//!
+//! `snowflake_id.layout` is the delicate one: whatever happens, no session may silently work with another layout than
+//! the one that was set for it.
+//!
+//! | a bad layout | what happens |
+//! | --- | --- |
+//! | at the start, in postgresql.conf or on the command line | FATAL: the server does not start |
+//! | at a reload, by SET, ALTER SYSTEM, ALTER DATABASE, ALTER ROLE | refused; the old one stays |
+//! | stored for a database or role while the library was not loaded | the session has no layout: every use is an error |
+
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+use snowflake_id_core::{Identity, Layout, LayoutError};
+
+use crate::error::Error;
+use crate::{compat, session};
+
+static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
+static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(-1);
+static DATACENTER_ID: GucSetting<i32> = GucSetting::<i32>::new(0);
+static MAX_DRIFT: GucSetting<i32> = GucSetting::<i32>::new(1_000);
+static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
+static SEQUENCE_SPREAD: GucSetting<i32> = GucSetting::<i32>::new(0);
+
+/// The largest `max_drift`: an hour, in milliseconds.
+const MOST_DRIFT_MS: i32 = 3_600_000;
+/// The largest `max_wait`: a day, in milliseconds.
+const MOST_WAIT_MS: i32 = 86_400_000;
+/// The largest `sequence_spread`.
+const MOST_SPREAD: i32 = 65_535;
+
+/// Set while `snowflake_id.layout` is being defined: a rejection would then mean the built-in default.
+static IS_DEFINING: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The parsed layout of this session; `None` if its text is not a layout.
+    static SESSION_LAYOUT: Cell<Option<Layout>> = const { Cell::new(None) };
+}
+
+/// The layout that the session uses.
+#[inline]
+pub fn layout() -> Result<Layout, Error> {
+    SESSION_LAYOUT.get().ok_or_else(invalid_layout)
+}
+
+/// The text of the session's layout, as it was set.
+pub fn layout_text() -> String {
+    LAYOUT.get().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cold]
+fn invalid_layout() -> Error {
+    let text = layout_text();
+    match text.parse::<Layout>() {
+        Err(problem) => Error::InvalidLayoutSetting { text, problem },
+        // Every assignment goes through the assign hook, which parses the text.
+        Ok(_) => unreachable!("bug: a valid layout setting was not parsed"),
+    }
+}
+
+/// The identity that the settings give the server, if they give one.
+pub fn identity() -> Option<Identity> {
+    Some(Identity {
+        worker: u32::try_from(WORKER_ID.get()).ok()?,
+        datacenter: u32::try_from(DATACENTER_ID.get()).ok()?,
+    })
+}
+
+/// How far the time in an ID may be ahead of the clock.
+pub fn max_drift() -> Duration {
+    milliseconds(&MAX_DRIFT)
+}
+
+/// The longest that one call may wait.
+pub fn max_wait() -> Duration {
+    milliseconds(&MAX_WAIT)
+}
+
+/// The upper end of the range in which ticks start their sequences.
+pub fn sequence_spread() -> u32 {
+    SEQUENCE_SPREAD.get().unsigned_abs()
+}
+
+fn milliseconds(setting: &GucSetting<i32>) -> Duration {
+    Duration::from_millis(setting.get().unsigned_abs().into())
+}
+
+/// Defines the settings. Those that can change only at a restart are left out where the library was not preloaded: to
+/// define them then would end the session.
+pub fn define() {
+    if compat::is_preloading() {
+        define_restart_only();
+    }
+    IS_DEFINING.store(true, Ordering::Relaxed);
+    // SAFETY: the hooks are guarded.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            c"snowflake_id.layout",
+            c"How the bits of a snowflake ID are divided.",
+            c"A preset (see view snowflake_layouts), a preset and options, or fields and options.",
+            &LAYOUT,
+            GucContext::Suset,
+            GucFlags::default(),
+            Some(check_layout),
+            Some(assign_layout),
+            None,
+        );
+    }
+    IS_DEFINING.store(false, Ordering::Relaxed);
+    define_int(
+        c"snowflake_id.max_drift",
+        c"How far the time in a snowflake ID may be ahead of the clock.",
+        c"Bursts and small steps of the clock backwards go unnoticed within it.",
+        &MAX_DRIFT,
+        MOST_DRIFT_MS,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+    );
+    define_int(
+        c"snowflake_id.max_wait",
+        c"The longest that one call waits for the clock.",
+        c"A call fails at once if it would have to wait longer. 0: never wait.",
+        &MAX_WAIT,
+        MOST_WAIT_MS,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
+    );
+    define_int(
+        c"snowflake_id.sequence_spread",
+        c"Each tick starts its sequence at a value from 0 to this that depends on the tick.",
+        c"Spreads IDs made at a low rate over shards chosen by hash or modulo. 0: start at 0.",
+        &SEQUENCE_SPREAD,
+        MOST_SPREAD,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+}
+
+fn define_restart_only() {
+    GucRegistry::define_int_guc(
+        c"snowflake_id.worker_id",
+        c"The worker ID that this server writes into snowflake IDs.",
+        c"No two servers of a fleet may share it. -1: not set, no IDs are made.",
+        &WORKER_ID,
+        -1,
+        i32::MAX,
+        GucContext::Postmaster,
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"snowflake_id.datacenter_id",
+        c"The datacenter ID that this server writes into snowflake IDs.",
+        c"Has to be 0 with layouts that have no datacenter field.",
+        &DATACENTER_ID,
+        0,
+        i32::MAX,
+        GucContext::Postmaster,
+        GucFlags::default(),
+    );
+}
+
+fn define_int(
+    name: &'static std::ffi::CStr,
+    short: &'static std::ffi::CStr,
+    long: &'static std::ffi::CStr,
+    setting: &'static GucSetting<i32>,
+    most: c_int,
+    context: GucContext,
+    flags: GucFlags,
+) {
+    // SAFETY: the hook is guarded.
+    unsafe {
+        GucRegistry::define_int_guc_with_hooks(
+            name,
+            short,
+            long,
+            setting,
+            0,
+            most,
+            context,
+            flags,
+            None,
+            Some(assign_int),
+            None,
+        );
+    }
+}
+
+/// Makes PostgreSQL refuse unknown settings with our prefix. To be called last.
+pub fn reserve_prefix() {
+    // SAFETY: the argument is a C string.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn check_layout(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL passes a pointer to the new value.
+    let text = unsafe { compat::setting_text(*value) };
+    let Err(problem) = text.parse::<Layout>() else {
+        return true;
+    };
+    if compat::is_preloading() && IS_DEFINING.load(Ordering::Relaxed) {
+        fail_start(text, &problem);
+    }
+    if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) {
+        // To reject the value would mean another layout. The session has none instead, and says so when it is used.
+        return true;
+    }
+    compat::explain_rejection(&problem.to_string(), &problem.allowed());
+    false
+}
+
+/// Whether a rejection gives only a warning and the next lower setting: those of ALTER DATABASE and ALTER ROLE, when
+/// a session starts. (When such a command is typed, the source is another one, and it can be refused.)
+fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
+    use pg_sys::GucSource::*;
+    [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)
+}
+
+fn fail_start(text: &str, problem: &LayoutError) -> ! {
+    let error = Error::InvalidLayoutSetting { text: text.into(), problem: problem.clone() };
+    ErrorReport::from(error).report(PgLogLevel::FATAL);
+    unreachable!("FATAL does not return")
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn assign_layout(value: *const c_char, _extra: *mut c_void) {
+    // SAFETY: PostgreSQL passes the new value.
+    let text = unsafe { compat::setting_text(value) };
+    SESSION_LAYOUT.set(text.parse().ok());
+    session::forget();
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn assign_int(_value: c_int, _extra: *mut c_void) {
+    session::forget();
+}

@@ -1,0 +1,182 @@
+//! Reading IDs back, and putting them together: `snowflake_decode`, the accessors, `snowflake_encode`.
+//!
+//! Each comes in two forms: with the session's layout (STABLE, as the setting may change) and with one that is named
+//! (IMMUTABLE).
+
+use pgrx::IntoDatum;
+use pgrx::prelude::*;
+use snowflake_id_core::{Field, Layout, Parts, RangeError};
+
+use crate::error::{Error, OrReport};
+use crate::row::Row;
+use crate::{config, layouts};
+
+/// PostgreSQL counts time from 2000-01-01, in microseconds.
+const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
+
+/// An instant within a layout as PostgreSQL writes it.
+pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
+    TimestampWithTimeZone::try_from(unix_us - POSTGRES_EPOCH_US)
+        // The years 1 to 294247.
+        .expect("bug: a layout reaches beyond timestamptz")
+}
+
+/// Microseconds of Unix time. The infinities, and the last thirty years of timestamptz, become the ends of the range,
+/// which lie outside every layout.
+fn unix_us(instant: TimestampWithTimeZone) -> i64 {
+    instant.into_inner().saturating_add(POSTGRES_EPOCH_US)
+}
+
+fn decode(fcinfo: pg_sys::FunctionCallInfo, layout: &Layout, id: i64) -> Result<Row, Error> {
+    let decoded = layout.decode(id)?;
+    // An identity field has at most 31 bits, a sequence at most 62.
+    let integer = |value: Option<u32>| value.and_then(|value| (value as i32).into_datum());
+    Ok(Row::new(
+        fcinfo,
+        [
+            timestamptz(decoded.generated_at).into_datum(),
+            integer(decoded.datacenter_id),
+            integer(decoded.worker_id),
+            integer(decoded.clock_seq),
+            decoded.sequence.and_then(|value| (value as i64).into_datum()),
+        ],
+    ))
+}
+
+#[inline]
+fn time(layout: &Layout, id: i64) -> Result<TimestampWithTimeZone, Error> {
+    Ok(timestamptz(layout.time_of(id)?))
+}
+
+#[inline]
+fn identity_field(layout: &Layout, field: Field, id: i64) -> Result<Option<i32>, Error> {
+    // An identity field has at most 31 bits.
+    Ok(layout.field_of(field, id)?.map(|value| value as i32))
+}
+
+#[inline]
+fn sequence(layout: &Layout, id: i64) -> Result<Option<i64>, Error> {
+    // A sequence has at most 62 bits.
+    Ok(layout.field_of(Field::Sequence, id)?.map(|value| value as i64))
+}
+
+/// The fields of an ID besides its time, as SQL gives them.
+struct Fields {
+    worker_id: i32,
+    sequence: i64,
+    datacenter_id: i32,
+    clock_seq: i32,
+}
+
+fn encode(layout: &Layout, generated_at: TimestampWithTimeZone, fields: &Fields) -> Result<i64, Error> {
+    let value = |field: Field, value: i64| {
+        u64::try_from(value).map_err(|_| RangeError::Field {
+            field,
+            value: value.into(),
+            max: layout.max(field),
+        })
+    };
+    let parts = Parts {
+        tick: layout.tick_at(unix_us(generated_at))?,
+        datacenter: value(Field::Datacenter, fields.datacenter_id.into())?,
+        worker: value(Field::Worker, fields.worker_id.into())?,
+        clock_seq: value(Field::ClockSeq, fields.clock_seq.into())?,
+        sequence: value(Field::Sequence, fields.sequence)?,
+    };
+    Ok(layout.pack(&parts)?)
+}
+
+#[pg_extern(
+    name = "snowflake_decode",
+    stable,
+    parallel_safe,
+    sql = "
+CREATE FUNCTION snowflake_decode(
+    id bigint,
+    OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
+) STRICT STABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+"
+)]
+fn snowflake_decode(id: i64, fcinfo: pg_sys::FunctionCallInfo) -> Row {
+    config::layout().and_then(|layout| decode(fcinfo, &layout, id)).or_report()
+}
+
+#[pg_extern(
+    name = "snowflake_decode",
+    immutable,
+    parallel_safe,
+    sql = "
+CREATE FUNCTION snowflake_decode(
+    id bigint, layout text,
+    OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
+) STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
+"
+)]
+fn snowflake_decode_as(id: i64, layout: &str, fcinfo: pg_sys::FunctionCallInfo) -> Row {
+    layouts::parse(layout).and_then(|layout| decode(fcinfo, &layout, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_timestamp", stable, parallel_safe)]
+fn snowflake_timestamp(id: i64) -> TimestampWithTimeZone {
+    config::layout().and_then(|layout| time(&layout, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_timestamp", immutable, parallel_safe)]
+fn snowflake_timestamp_as(id: i64, layout: &str) -> TimestampWithTimeZone {
+    layouts::parse(layout).and_then(|layout| time(&layout, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_datacenter", stable, parallel_safe)]
+fn snowflake_datacenter(id: i64) -> Option<i32> {
+    config::layout().and_then(|layout| identity_field(&layout, Field::Datacenter, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_datacenter", immutable, parallel_safe)]
+fn snowflake_datacenter_as(id: i64, layout: &str) -> Option<i32> {
+    layouts::parse(layout).and_then(|layout| identity_field(&layout, Field::Datacenter, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_worker", stable, parallel_safe)]
+fn snowflake_worker(id: i64) -> Option<i32> {
+    config::layout().and_then(|layout| identity_field(&layout, Field::Worker, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_worker", immutable, parallel_safe)]
+fn snowflake_worker_as(id: i64, layout: &str) -> Option<i32> {
+    layouts::parse(layout).and_then(|layout| identity_field(&layout, Field::Worker, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_sequence", stable, parallel_safe)]
+fn snowflake_sequence(id: i64) -> Option<i64> {
+    config::layout().and_then(|layout| sequence(&layout, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_sequence", immutable, parallel_safe)]
+fn snowflake_sequence_as(id: i64, layout: &str) -> Option<i64> {
+    layouts::parse(layout).and_then(|layout| sequence(&layout, id)).or_report()
+}
+
+#[pg_extern(name = "snowflake_encode", stable, parallel_safe)]
+fn snowflake_encode(
+    generated_at: TimestampWithTimeZone,
+    worker_id: i32,
+    sequence: i64,
+    datacenter_id: default!(i32, 0),
+    clock_seq: default!(i32, 0),
+) -> i64 {
+    let fields = Fields { worker_id, sequence, datacenter_id, clock_seq };
+    config::layout().and_then(|layout| encode(&layout, generated_at, &fields)).or_report()
+}
+
+#[pg_extern(name = "snowflake_encode", immutable, parallel_safe)]
+fn snowflake_encode_as(
+    generated_at: TimestampWithTimeZone,
+    worker_id: i32,
+    sequence: i64,
+    layout: &str,
+    datacenter_id: default!(i32, 0),
+    clock_seq: default!(i32, 0),
+) -> i64 {
+    let fields = Fields { worker_id, sequence, datacenter_id, clock_seq };
+    layouts::parse(layout).and_then(|layout| encode(&layout, generated_at, &fields)).or_report()
+}

@@ -1,0 +1,202 @@
+//! Every error that a user can meet: message in lower case, DETAIL with the numbers, HINT with what to type.
+
+use std::time::Duration;
+
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::prelude::*;
+use snowflake_id_core::{Layout, LayoutError, RangeError};
+
+use crate::nextval::MAX_BATCH;
+use crate::shared::MAX_SLOTS;
+
+/// Why a call fails.
+#[derive(Debug)]
+pub enum Error {
+    NotPreloaded,
+    NoWorkerId,
+    InRecovery,
+    IdentityDoesNotFit { layout: Layout, problem: RangeError },
+    TooManyLayouts,
+    InvalidLayout { text: String, problem: LayoutError },
+    InvalidLayoutSetting { text: String, problem: LayoutError },
+    WaitTooLong { layout: Layout, wait: Duration, max_wait: Duration },
+    HorizonReached,
+    Exhausted { layout: Layout },
+    BeforeEpoch { layout: Layout, wait: Duration },
+    BatchCount(i32),
+    NoCurrval,
+    Range(RangeError),
+}
+
+impl From<RangeError> for Error {
+    fn from(problem: RangeError) -> Error {
+        Error::Range(problem)
+    }
+}
+
+/// Ends the call with the error, if there is one.
+pub trait OrReport {
+    type Value;
+    fn or_report(self) -> Self::Value;
+}
+
+impl<T> OrReport for Result<T, Error> {
+    type Value = T;
+
+    #[inline]
+    fn or_report(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => error.report(),
+        }
+    }
+}
+
+impl Error {
+    #[cold]
+    fn report(self) -> ! {
+        ErrorReport::from(self).report(PgLogLevel::ERROR);
+        unreachable!("ERROR does not return")
+    }
+
+    fn sqlstate(&self) -> PgSqlErrorCode {
+        use PgSqlErrorCode::*;
+        match self {
+            Error::NotPreloaded | Error::NoWorkerId | Error::InRecovery | Error::NoCurrval => {
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
+            }
+            Error::WaitTooLong { .. } | Error::HorizonReached => ERRCODE_LOCK_NOT_AVAILABLE,
+            Error::Exhausted { .. } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+            Error::BeforeEpoch { .. } | Error::Range(_) => ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+            Error::IdentityDoesNotFit { .. }
+            | Error::InvalidLayout { .. }
+            | Error::InvalidLayoutSetting { .. }
+            | Error::BatchCount(_) => ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::TooManyLayouts => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Error::NotPreloaded => "snowflake_id is not in shared_preload_libraries".into(),
+            Error::NoWorkerId => "this server has no worker ID".into(),
+            Error::InRecovery => "cannot make snowflake IDs during recovery".into(),
+            Error::IdentityDoesNotFit { problem, .. } => problem.to_string(),
+            Error::TooManyLayouts => "too many layouts are in use".into(),
+            Error::InvalidLayout { text, .. } => format!("invalid layout: \"{text}\""),
+            Error::InvalidLayoutSetting { text, .. } => {
+                format!("invalid value for parameter \"snowflake_id.layout\": \"{text}\"")
+            }
+            Error::WaitTooLong { .. } => {
+                "the next snowflake ID is further ahead of the clock than max_wait allows to wait".into()
+            }
+            Error::HorizonReached => "the durable horizon is reached".into(),
+            Error::Exhausted { .. } => "the layout is exhausted".into(),
+            Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
+            Error::BatchCount(count) => format!("cannot make a batch of {count} snowflake IDs"),
+            Error::NoCurrval => "snowflake_currval is not yet defined in this session".into(),
+            Error::Range(problem) => problem.to_string(),
+        }
+    }
+
+    fn detail(&self) -> Option<String> {
+        Some(match self {
+            Error::NotPreloaded => {
+                "New IDs come from shared memory, which only a preloaded library has. Decoding works without."
+                    .into()
+            }
+            Error::NoWorkerId => "snowflake_id.worker_id is -1.".into(),
+            Error::InRecovery => "A standby would hand out the IDs of its primary a second time.".into(),
+            Error::IdentityDoesNotFit { layout, problem } => {
+                format!("{} The layout is \"{layout}\".", problem.allowed())
+            }
+            Error::TooManyLayouts => {
+                format!("All {MAX_SLOTS} places have been taken since the server was started.")
+            }
+            Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
+                problem.to_string()
+            }
+            Error::WaitTooLong { layout, wait, max_wait } => format!(
+                "It takes {} until enough IDs are available, snowflake_id.max_wait leaves at most {}. The layout allows {} IDs per second.",
+                milliseconds(*wait),
+                milliseconds(*max_wait),
+                layout.ids_per_second()
+            ),
+            Error::HorizonReached => "No ID may be made until the horizon is extended.".into(),
+            Error::Exhausted { layout } => format!(
+                "The {} bits for time ended at {}.",
+                layout.bits(snowflake_id_core::Field::Time),
+                snowflake_id_core::text::instant(layout.end_us())
+            ),
+            Error::BeforeEpoch { layout, wait } => format!(
+                "The epoch is {}, which the clock reaches in {}.",
+                snowflake_id_core::text::instant(layout.epoch_us()),
+                milliseconds(*wait)
+            ),
+            Error::BatchCount(_) => format!("The count has to be between 1 and {MAX_BATCH}."),
+            Error::NoCurrval => {
+                "No snowflake ID has been taken in this session, apart from those taken by parallel workers."
+                    .into()
+            }
+            Error::Range(problem) => problem.allowed(),
+        })
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Error::NotPreloaded => {
+                "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.".into()
+            }
+            Error::NoWorkerId => {
+                "Give each server of the fleet a worker ID of its own, for example with ALTER SYSTEM SET snowflake_id.worker_id = 1; then restart the server.".into()
+            }
+            Error::InRecovery => "Take the IDs on the primary.".into(),
+            Error::IdentityDoesNotFit { .. } => {
+                "Change snowflake_id.worker_id or snowflake_id.datacenter_id and restart the server, or choose a layout with a wider field.".into()
+            }
+            Error::TooManyLayouts => {
+                "Use fewer layouts (settings of snowflake_id.layout), and restart the server to free the places of those no longer used.".into()
+            }
+            Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
+                problem.allowed()
+            }
+            Error::WaitTooLong { .. } => {
+                "Check whether the server's clock was set back. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.".into()
+            }
+            Error::HorizonReached => return None,
+            Error::Exhausted { .. } => {
+                "Choose a layout with a later epoch or more time bits (see view snowflake_layouts), and check the server's clock.".into()
+            }
+            Error::BeforeEpoch { .. } => {
+                "Check the server's clock, or choose a layout with an earlier epoch.".into()
+            }
+            Error::BatchCount(_) => "Take larger numbers of IDs in several batches.".into(),
+            Error::NoCurrval => "Call snowflake_nextval() first.".into(),
+            Error::Range(RangeError::NegativeId(_) | RangeError::IdPastEnd { .. }) => {
+                "Name the layout that made the ID, for example snowflake_decode(id, 'twitter').".into()
+            }
+            Error::Range(RangeError::Field { .. } | RangeError::Time { .. }) => {
+                "Use a value in that range, or name another layout.".into()
+            }
+        })
+    }
+}
+
+/// A length of time as people read it.
+fn milliseconds(time: Duration) -> String {
+    format!("{} ms", time.as_micros().div_ceil(1_000))
+}
+
+impl From<Error> for ErrorReport {
+    fn from(error: Error) -> ErrorReport {
+        let report = ErrorReport::new(error.sqlstate(), error.message(), "snowflake_id");
+        let report = match error.detail() {
+            Some(detail) => report.set_detail(detail),
+            None => report,
+        };
+        match error.hint() {
+            Some(hint) => report.set_hint(hint),
+            None => report,
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Layouts that are given as text, and the view `snowflake_layouts`.
+
+use parking_lot::Mutex;
+use pgrx::prelude::*;
+use snowflake_id_core::presets::PRESETS;
+use snowflake_id_core::{Field, Layout};
+
+use crate::decode::timestamptz;
+use crate::error::{Error, OrReport};
+
+/// How many parsed layouts a backend remembers.
+const CACHE_SIZE: usize = 8;
+
+/// The layouts that this backend parsed lately, the newest last. (A query that names a layout parses it once, not once
+/// per row.) A `parking_lot` mutex, as it is not poisoned when a PostgreSQL error unwinds through it.
+static CACHE: Mutex<Vec<(String, Layout)>> = Mutex::new(Vec::new());
+
+/// The layout that a text describes.
+#[inline]
+pub fn parse(text: &str) -> Result<Layout, Error> {
+    let mut cache = CACHE.lock();
+    if let Some((_, layout)) = cache.iter().rev().find(|(known, _)| known == text) {
+        return Ok(*layout);
+    }
+    let layout: Layout = text
+        .parse()
+        .map_err(|problem| Error::InvalidLayout { text: snowflake_id_core::text::shown(text), problem })?;
+    if cache.len() == CACHE_SIZE {
+        cache.remove(0);
+    }
+    cache.push((text.into(), layout));
+    Ok(layout)
+}
+
+/// The names of the presets, for the view.
+#[pg_extern(immutable, parallel_safe)]
+fn snowflake_preset_names() -> Vec<&'static str> {
+    PRESETS.iter().map(|preset| preset.name).collect()
+}
+
+/// What there is to know about a layout.
+#[pg_extern(immutable, parallel_safe)]
+#[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
+fn snowflake_describe_layout(
+    layout: &str,
+) -> TableIterator<
+    'static,
+    (
+        name!(layout, String),
+        name!(time_bits, i32),
+        name!(datacenter_bits, i32),
+        name!(worker_bits, i32),
+        name!(clock_seq_bits, i32),
+        name!(sequence_bits, i32),
+        name!(unit, Interval),
+        name!(epoch, TimestampWithTimeZone),
+        name!(workers, i64),
+        name!(ids_per_second, f64),
+        name!(exhausted_at, TimestampWithTimeZone),
+        name!(fits_in_53_bits, bool),
+    ),
+> {
+    let layout = parse(layout).or_report();
+    let bits = |field: Field| layout.bits(field) as i32;
+    TableIterator::once((
+        layout.to_string(),
+        bits(Field::Time),
+        bits(Field::Datacenter),
+        bits(Field::Worker),
+        bits(Field::ClockSeq),
+        bits(Field::Sequence),
+        Interval::from_micros(layout.unit_us() as i64),
+        timestamptz(layout.epoch_us()),
+        layout.workers() as i64,
+        layout.ids_per_second(),
+        timestamptz(layout.end_us()),
+        layout.fits_in_53_bits(),
+    ))
+}

@@ -1,0 +1,44 @@
+//! PostgreSQL extension `snowflake_id`: 64-bit IDs that sort by time and never repeat.
+//!
+//! The extension is a thin shell around the crate [`snowflake_id_core`], which holds the layouts and the generator.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`config`] | the settings and their hooks |
+//! | [`shared`] | the state in shared memory, and who may touch it how |
+//! | [`session`] | what this backend remembers: its generator and its last ID |
+//! | [`nextval`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
+//! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
+//! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
+//! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
+//! | [`row`] | one composite row as a result |
+//! | [`error`] | every error that a user can meet |
+//! | [`compat`] | what is particular to PostgreSQL's C side |
+
+use pgrx::prelude::*;
+
+mod compat;
+mod config;
+mod decode;
+mod error;
+mod layouts;
+mod nextval;
+mod row;
+mod session;
+mod shared;
+mod wait;
+
+::pgrx::pg_module_magic!(name, version);
+
+extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
+
+/// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
+/// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.
+#[pg_guard]
+pub extern "C-unwind" fn _PG_init() {
+    config::define();
+    if compat::is_preloading() {
+        shared::request();
+        config::reserve_prefix();
+    }
+}
