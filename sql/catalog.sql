@@ -1,5 +1,9 @@
 -- What pgrx does not generate: the view, comments and grants. Runs last in the script of CREATE EXTENSION.
 
+-- Bound by hand, as its C function has no wrapper of pgrx around it.
+CREATE FUNCTION snowflake_nextval() RETURNS bigint
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
+
 -- The names are bound when the view is made, so that search_path does not matter later.
 CREATE VIEW snowflake_layouts AS
     SELECT preset.name, facts.*

@@ -2,9 +2,32 @@
 //! versions.
 
 use std::ffi::{CStr, c_char};
+use std::ops::Deref;
 use std::time::Duration;
 
 use pgrx::prelude::*;
+
+/// A variable of this process. A `static` costs nothing to reach, while a `thread_local!` in a shared library costs a call
+/// into the dynamic linker each time.
+pub struct BackendLocal<T>(T);
+
+// SAFETY: PostgreSQL runs a backend on one thread, and pgrx refuses to call PostgreSQL from any other.
+unsafe impl<T> Sync for BackendLocal<T> {}
+
+impl<T> BackendLocal<T> {
+    pub const fn new(value: T) -> BackendLocal<T> {
+        BackendLocal(value)
+    }
+}
+
+impl<T> Deref for BackendLocal<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
 
 /// Whether the postmaster is loading `shared_preload_libraries`.
 pub fn is_preloading() -> bool {
@@ -16,6 +39,15 @@ pub fn is_preloading() -> bool {
 pub fn is_in_recovery() -> bool {
     // SAFETY: reads shared memory that exists in every backend; no preconditions.
     unsafe { pg_sys::RecoveryInProgress() }
+}
+
+/// The server's clock, in microseconds of Unix time.
+#[inline]
+pub fn clock_us() -> i64 {
+    let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    // SAFETY: the first pointer is to a place for the result, the second may be null.
+    unsafe { libc::gettimeofday(&mut now, std::ptr::null_mut()) };
+    now.tv_sec * 1_000_000 + now.tv_usec
 }
 
 /// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in `pg_stat_activity`.

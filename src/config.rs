@@ -19,6 +19,7 @@ use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 use snowflake_id_core::{Identity, Layout, LayoutError};
 
+use crate::compat::BackendLocal;
 use crate::error::Error;
 use crate::{compat, session};
 
@@ -39,10 +40,8 @@ const MOST_SPREAD: i32 = 65_535;
 /// Set while `snowflake_id.layout` is being defined: a rejection would then mean the built-in default.
 static IS_DEFINING: AtomicBool = AtomicBool::new(false);
 
-thread_local! {
-    /// The parsed layout of this session; `None` if its text is not a layout.
-    static SESSION_LAYOUT: Cell<Option<Layout>> = const { Cell::new(None) };
-}
+/// The parsed layout of this session; `None` if its text is not a layout.
+static SESSION_LAYOUT: BackendLocal<Cell<Option<Layout>>> = BackendLocal::new(Cell::new(None));
 
 /// The layout that the session uses.
 #[inline]

@@ -2,50 +2,59 @@
 //!
 //! All of it follows from the settings and from shared memory; it is made anew when they change.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::num::NonZeroU64;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use snowflake_id_core::{Generator, Reservation, Slot, Stall};
+use parking_lot::Mutex;
+use snowflake_id_core::{Gate, Generator, Reservation, Slot, Stall};
 
+use crate::compat::BackendLocal;
 use crate::error::Error;
 use crate::{compat, config, shared};
 
 /// All that one call of the generator needs.
-#[derive(Clone, Copy)]
 pub struct Session {
     pub generator: Generator,
+    gate: &'static Gate,
     slot: &'static Slot,
 }
 
-thread_local! {
-    static SESSION: RefCell<Option<Session>> = const { RefCell::new(None) };
-    static LAST_ID: Cell<Option<i64>> = const { Cell::new(None) };
-}
+static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
+/// Every session that this backend ever set up. They are never freed, so that the hot path needs no guard around the
+/// current one (a `RefCell` costs 3 ns), but used again: settings change rarely, and between few values.
+static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
+static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
 /// Takes one ID, if the session is set up and nothing is in the way: the hot path.
 #[inline]
 pub fn try_next() -> Option<i64> {
-    SESSION.with_borrow(|session| {
-        let session = session.as_ref()?;
-        let reservation = session.reserve(NonZeroU64::MIN).ok()?;
-        Some(session.generator.first_id(reservation))
-    })
+    let session = SESSION.get()?;
+    let reservation = session.reserve(NonZeroU64::MIN).ok()?;
+    Some(session.generator.first_id(reservation))
 }
 
-/// The session's generator, set up if need be.
-pub fn current() -> Result<Session, Error> {
-    if let Some(session) = SESSION.with_borrow(|session| *session) {
+/// The session, set up if need be.
+pub fn current() -> Result<&'static Session, Error> {
+    if let Some(session) = SESSION.get() {
         return Ok(session);
     }
-    let session = Session::new()?;
-    SESSION.replace(Some(session));
+    let made = Session::new()?;
+    let mut sessions = SESSIONS.lock();
+    let session = match sessions.iter().find(|known| known.generator == made.generator) {
+        Some(known) => *known,
+        None => {
+            let session = &*Box::leak(Box::new(made));
+            sessions.push(session);
+            session
+        }
+    };
+    SESSION.set(Some(session));
     Ok(session)
 }
 
 /// Has the next call set everything up anew, as settings have changed.
 pub fn forget() {
-    SESSION.replace(None);
+    SESSION.set(None);
 }
 
 /// The last ID that this session took.
@@ -70,26 +79,17 @@ impl Session {
         let max_drift_us = config::max_drift().as_micros() as u64;
         let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;
-        Ok(Session { generator, slot: shared::slot(&layout)? })
+        Ok(Session { generator, gate: &shared.gate, slot: shared::slot(&layout)? })
     }
 
     /// Reserves up to `n` values.
     #[inline]
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
-        self.slot.reserve(shared::gate(), &self.generator, clock_us, n)
+        self.slot.reserve(self.gate, &self.generator, compat::clock_us, n)
     }
 
     /// How many microseconds it takes until the last of `n` values is allowed.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
-        self.generator.wait_us(self.slot.counter(), clock_us(), n)
-    }
-}
-
-/// The server's clock, in microseconds of Unix time.
-#[inline]
-pub fn clock_us() -> i64 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => (since.as_secs() * 1_000_000 + u64::from(since.subsec_micros())) as i64,
-        Err(before) => -(before.duration().as_micros() as i64),
+        self.generator.wait_us(self.slot.counter(), compat::clock_us(), n)
     }
 }

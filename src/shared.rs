@@ -91,12 +91,6 @@ pub fn state() -> Result<&'static State, Error> {
     }
 }
 
-/// The gate. Only for a session that is set up, which proves that there is shared memory.
-#[inline]
-pub fn gate() -> &'static Gate {
-    &STATE.get().gate
-}
-
 /// The slot of a layout, given to it now if it had none.
 pub fn slot(layout: &Layout) -> Result<&'static Slot, Error> {
     let key = Some(SlotKey::of(layout));

@@ -62,8 +62,8 @@ impl Field {
 /// Where a field lies in the ID. A field that the layout lacks has no bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Span {
-    shift: u32,
-    bits: u32,
+    shift: u8,
+    bits: u8,
 }
 
 impl Span {
@@ -156,7 +156,8 @@ impl Layout {
         let mut shift = total;
         for &(field, bits) in fields {
             shift -= bits;
-            spans[field as usize] = Span { shift, bits };
+            // At most 63 each.
+            spans[field as usize] = Span { shift: shift as u8, bits: bits as u8 };
         }
         let layout = Layout { spans, unit_us, epoch_us };
         layout.check_end()?;
@@ -185,12 +186,12 @@ impl Layout {
 
     /// The number of bits of a field, 0 if the layout lacks it.
     pub fn bits(&self, field: Field) -> u32 {
-        self.span(field).bits
+        self.span(field).bits.into()
     }
 
     /// How far the field's lowest bit lies from the lowest bit of the ID.
     pub fn shift(&self, field: Field) -> u32 {
-        self.span(field).shift
+        self.span(field).shift.into()
     }
 
     /// The largest value of a field, 0 if the layout lacks it.

@@ -126,7 +126,7 @@ impl Slot {
     ///
     /// # Errors
     /// A [`Stall`]; then nothing was taken.
-    #[inline]
+    #[inline(always)] // As Generator::advance.
     pub fn reserve(
         &self,
         gate: &Gate,
