@@ -1,0 +1,32 @@
+# Everything a user types. Each target does all of its set-up itself: see scripts/setup.sh.
+#
+#   make demo            a table filled by eight clients, decoded, counted      (KEEP=1 leaves the server up)
+#   make test            all tests
+#   make bench           the benchmark, as a Markdown table
+#   make install         build and install into the PostgreSQL of PG_CONFIG
+#   make lint            formatting and lints
+#
+# PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15.
+
+.PHONY: help demo test bench install lint clean
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
+
+demo:
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+bench:
+	@scripts/bench.sh
+
+install:
+	@scripts/setup.sh
+
+lint:
+	@scripts/lint.sh
+
+clean:
+	cargo clean

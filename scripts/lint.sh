@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Formatting and lints of everything, with warnings as errors.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+# shellcheck source=/dev/null
+. target/environment
+
+cargo fmt --all --check
+cargo clippy --quiet -p snowflake-id-core --all-targets -- -D warnings
+cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
+cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench --all-targets -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p snowflake-id-core --no-deps

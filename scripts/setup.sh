@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Sets up whatever is missing, then builds and installs the extension. Safe to run again: what is there is skipped.
+#
+# Leaves in target/environment the settings that the other scripts go on with.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly pgrx_version=0.18.1
+readonly default_major=15
+
+say() { echo "==> $*" >&2; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Debian installs a server together with a first cluster, and starts it. Nobody asked for one here.
+install_packages() {
+    local missing=() package
+    for package in "$@"; do
+        if [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" != "install ok installed" ]; then
+            missing+=("$package")
+        fi
+    done
+    if [ ${#missing[@]} -eq 0 ]; then
+        return
+    fi
+    say "installing Debian packages: ${missing[*]}"
+    local no_cluster=/etc/postgresql-common/createcluster.d/snowflake_id_setup.conf
+    as_root mkdir -p "$(dirname "$no_cluster")"
+    echo 'create_main_cluster = false' | as_root tee "$no_cluster" >/dev/null
+    # shellcheck disable=SC2064 # The path is known now.
+    trap "as_root rm -f $no_cluster" EXIT
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+    as_root rm -f "$no_cluster"
+    trap - EXIT
+}
+
+if command -v dpkg-query >/dev/null; then
+    packages=(gcc libc6-dev make libclang-dev)
+    if [ -z "${PG_CONFIG:-}" ]; then
+        packages+=("postgresql-$default_major" "postgresql-server-dev-$default_major")
+    fi
+    install_packages "${packages[@]}"
+else
+    say "this is no Debian: a C compiler, libclang and PostgreSQL with its headers have to be there already"
+fi
+PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$default_major/bin/pg_config}
+if ! pg_version=$("$PG_CONFIG" --version); then
+    echo "PG_CONFIG=$PG_CONFIG does not work: set it to the pg_config of PostgreSQL 15 or later" >&2
+    exit 1
+fi
+major=$(sed -E 's/^PostgreSQL ([0-9]+).*/\1/' <<<"$pg_version")
+
+# A cargo-pgrx of another version belongs to somebody else: leave it alone and take one of our own.
+tools=$PWD/target/tools
+export PATH="$tools/bin:$PATH"
+if [ "$(cargo pgrx --version 2>/dev/null)" != "cargo-pgrx $pgrx_version" ]; then
+    say "installing cargo-pgrx $pgrx_version (takes some minutes)"
+    if cargo pgrx --version >/dev/null 2>&1; then root=(--root "$tools"); else root=(); fi
+    cargo install --quiet --locked cargo-pgrx --version "=$pgrx_version" "${root[@]}"
+fi
+
+# pgrx keeps its list of PostgreSQL installations here rather than in the home directory.
+export PGRX_HOME=$PWD/target/pgrx
+if ! grep -qsxF "pg$major = \"$PG_CONFIG\"" "$PGRX_HOME/config.toml"; then
+    mkdir -p "$PGRX_HOME"
+    cargo pgrx init "--pg$major" "$PG_CONFIG" >/dev/null
+fi
+
+say "building and installing the extension for $pg_version"
+features=(--no-default-features --features "pg$major")
+install=(cargo pgrx install --release --pg-config "$PG_CONFIG" "${features[@]}")
+if [ ! -w "$("$PG_CONFIG" --pkglibdir)" ]; then
+    install+=(--sudo)
+fi
+# The output matters only when it fails.
+log=target/install.log
+if ! "${install[@]}" >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+fi
+
+cat >target/environment <<END
+export PG_CONFIG='$PG_CONFIG'
+export PG_MAJOR='$major'
+export PGRX_HOME='$PGRX_HOME'
+export PATH="$tools/bin:\$PATH"
+END

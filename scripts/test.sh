@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# All tests: the core, the model checker, pg_regress, real servers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+# shellcheck source=/dev/null
+. target/environment
+. scripts/throwaway.sh
+unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
+
+step() { echo; echo "==> $*"; }
+
+step "core: unit tests, properties, examples"
+cargo test --quiet -p snowflake-id-core
+
+step "core: every interleaving (loom)"
+RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
+
+step "SQL: pg_regress"
+# The server's user may not be able to read this directory, or to write here.
+cp -R tests/regress "$work_dir/regress"
+if [ "$(id -u)" -eq 0 ]; then
+    chown -R "$server_user" "$work_dir/regress"
+fi
+pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress
+(
+    cd "$work_dir/regress"
+    as_server "$pg_regress" --bindir="$bin_dir" --inputdir=. --outputdir=. --schedule=schedule \
+        --temp-instance=instance --temp-config=regress.conf --no-locale --encoding=UTF8
+) || {
+    cat "$work_dir/regress/regression.diffs" 2>/dev/null
+    exit 1
+}
+
+step "servers: tests/cluster"
+SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user \
+    cargo test --quiet -p snowflake-id-cluster-tests -- --test-threads=2
+
+step "the README's examples"
+SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user scripts/readme.sh
+echo
+echo "All tests passed."

@@ -1,0 +1,43 @@
+# A directory for throw-away clusters, to be sourced. Whatever was started in it is stopped, and the directory removed,
+# when the script ends: by itself, by an error or by Ctrl-C. No other cluster is touched.
+#
+# Sets work_dir; needs PG_CONFIG. With keep_work_dir=1 everything is left as it is.
+# shellcheck shell=bash
+
+# PostgreSQL refuses to run as root.
+as_server() {
+    if [ "$(id -u)" -eq 0 ]; then runuser -u "$server_user" -- "$@"; else "$@"; fi
+}
+
+stop_servers() {
+    local pid_file pid
+    while IFS= read -r pid_file; do
+        pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
+        kill -QUIT "$pid" 2>/dev/null || continue
+        for _ in $(seq 100); do
+            kill -0 "$pid" 2>/dev/null || break
+            sleep 0.1
+        done
+    done < <(find "$work_dir" -name postmaster.pid 2>/dev/null)
+}
+
+clean_up() {
+    if [ "${keep_work_dir:-0}" = 1 ]; then
+        return
+    fi
+    stop_servers
+    rm -rf "$work_dir"
+}
+
+server_user=postgres
+if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
+    server_user=nobody
+fi
+bin_dir=$("$PG_CONFIG" --bindir)
+work_dir=$(mktemp -d /tmp/snowflake_id.XXXXXX)
+if [ "$(id -u)" -eq 0 ]; then
+    chown "$server_user" "$work_dir"
+fi
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM

@@ -1,0 +1,250 @@
+//! Throw-away PostgreSQL servers for tests and benchmarks.
+//!
+//! Each [`Cluster`] lives in a directory of its own, listens on a Unix socket in it and nowhere else, and is stopped and
+//! removed when it goes out of scope. The environment, all of it optional:
+//!
+//! | variable | meaning |
+//! | --- | --- |
+//! | `PG_CONFIG` | the installation to use; default: the one on the path |
+//! | `SNOWFLAKE_ID_WORK_DIR` | where the directories are made; default: that for temporary files |
+//! | `SNOWFLAKE_ID_SERVER_USER` | who runs the server if we are root; default: postgres |
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use postgres::{Client, Config, NoTls};
+
+/// How long anything may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A PostgreSQL server of our own.
+pub struct Cluster {
+    dir: tempfile::TempDir,
+    bin_dir: PathBuf,
+}
+
+/// Settings in the form of postgresql.conf.
+pub type Settings<'a> = &'a [(&'a str, &'a str)];
+
+/// What most tests want: the library preloaded, a worker ID.
+pub const WORKER_1: Settings =
+    &[("shared_preload_libraries", "snowflake_id"), ("snowflake_id.worker_id", "1")];
+
+impl Cluster {
+    /// Makes a cluster with these settings and starts it; the extension is created in database `postgres`.
+    pub fn start(settings: Settings) -> Cluster {
+        let cluster = Cluster::stopped(settings);
+        cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+        cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+        cluster
+    }
+
+    /// Makes a cluster with these settings and does not start it.
+    pub fn stopped(settings: Settings) -> Cluster {
+        let pg_config = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
+        let bin_dir = successful(Command::new(pg_config).arg("--bindir"));
+        let bin_dir = PathBuf::from(String::from_utf8(bin_dir.stdout).unwrap().trim());
+        let root = std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(root).unwrap();
+        if is_root() {
+            successful(Command::new("chown").arg(server_user()).arg(dir.path()));
+        }
+        let cluster = Cluster { dir, bin_dir };
+        let initdb = ["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
+        successful(cluster.program("initdb").arg("--pgdata").arg(cluster.data_dir()).args(initdb));
+        let socket_dir = cluster.dir.path().to_str().unwrap();
+        cluster.configure(&[
+            ("listen_addresses", ""),
+            ("unix_socket_directories", socket_dir),
+            ("fsync", "off"),
+            ("max_connections", "40"),
+        ]);
+        cluster.configure(settings);
+        cluster
+    }
+
+    /// Adds settings to postgresql.conf. They take effect at the next start or reload.
+    pub fn configure(&self, settings: Settings) {
+        let mut file =
+            fs::OpenOptions::new().append(true).open(self.data_dir().join("postgresql.conf")).unwrap();
+        for (name, value) in settings {
+            writeln!(file, "{name} = '{}'", value.replace('\'', "''")).unwrap();
+        }
+    }
+
+    /// Starts the server; if it does not start, what it logged.
+    pub fn start_server(&self) -> Result<(), String> {
+        let before = self.log().len();
+        let mut pg_ctl = self.pg_ctl();
+        match pg_ctl.arg("--log").arg(self.log_file()).args(["--wait", "start"]).output().unwrap() {
+            output if output.status.success() => Ok(()),
+            _ => Err(self.log()[before..].into()),
+        }
+    }
+
+    /// Stops the server: `smart`, `fast` or `immediate`.
+    pub fn stop_server(&self, mode: &str) {
+        successful(self.pg_ctl().args(["--wait", "--mode", mode, "stop"]));
+    }
+
+    /// Has the server read its configuration again.
+    pub fn reload(&self) {
+        successful(self.pg_ctl().arg("reload"));
+    }
+
+    /// All that the server has logged.
+    pub fn log(&self) -> String {
+        // Before the first start there is none.
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Where the server keeps its data.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A connection to database `postgres`.
+    pub fn connect(&self) -> Client {
+        self.connect_to("postgres")
+    }
+
+    /// A connection to a database.
+    pub fn connect_to(&self, database: &str) -> Client {
+        self.try_connect(database).unwrap_or_else(|error| panic!("{database}: {error}"))
+    }
+
+    /// A connection to a database, or why there is none.
+    pub fn try_connect(&self, database: &str) -> Result<Client, postgres::Error> {
+        Config::new()
+            .host_path(self.dir.path())
+            .user("test")
+            .dbname(database)
+            .application_name("cluster test")
+            .connect(NoTls)
+    }
+
+    /// One of PostgreSQL's programs, as the server's user.
+    pub fn program(&self, name: &str) -> Command {
+        let program = self.bin_dir.join(name);
+        let mut command = match is_root() {
+            true => {
+                let mut command = Command::new("runuser");
+                command.args(["-u", &server_user(), "--"]).arg(program);
+                command
+            }
+            false => Command::new(program),
+        };
+        // Errors are compared as text.
+        command.env("LC_ALL", "C").env_remove("RUST_BACKTRACE").current_dir(self.dir.path());
+        command
+    }
+
+    /// The socket's directory, for the programs' `--host`.
+    pub fn host(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn pg_ctl(&self) -> Command {
+        let mut command = self.program("pg_ctl");
+        command.arg("--pgdata").arg(self.data_dir()).arg("--silent");
+        command
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.data_dir().join("postmaster.pid").exists() {
+            // While a test panics there is nobody to tell; the script that runs the tests stops what is left over.
+            let _ = self.pg_ctl().args(["--wait", "--mode", "immediate", "stop"]).output();
+        }
+    }
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0)
+}
+
+fn server_user() -> String {
+    std::env::var("SNOWFLAKE_ID_SERVER_USER").unwrap_or_else(|_| "postgres".into())
+}
+
+/// Runs a command that has to succeed.
+pub fn successful(command: &mut Command) -> Output {
+    let output = command.output().unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
+    assert!(
+        output.status.success(),
+        "{:?} {:?} failed:\n{}{}",
+        command.get_program(),
+        command.get_args().collect::<Vec<&OsStr>>(),
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output
+}
+
+/// Asks again and again until the answer is `Some`.
+pub fn poll<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "gave up waiting for: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The first column of the only row.
+pub fn single<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, query: &str) -> T {
+    client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error))).get(0)
+}
+
+/// The first column of all rows: IDs.
+pub fn ids(client: &mut Client, query: &str) -> Vec<i64> {
+    let rows = client.query(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error)));
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The SQLSTATE with which a statement has to fail, and all that the error says.
+pub fn failure(client: &mut Client, query: &str) -> (String, String) {
+    match client.batch_execute(query) {
+        Ok(()) => panic!("{query} did not fail"),
+        Err(error) => (error.code().map_or_else(String::new, |code| code.code().into()), text(&error)),
+    }
+}
+
+/// All that an error says: message, DETAIL and HINT, a line each.
+pub fn text(error: &postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => [Some(error.message()), error.detail(), error.hint()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n"),
+        None => error.to_string(),
+    }
+}
+
+/// Fails if an ID is there twice.
+pub fn assert_distinct<'a>(ids: impl IntoIterator<Item = &'a i64>) {
+    let mut seen = HashSet::new();
+    for id in ids {
+        assert!(seen.insert(*id), "ID {id} came twice");
+    }
+}
+
+/// Fails if an ID is not larger than the one before it.
+pub fn assert_increasing(ids: &[i64]) {
+    for pair in ids.windows(2) {
+        assert!(pair[0] < pair[1], "ID {} came before {}", pair[0], pair[1]);
+    }
+}

@@ -1,0 +1,106 @@
+//! What works without shared memory, without a worker ID and during recovery: everything but new IDs.
+
+use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, single, successful};
+
+#[test]
+fn not_preloaded() {
+    // Settings of ours are in the file all the same, as after a line was commented out in a hurry.
+    let cluster = Cluster::start(&[("snowflake_id.worker_id", "1"), ("snowflake_id.layout", "twitter")]);
+    let mut client = cluster.connect();
+    for query in ["SELECT snowflake_nextval()", "SELECT snowflake_batch(1)"] {
+        let (state, message) = failure(&mut client, query);
+        assert_eq!(state, "55000", "{message}");
+        assert!(message.contains("shared_preload_libraries"), "{message}");
+    }
+    assert_eq!(failure(&mut client, "SELECT snowflake_currval()").0, "55000");
+    // Decoding works, with the layout that is set.
+    let worker: i32 = single(&mut client, "SELECT worker_id FROM snowflake_decode(1541815603606036480)");
+    assert_eq!(worker, 26);
+    assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(1541815603606036480, 'leaf')"), 378);
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_layouts"), 16);
+    client.batch_execute("LOAD 'snowflake_id'; SET snowflake_id.max_wait = '1s'").unwrap();
+    // A table with the default can be made (and restored); rows cannot.
+    client
+        .batch_execute("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n int)")
+        .unwrap();
+    assert_eq!(failure(&mut client, "INSERT INTO orders (n) VALUES (1)").0, "55000");
+    client
+        .batch_execute("INSERT INTO orders VALUES (1, 1); DROP TABLE orders; DROP EXTENSION snowflake_id")
+        .unwrap();
+}
+
+#[test]
+fn no_worker_id() {
+    let cluster = Cluster::start(&WORKER_1[..1]);
+    let mut client = cluster.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("ALTER SYSTEM SET snowflake_id.worker_id = "), "{message}");
+    // The hint works.
+    client.batch_execute("ALTER SYSTEM SET snowflake_id.worker_id = 1").unwrap();
+    drop(client);
+    cluster.stop_server("fast");
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(snowflake_nextval())"), 1);
+}
+
+#[test]
+fn an_identity_that_does_not_fit_the_layout() {
+    let cluster = Cluster::start(&[
+        WORKER_1[0],
+        ("snowflake_id.worker_id", "40"),
+        ("snowflake_id.datacenter_id", "3"),
+        ("snowflake_id.layout", "twitter"),
+    ]);
+    let mut client = cluster.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("worker 40") && message.contains("0 to 31"), "{message}");
+    let (state, message) =
+        failure(&mut client, "SET snowflake_id.layout = 'standard'; SELECT snowflake_nextval()");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("no datacenter field"), "{message}");
+    let id =
+        "SET snowflake_id.layout = 'time:41 datacenter:3 worker:7 sequence:12'; SELECT snowflake_nextval()";
+    client.batch_execute(id).unwrap();
+    let row =
+        client.query_one("SELECT datacenter_id, worker_id FROM snowflake_decode(snowflake_currval())", &[]);
+    let row = row.unwrap();
+    assert_eq!((row.get(0), row.get(1)), (3, 40));
+}
+
+/// A standby that was copied from its primary has the same worker ID: it must not use it.
+#[test]
+fn no_ids_during_recovery_until_promotion() {
+    let cluster = Cluster::start(WORKER_1);
+    cluster.stop_server("fast");
+    let signal = cluster.data_dir().join("standby.signal");
+    std::fs::write(&signal, "").unwrap();
+    successful(std::process::Command::new("chown").arg("--reference").arg(cluster.data_dir()).arg(&signal));
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("recovery"), "{message}");
+    let _: i32 = single(&mut client, "SELECT snowflake_worker(1541815603606036480, 'twitter')");
+    client.batch_execute("SELECT pg_promote()").unwrap();
+    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > 0);
+}
+
+/// What does not depend on the settings in force: a postmaster that comes up again after a crash of a backend opens the
+/// gate again.
+#[test]
+fn a_killed_backend_leaves_a_server_that_goes_on() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut victim = cluster.connect();
+    let before: i64 = single(&mut victim, "SELECT snowflake_nextval()");
+    let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
+    successful(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]));
+    let mut client = snowflake_id_cluster_tests::poll("the server to come up again", || {
+        let mut client = cluster.try_connect("postgres").ok()?;
+        client.batch_execute("SELECT 1").ok()?;
+        Some(client)
+    });
+    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
+}
