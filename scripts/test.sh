@@ -37,7 +37,5 @@ step "servers: tests/cluster"
 SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user \
     cargo test --quiet -p snowflake-id-cluster-tests -- --test-threads=2
 
-step "the README's examples"
-SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user scripts/readme.sh
 echo
 echo "All tests passed."

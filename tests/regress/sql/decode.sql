@@ -1,0 +1,101 @@
+-- Reading IDs back: real ones, both forms of each function, NULLs, IDs of no layout, indexes.
+SET timezone = 'UTC';
+SET datestyle = 'ISO';
+
+-- IDs from the world outside: a tweet, a message on Discord, and the examples of two other generators.
+CREATE TABLE known (layout text, id bigint);
+INSERT INTO known VALUES
+    ('twitter', 1541815603606036480),
+    ('discord', 175928847299117063),
+    ('redis', 5981966696448054276),
+    ('pgedge', 170505378935607296);
+SELECT known.*, fields.* FROM known, snowflake_decode(id, layout) AS fields ORDER BY id DESC;
+
+-- The accessors say the same, and NULL for a field that the layout lacks.
+SELECT layout, snowflake_timestamp(id, layout), snowflake_datacenter(id, layout) AS datacenter,
+       snowflake_worker(id, layout) AS worker, snowflake_sequence(id, layout) AS sequence
+FROM known ORDER BY id DESC;
+SELECT * FROM snowflake_decode(1541815603606036480, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z');
+SELECT snowflake_datacenter(1, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z') IS NULL AS no_datacenter,
+       snowflake_worker(1, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z') IS NULL AS no_worker,
+       snowflake_sequence(1, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z') IS NULL AS no_sequence;
+
+-- A clock sequence is read back as well.
+SELECT * FROM snowflake_decode(((5::bigint << 3 | 6) << 7 | 99) << 12 | 4095, 'rollback3');
+
+-- Without a layout, the session's is meant.
+SELECT * FROM snowflake_decode(0);
+SET snowflake_id.layout = 'twitter';
+SELECT * FROM snowflake_decode(1541815603606036480);
+SELECT snowflake_timestamp(1541815603606036480), snowflake_datacenter(1541815603606036480) AS datacenter,
+       snowflake_worker(1541815603606036480) AS worker, snowflake_sequence(1541815603606036480) AS sequence;
+
+-- A prepared statement follows the setting.
+PREPARE time_of AS SELECT snowflake_timestamp(175928847299117063);
+EXECUTE time_of;
+SET snowflake_id.layout = 'discord';
+EXECUTE time_of;
+DEALLOCATE time_of;
+RESET snowflake_id.layout;
+
+-- Another layout in each row, twice over, and more of them than a session remembers.
+SELECT name, snowflake_timestamp(0, name) = epoch AS starts_at_epoch, snowflake_timestamp(0, name) AS tick_0
+FROM generate_series(1, 2) AS round, snowflake_layouts
+ORDER BY round, array_position(snowflake_preset_names(), name);
+
+-- By name, as part of a row, and in a generated column.
+SELECT (snowflake_decode(id => 175928847299117063, layout => 'discord')).worker_id;
+CREATE TABLE tweets (
+    id bigint,
+    tweeted_at timestamptz GENERATED ALWAYS AS (snowflake_timestamp(id, 'twitter')) STORED
+);
+INSERT INTO tweets VALUES (1541815603606036480), (NULL);
+TABLE tweets;
+DROP TABLE tweets;
+
+-- NULL gives a row of NULLs, so that a row with a NULL ID is not lost in a join.
+SELECT * FROM snowflake_decode(NULL);
+SELECT * FROM snowflake_decode(1, NULL);
+SELECT * FROM snowflake_decode(NULL, 'twitter');
+SELECT place, id, fields.*
+FROM (VALUES (1, 175928847299117063), (2, NULL), (3, 0)) AS message (place, id),
+     snowflake_decode(id, 'discord') AS fields;
+SELECT snowflake_timestamp(NULL) IS NULL AND snowflake_timestamp(NULL, 'twitter') IS NULL
+   AND snowflake_datacenter(NULL) IS NULL AND snowflake_datacenter(NULL, 'twitter') IS NULL
+   AND snowflake_worker(NULL) IS NULL AND snowflake_worker(NULL, 'twitter') IS NULL
+   AND snowflake_sequence(NULL) IS NULL AND snowflake_sequence(NULL, 'twitter') IS NULL AS all_null;
+
+-- The ends of the range: bigint's last number is the last ID of a layout with 63 bits.
+SELECT * FROM snowflake_decode(0, 'twitter');
+SELECT * FROM snowflake_decode(9223372036854775807, 'twitter');
+SELECT * FROM snowflake_decode(4503599627370495, 'js53');
+SELECT * FROM snowflake_decode(4503599627370496, 'js53');
+SELECT * FROM snowflake_decode(9223372036854775807, 'js53');
+SELECT snowflake_timestamp(4503599627370496, 'js53');
+SELECT snowflake_datacenter(4503599627370496, 'js53');
+SELECT snowflake_worker(4503599627370496, 'js53');
+SELECT snowflake_sequence(4503599627370496, 'js53');
+
+-- No layout gives negative IDs.
+SELECT * FROM snowflake_decode(-1);
+SELECT * FROM snowflake_decode(-9223372036854775808, 'twitter');
+SELECT snowflake_timestamp(-1);
+SELECT snowflake_worker(-1, 'twitter');
+
+-- A text that is no layout.
+SELECT * FROM snowflake_decode(1, 'twiter');
+SELECT snowflake_timestamp(1, '');
+
+-- An index on what is in an ID needs the form with a layout: the other one depends on a setting.
+CREATE TABLE tweets (id bigint);
+INSERT INTO tweets SELECT 1541815603606036480 + (n << 22) FROM generate_series(0, 9999::bigint) AS n;
+CREATE INDEX ON tweets (snowflake_timestamp(id));
+CREATE INDEX ON tweets (snowflake_worker(id));
+CREATE INDEX ON tweets (((snowflake_decode(id)).worker_id));
+CREATE INDEX tweets_time ON tweets (snowflake_timestamp(id, 'twitter'));
+ANALYZE tweets;
+SET enable_seqscan = off;
+EXPLAIN (COSTS OFF) SELECT id FROM tweets WHERE snowflake_timestamp(id, 'twitter') < '2022-06-28 16:07:40.108Z';
+SELECT id FROM tweets WHERE snowflake_timestamp(id, 'twitter') < '2022-06-28 16:07:40.108Z' ORDER BY id;
+RESET enable_seqscan;
+DROP TABLE tweets, known;

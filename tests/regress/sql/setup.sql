@@ -1,0 +1,51 @@
+-- The extension can be created, and consists of what it says.
+CREATE EXTENSION snowflake_id;
+
+-- It has the version and the comment of its control file, and no tables to dump.
+SELECT e.extname, e.extnamespace::regnamespace AS schema, e.extrelocatable, e.extconfig,
+       e.extversion = a.default_version AS is_default_version, a.comment
+FROM pg_extension AS e JOIN pg_available_extensions AS a ON a.name = e.extname
+WHERE e.extname = 'snowflake_id';
+
+-- Its objects. Row types are left out, as versions of PostgreSQL differ in whether they count them.
+CREATE VIEW members AS
+    SELECT d.classid, d.objid, d.objsubid,
+           pg_describe_object(d.classid, d.objid, d.objsubid) COLLATE "C" AS object
+    FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid
+    WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+      AND d.classid <> 'pg_type'::regclass AND e.extname = 'snowflake_id';
+SELECT object FROM members ORDER BY object;
+
+-- How the planner may use each function: the forms with a named layout are immutable, those with the session's layout
+-- stable, those that draw IDs volatile. None runs with the rights of its owner.
+SELECT p.oid::regprocedure::text COLLATE "C" AS function,
+       CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
+       CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted' ELSE 'unsafe' END AS parallel,
+       p.proisstrict AS strict, p.proretset AS set, p.prosecdef AS definer
+FROM members AS m JOIN pg_proc AS p ON p.oid = m.objid AND m.classid = 'pg_proc'::regclass
+ORDER BY 1;
+
+-- The names of the arguments, with which they can be called, and the results.
+\pset format unaligned
+SELECT format('%s(%s) -> %s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)) AS declaration
+FROM members AS m JOIN pg_proc AS p ON p.oid = m.objid AND m.classid = 'pg_proc'::regclass
+ORDER BY p.oid::regprocedure::text COLLATE "C";
+\pset format aligned
+
+-- Every object has a comment.
+SELECT object FROM members WHERE obj_description(objid, classid::regclass::name) IS NULL ORDER BY object;
+DROP VIEW members;
+
+-- What the other topics share: runs commands and says how they ended. Their effects are undone if they failed.
+CREATE FUNCTION sqlstate_of(commands text, OUT code text, OUT message text, OUT detail text, OUT hint text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE commands;
+    code := '00000';
+EXCEPTION WHEN OTHERS OR query_canceled THEN
+    GET STACKED DIAGNOSTICS code = RETURNED_SQLSTATE, message = MESSAGE_TEXT,
+                            detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+END
+$$;
+SELECT code, message FROM sqlstate_of('SELECT 1');
+SELECT code, message FROM sqlstate_of('SELECT 1 / 0');
