@@ -4,11 +4,12 @@
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
--- The names are bound when the view is made, so that search_path does not matter later.
+-- The names are bound when the view is made, so that search_path does not matter later. They are qualified all the same:
+-- a function unnest(text[]) in the extension's schema would fit better than the one of pg_catalog.
 CREATE VIEW snowflake_layouts AS
     SELECT preset.name, facts.*
-    FROM unnest(snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
-         LATERAL snowflake_describe_layout(preset.name) AS facts
+    FROM pg_catalog.unnest(@extschema@.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),
+         LATERAL @extschema@.snowflake_describe_layout(preset.name) AS facts
     ORDER BY preset.position;
 
 GRANT SELECT ON snowflake_layouts TO PUBLIC;
@@ -17,6 +18,11 @@ COMMENT ON VIEW snowflake_layouts IS
     'the layouts that have names, with their fields and limits';
 COMMENT ON COLUMN snowflake_layouts.name IS 'what stands for the layout in snowflake_id.layout';
 COMMENT ON COLUMN snowflake_layouts.layout IS 'the layout written out';
+COMMENT ON COLUMN snowflake_layouts.time_bits IS 'bits of the field time';
+COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'bits of the field datacenter, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'bits of the field worker, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'bits of the field clock_seq, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'bits of the field sequence, 0 if there is none';
 COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick';
 COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of tick 0';
 COMMENT ON COLUMN snowflake_layouts.workers IS 'how many servers can make IDs side by side';

@@ -7,9 +7,9 @@ use pgrx::IntoDatum;
 use pgrx::prelude::*;
 use snowflake_id_core::{Field, Layout, Parts, RangeError};
 
+use crate::config;
+use crate::convert::{LayoutArgument, Row};
 use crate::error::{Error, OrReport};
-use crate::row::Row;
-use crate::{config, layouts};
 
 /// PostgreSQL counts time from 2000-01-01, in microseconds.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
@@ -112,8 +112,8 @@ CREATE FUNCTION snowflake_decode(
 ) STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
 "
 )]
-fn snowflake_decode_as(id: i64, layout: &str, fcinfo: pg_sys::FunctionCallInfo) -> Row {
-    layouts::parse(layout).and_then(|layout| decode(fcinfo, &layout, id)).or_report()
+fn snowflake_decode_as(id: i64, layout: LayoutArgument, fcinfo: pg_sys::FunctionCallInfo) -> Row {
+    decode(fcinfo, &layout.0, id).or_report()
 }
 
 #[pg_extern(name = "snowflake_timestamp", stable, parallel_safe)]
@@ -122,8 +122,8 @@ fn snowflake_timestamp(id: i64) -> TimestampWithTimeZone {
 }
 
 #[pg_extern(name = "snowflake_timestamp", immutable, parallel_safe)]
-fn snowflake_timestamp_as(id: i64, layout: &str) -> TimestampWithTimeZone {
-    layouts::parse(layout).and_then(|layout| time(&layout, id)).or_report()
+fn snowflake_timestamp_as(id: i64, layout: LayoutArgument) -> TimestampWithTimeZone {
+    time(&layout.0, id).or_report()
 }
 
 #[pg_extern(name = "snowflake_datacenter", stable, parallel_safe)]
@@ -132,8 +132,8 @@ fn snowflake_datacenter(id: i64) -> Option<i32> {
 }
 
 #[pg_extern(name = "snowflake_datacenter", immutable, parallel_safe)]
-fn snowflake_datacenter_as(id: i64, layout: &str) -> Option<i32> {
-    layouts::parse(layout).and_then(|layout| identity_field(&layout, Field::Datacenter, id)).or_report()
+fn snowflake_datacenter_as(id: i64, layout: LayoutArgument) -> Option<i32> {
+    identity_field(&layout.0, Field::Datacenter, id).or_report()
 }
 
 #[pg_extern(name = "snowflake_worker", stable, parallel_safe)]
@@ -142,8 +142,8 @@ fn snowflake_worker(id: i64) -> Option<i32> {
 }
 
 #[pg_extern(name = "snowflake_worker", immutable, parallel_safe)]
-fn snowflake_worker_as(id: i64, layout: &str) -> Option<i32> {
-    layouts::parse(layout).and_then(|layout| identity_field(&layout, Field::Worker, id)).or_report()
+fn snowflake_worker_as(id: i64, layout: LayoutArgument) -> Option<i32> {
+    identity_field(&layout.0, Field::Worker, id).or_report()
 }
 
 #[pg_extern(name = "snowflake_sequence", stable, parallel_safe)]
@@ -152,8 +152,8 @@ fn snowflake_sequence(id: i64) -> Option<i64> {
 }
 
 #[pg_extern(name = "snowflake_sequence", immutable, parallel_safe)]
-fn snowflake_sequence_as(id: i64, layout: &str) -> Option<i64> {
-    layouts::parse(layout).and_then(|layout| sequence(&layout, id)).or_report()
+fn snowflake_sequence_as(id: i64, layout: LayoutArgument) -> Option<i64> {
+    sequence(&layout.0, id).or_report()
 }
 
 #[pg_extern(name = "snowflake_encode", stable, parallel_safe)]
@@ -173,10 +173,10 @@ fn snowflake_encode_as(
     generated_at: TimestampWithTimeZone,
     worker_id: i32,
     sequence: i64,
-    layout: &str,
+    layout: LayoutArgument,
     datacenter_id: default!(i32, 0),
     clock_seq: default!(i32, 0),
 ) -> i64 {
     let fields = Fields { worker_id, sequence, datacenter_id, clock_seq };
-    layouts::parse(layout).and_then(|layout| encode(&layout, generated_at, &fields)).or_report()
+    encode(&layout.0, generated_at, &fields).or_report()
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
-use snowflake_id_core::{Layout, LayoutError, RangeError};
+use snowflake_id_core::text::{instant, shown};
+use snowflake_id_core::{Field, Layout, LayoutError, RangeError, Stall};
 
 use crate::nextval::MAX_BATCH;
 use crate::shared::MAX_SLOTS;
@@ -19,7 +20,7 @@ pub enum Error {
     TooManyLayouts,
     InvalidLayout { text: String, problem: LayoutError },
     InvalidLayoutSetting { text: String, problem: LayoutError },
-    WaitTooLong { layout: Layout, wait: Duration, max_wait: Duration },
+    WaitTooLong { layout: Layout, wait: Duration, left: Duration, max_wait: Duration },
     HorizonReached,
     Exhausted { layout: Layout },
     BeforeEpoch { layout: Layout, wait: Duration },
@@ -53,6 +54,18 @@ impl<T> OrReport for Result<T, Error> {
 }
 
 impl Error {
+    /// The error that a stall is if there is nothing to wait for; `None` if there is.
+    pub fn from_stall(stall: Stall, layout: Layout) -> Option<Error> {
+        match stall {
+            Stall::Ahead { .. } | Stall::Identity(_) => None,
+            Stall::Horizon => Some(Error::HorizonReached),
+            Stall::Exhausted => Some(Error::Exhausted { layout }),
+            Stall::BeforeEpoch { wait_us } => {
+                Some(Error::BeforeEpoch { layout, wait: Duration::from_micros(wait_us) })
+            }
+        }
+    }
+
     #[cold]
     fn report(self) -> ! {
         ErrorReport::from(self).report(PgLogLevel::ERROR);
@@ -85,11 +98,9 @@ impl Error {
             Error::TooManyLayouts => "too many layouts are in use".into(),
             Error::InvalidLayout { text, .. } => format!("invalid layout: \"{text}\""),
             Error::InvalidLayoutSetting { text, .. } => {
-                format!("invalid value for parameter \"snowflake_id.layout\": \"{text}\"")
+                format!("invalid value for parameter \"snowflake_id.layout\": \"{}\"", shown(text))
             }
-            Error::WaitTooLong { .. } => {
-                "the next snowflake ID is further ahead of the clock than max_wait allows to wait".into()
-            }
+            Error::WaitTooLong { .. } => "waiting for snowflake IDs would take longer than max_wait".into(),
             Error::HorizonReached => "the durable horizon is reached".into(),
             Error::Exhausted { .. } => "the layout is exhausted".into(),
             Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
@@ -116,22 +127,23 @@ impl Error {
             Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
                 problem.to_string()
             }
-            Error::WaitTooLong { layout, wait, max_wait } => format!(
-                "It takes {} until enough IDs are available, snowflake_id.max_wait leaves at most {}. The layout allows {} IDs per second.",
-                milliseconds(*wait),
-                milliseconds(*max_wait),
+            Error::WaitTooLong { layout, wait, left, max_wait } => format!(
+                "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {} IDs per second.",
+                length(*wait),
+                length(*left),
+                length(*max_wait),
                 layout.ids_per_second()
             ),
             Error::HorizonReached => "No ID may be made until the horizon is extended.".into(),
             Error::Exhausted { layout } => format!(
                 "The {} bits for time ended at {}.",
-                layout.bits(snowflake_id_core::Field::Time),
-                snowflake_id_core::text::instant(layout.end_us())
+                layout.bits(Field::Time),
+                instant(layout.end_us())
             ),
             Error::BeforeEpoch { layout, wait } => format!(
                 "The epoch is {}, which the clock reaches in {}.",
-                snowflake_id_core::text::instant(layout.epoch_us()),
-                milliseconds(*wait)
+                instant(layout.epoch_us()),
+                length(*wait)
             ),
             Error::BatchCount(_) => format!("The count has to be between 1 and {MAX_BATCH}."),
             Error::NoCurrval => {
@@ -151,8 +163,14 @@ impl Error {
                 "Give each server of the fleet a worker ID of its own, for example with ALTER SYSTEM SET snowflake_id.worker_id = 1; then restart the server.".into()
             }
             Error::InRecovery => "Take the IDs on the primary.".into(),
-            Error::IdentityDoesNotFit { .. } => {
-                "Change snowflake_id.worker_id or snowflake_id.datacenter_id and restart the server, or choose a layout with a wider field.".into()
+            Error::IdentityDoesNotFit { problem, .. } => {
+                let field = match problem {
+                    RangeError::Field { max: 0, .. } => "that field",
+                    _ => "a wider field",
+                };
+                format!(
+                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id and restart the server, or choose a layout with {field}."
+                )
             }
             Error::TooManyLayouts => {
                 "Use fewer layouts (settings of snowflake_id.layout), and restart the server to free the places of those no longer used.".into()
@@ -170,9 +188,11 @@ impl Error {
             Error::BeforeEpoch { .. } => {
                 "Check the server's clock, or choose a layout with an earlier epoch.".into()
             }
-            Error::BatchCount(_) => "Take larger numbers of IDs in several batches.".into(),
+            Error::BatchCount(MAX_BATCH..) => "Take the IDs in several batches.".into(),
+            Error::BatchCount(_) => return None,
             Error::NoCurrval => "Call snowflake_nextval() first.".into(),
-            Error::Range(RangeError::NegativeId(_) | RangeError::IdPastEnd { .. }) => {
+            Error::Range(RangeError::NegativeId(_)) => return None,
+            Error::Range(RangeError::IdPastEnd { .. }) => {
                 "Name the layout that made the ID, for example snowflake_decode(id, 'twitter').".into()
             }
             Error::Range(RangeError::Field { .. } | RangeError::Time { .. }) => {
@@ -182,9 +202,14 @@ impl Error {
     }
 }
 
-/// A length of time as people read it.
-fn milliseconds(time: Duration) -> String {
-    format!("{} ms", time.as_micros().div_ceil(1_000))
+/// A length of time as people read it, rounded up.
+fn length(time: Duration) -> String {
+    const SECONDS_PER_DAY: u64 = 86_400;
+    match time.as_micros().div_ceil(1_000) {
+        milliseconds @ ..100_000 => format!("{milliseconds} ms"),
+        _ if time.as_secs() < 2 * SECONDS_PER_DAY => format!("{} s", time.as_secs() + 1),
+        _ => format!("{} days", time.as_secs() / SECONDS_PER_DAY + 1),
+    }
 }
 
 impl From<Error> for ErrorReport {

@@ -3,33 +3,39 @@
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::presets::PRESETS;
+use snowflake_id_core::text::shown;
 use snowflake_id_core::{Field, Layout};
 
+use crate::convert::LayoutArgument;
 use crate::decode::timestamptz;
-use crate::error::{Error, OrReport};
+use crate::error::Error;
 
 /// How many parsed layouts a backend remembers.
 const CACHE_SIZE: usize = 8;
 
 /// The layouts that this backend parsed lately, the newest last. (A query that names a layout parses it once, not once
 /// per row.) A `parking_lot` mutex, as it is not poisoned when a PostgreSQL error unwinds through it.
-static CACHE: Mutex<Vec<(String, Layout)>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<(Vec<u8>, Layout)>> = Mutex::new(Vec::new());
 
-/// The layout that a text describes.
+/// The layout that a text describes, in whatever encoding the database has.
 #[inline]
-pub fn parse(text: &str) -> Result<Layout, Error> {
+pub fn parse(text: &[u8]) -> Result<Layout, Error> {
     let mut cache = CACHE.lock();
     if let Some((_, layout)) = cache.iter().rev().find(|(known, _)| known == text) {
         return Ok(*layout);
     }
-    let layout: Layout = text
-        .parse()
-        .map_err(|problem| Error::InvalidLayout { text: snowflake_id_core::text::shown(text), problem })?;
+    let layout = parse_anew(text)?;
     if cache.len() == CACHE_SIZE {
         cache.remove(0);
     }
     cache.push((text.into(), layout));
     Ok(layout)
+}
+
+#[cold]
+fn parse_anew(text: &[u8]) -> Result<Layout, Error> {
+    let text = String::from_utf8_lossy(text);
+    text.parse().map_err(|problem| Error::InvalidLayout { text: shown(&text), problem })
 }
 
 /// The names of the presets, for the view.
@@ -42,7 +48,7 @@ fn snowflake_preset_names() -> Vec<&'static str> {
 #[pg_extern(immutable, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_describe_layout(
-    layout: &str,
+    layout: LayoutArgument,
 ) -> TableIterator<
     'static,
     (
@@ -60,7 +66,7 @@ fn snowflake_describe_layout(
         name!(fits_in_53_bits, bool),
     ),
 > {
-    let layout = parse(layout).or_report();
+    let LayoutArgument(layout) = layout;
     let bits = |field: Field| layout.bits(field) as i32;
     TableIterator::once((
         layout.to_string(),

@@ -11,7 +11,7 @@
 //! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
-//! | [`row`] | one composite row as a result |
+//! | [`convert`] | between SQL and Rust: a row as a result, a layout as an argument |
 //! | [`error`] | every error that a user can meet |
 //! | [`compat`] | what is particular to PostgreSQL's C side |
 
@@ -19,11 +19,11 @@ use pgrx::prelude::*;
 
 mod compat;
 mod config;
+mod convert;
 mod decode;
 mod error;
 mod layouts;
 mod nextval;
-mod row;
 mod session;
 mod shared;
 mod wait;

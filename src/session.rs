@@ -79,6 +79,12 @@ impl Session {
         let max_drift_us = config::max_drift().as_micros() as u64;
         let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;
+        // A layout that has no ID to give is not worth a slot.
+        if let Err(stall) = generator.wait_us(0, compat::clock_us(), NonZeroU64::MIN)
+            && let Some(error) = Error::from_stall(stall, layout)
+        {
+            return Err(error);
+        }
         Ok(Session { generator, gate: &shared.gate, slot: shared::slot(&layout)? })
     }
 

@@ -33,20 +33,16 @@ impl Patience {
                 session::forget();
                 Ok(())
             }
-            Stall::Horizon => Err(Error::HorizonReached),
-            Stall::Exhausted => Err(Error::Exhausted { layout: *session.generator.layout() }),
-            Stall::BeforeEpoch { wait_us } => Err(Error::BeforeEpoch {
-                layout: *session.generator.layout(),
-                wait: Duration::from_micros(wait_us),
-            }),
+            _ => Error::from_stall(stall, *session.generator.layout()).map_or(Ok(()), Err),
         }
     }
 
     /// Fails if the wait ahead is longer than what is left.
     pub fn check(&self, session: &Session, wait: Duration) -> Result<(), Error> {
-        if wait > self.deadline.saturating_duration_since(Instant::now()) {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if wait > left {
             let layout = *session.generator.layout();
-            return Err(Error::WaitTooLong { layout, wait, max_wait: self.max_wait });
+            return Err(Error::WaitTooLong { layout, wait, left, max_wait: self.max_wait });
         }
         Ok(())
     }

@@ -24,6 +24,18 @@ pub enum LayoutError {
         /// The known names that could stand there.
         candidates: Vec<&'static str>,
     },
+    /// Words are separated by something else than white space.
+    Separator {
+        /// The word, shortened if it is long.
+        token: String,
+    },
+    /// A field or an option is not followed by what belongs to it: `worker`, `worker=5`, `unit:1ms`.
+    Form {
+        /// The word, shortened if it is long.
+        token: String,
+        /// How it is written.
+        example: &'static str,
+    },
     /// A field or an option follows something that it cannot follow.
     Misplaced {
         /// The word, shortened if it is long.
@@ -64,8 +76,8 @@ pub enum LayoutError {
     EndsTooLate {
         /// The width of the time field.
         time_bits: u32,
-        /// How long the layout would last.
-        years: u64,
+        /// The year in which the layout would end.
+        year: i128,
     },
 }
 
@@ -80,6 +92,8 @@ impl fmt::Display for LayoutError {
                     None => Ok(()),
                 }
             }
+            LayoutError::Separator { token } => write!(f, "\"{token}\" has a comma or a semicolon in it."),
+            LayoutError::Form { token, .. } => write!(f, "\"{token}\" is not complete."),
             LayoutError::Misplaced { token, rule } => write!(f, "\"{token}\" is misplaced: {rule}."),
             LayoutError::RepeatedOption(option) => write!(f, "\"{option}=\" is there twice."),
             LayoutError::RepeatedField(field) => {
@@ -99,9 +113,9 @@ impl fmt::Display for LayoutError {
             ),
             LayoutError::Unit(unit) => write!(f, "\"unit={unit}\" is not a valid unit."),
             LayoutError::Epoch(epoch) => write!(f, "\"epoch={epoch}\" is not a valid epoch."),
-            LayoutError::EndsTooLate { time_bits, years } => write!(
+            LayoutError::EndsTooLate { time_bits, year } => write!(
                 f,
-                "With \"time:{time_bits}\" the layout ends {years} years after its epoch, beyond what a timestamptz holds."
+                "With \"time:{time_bits}\" the layout ends in the year {year}, beyond what 64 bits of microseconds hold."
             ),
         }
     }
@@ -117,6 +131,8 @@ impl LayoutError {
             LayoutError::UnknownName { candidates, .. } => {
                 format!("Known here: {}.", candidates.join(", "))
             }
+            LayoutError::Separator { .. } => "Words are separated by spaces.".into(),
+            LayoutError::Form { example, .. } => format!("Write \"{example}\", for example."),
             LayoutError::Misplaced { .. } => {
                 "Write a preset and then options, or all fields (name:bits) and then options (unit=, epoch=).".into()
             }
@@ -137,10 +153,10 @@ impl LayoutError {
                 "A unit is a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
             }
             LayoutError::Epoch(_) => {
-                "An epoch is an instant with a zone and at most six digits after the second, for example \"epoch=2024-01-01T00:00:00Z\".".into()
+                "An epoch is an instant in the years 1 to 9998, with a zone and at most six digits after the second, for example \"epoch=2024-01-01T00:00:00Z\".".into()
             }
             LayoutError::EndsTooLate { .. } => {
-                "A layout has to end before the year 294247: use fewer time bits, a shorter unit or an earlier epoch."
+                "A layout has to end before 294247-01-10: use fewer time bits, a shorter unit or an earlier epoch."
                     .into()
             }
         }

@@ -11,6 +11,8 @@ pub const MAX_IDENTITY_BITS: u32 = 31;
 pub const MAX_UNIT_US: u64 = 10_000_000;
 /// The largest integer that a JavaScript number holds exactly has this many bits.
 const JAVASCRIPT_BITS: u32 = 53;
+/// The mean year of the Gregorian calendar.
+pub(crate) const US_PER_YEAR: i64 = 31_556_952_000_000;
 const US_PER_SECOND: f64 = 1_000_000.0;
 
 /// A part of an ID.
@@ -41,6 +43,17 @@ impl Field {
             Field::Worker => "worker",
             Field::ClockSeq => "clock_seq",
             Field::Sequence => "sequence",
+        }
+    }
+
+    /// How the field is written, with a width that is often used.
+    pub(crate) fn example(self) -> &'static str {
+        match self {
+            Field::Time => "time:41",
+            Field::Datacenter => "datacenter:5",
+            Field::Worker => "worker:10",
+            Field::ClockSeq => "clock_seq:2",
+            Field::Sequence => "sequence:12",
         }
     }
 
@@ -167,16 +180,13 @@ impl Layout {
     /// The end has to be an `i64` of Unix microseconds (in the year 294247). That is thirty years short of the last
     /// `timestamptz`, and lets all arithmetic on times of a layout go without overflow checks.
     fn check_end(&self) -> Result<(), LayoutError> {
-        let length = i128::from(self.ticks()) * i128::from(self.unit_us);
-        match i64::try_from(i128::from(self.epoch_us) + length) {
+        let end_us = i128::from(self.epoch_us) + i128::from(self.ticks()) * i128::from(self.unit_us);
+        match i64::try_from(end_us) {
             Ok(_) => Ok(()),
-            Err(_) => {
-                const US_PER_YEAR: i128 = 31_556_952_000_000;
-                Err(LayoutError::EndsTooLate {
-                    time_bits: self.bits(Field::Time),
-                    years: (length / US_PER_YEAR) as u64,
-                })
-            }
+            Err(_) => Err(LayoutError::EndsTooLate {
+                time_bits: self.bits(Field::Time),
+                year: 1970 + end_us / i128::from(US_PER_YEAR),
+            }),
         }
     }
 

@@ -30,7 +30,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::LayoutError;
-use crate::layout::{Field, Layout};
+use crate::layout::{Field, Layout, US_PER_YEAR};
 use crate::presets;
 
 const UNIT: &str = "unit";
@@ -50,10 +50,10 @@ impl FromStr for Layout {
 
     fn from_str(text: &str) -> Result<Layout, LayoutError> {
         let mut words = text.split_whitespace().peekable();
-        let first = words.peek().ok_or(LayoutError::Empty)?;
-        let preset = match is_name(first) {
-            true => Some(preset(first)?),
-            false => None,
+        let first = *words.peek().ok_or(LayoutError::Empty)?;
+        let preset = match first.contains([':', '=']) {
+            true => None,
+            false => Some(preset(first)?),
         };
         if preset.is_some() {
             words.next();
@@ -64,7 +64,7 @@ impl FromStr for Layout {
         let mut epoch_us = None;
         for word in words {
             if let Some((name, bits)) = word.split_once(':').filter(|(name, _)| !name.contains('=')) {
-                let field = Field::from_name(name).ok_or_else(|| unknown(name, field_names()))?;
+                let field = Field::from_name(name).ok_or_else(|| not_a_name(word, name, field_names()))?;
                 let rule = if preset.is_some() {
                     Some("a preset has its fields already")
                 } else if unit_us.is_some() || epoch_us.is_some() {
@@ -80,7 +80,7 @@ impl FromStr for Layout {
                 match name {
                     UNIT => set_once(UNIT, &mut unit_us, parse_unit(value)?)?,
                     EPOCH => set_once(EPOCH, &mut epoch_us, parse_epoch(value)?)?,
-                    _ => return Err(unknown(name, vec![UNIT, EPOCH])),
+                    _ => return Err(not_a_name(word, name, vec![UNIT, EPOCH])),
                 }
             } else if presets::find(word).is_some() {
                 return Err(LayoutError::Misplaced {
@@ -90,7 +90,7 @@ impl FromStr for Layout {
             } else {
                 let mut candidates = field_names();
                 candidates.extend([UNIT, EPOCH]);
-                return Err(unknown(word, candidates));
+                return Err(not_a_name(word, word, candidates));
             }
         }
 
@@ -107,14 +107,24 @@ impl FromStr for Layout {
     }
 }
 
-fn is_name(word: &str) -> bool {
-    !word.contains([':', '='])
-}
-
 fn preset(name: &str) -> Result<Layout, LayoutError> {
     match presets::find(name) {
         Some(preset) => Ok(preset.layout()),
-        None => Err(unknown(name, presets::PRESETS.iter().map(|preset| preset.name).collect())),
+        None => Err(not_a_name(name, name, presets::PRESETS.iter().map(|preset| preset.name).collect())),
+    }
+}
+
+/// Why `word` is wrong, the name in which is none of the candidates.
+fn not_a_name(word: &str, name: &str, candidates: Vec<&'static str>) -> LayoutError {
+    let known = Field::from_name(name).map(Field::example).or(match name {
+        UNIT => Some("unit=1ms"),
+        EPOCH => Some("epoch=2024-01-01T00:00:00Z"),
+        _ => None,
+    });
+    match known {
+        _ if word.contains([',', ';']) => LayoutError::Separator { token: shown(word) },
+        Some(example) => LayoutError::Form { token: shown(word), example },
+        None => unknown(name, candidates),
     }
 }
 
@@ -139,7 +149,10 @@ fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
 }
 
 fn parse_bits(field: Field, bits: &str) -> Result<u32, LayoutError> {
-    parse_digits(bits).ok_or_else(|| LayoutError::FieldBits { field, bits: shown(bits) })
+    parse_digits(bits).ok_or_else(|| match bits.contains([',', ';']) {
+        true => LayoutError::Separator { token: shown(&format!("{}:{bits}", field.name())) },
+        false => LayoutError::FieldBits { field, bits: shown(bits) },
+    })
 }
 
 fn parse_unit(unit: &str) -> Result<u64, LayoutError> {
@@ -171,17 +184,18 @@ fn parse_epoch(epoch: &str) -> Result<i64, LayoutError> {
         .ok_or_else(|| LayoutError::Epoch(shown(epoch)))
 }
 
-/// An instant in RFC 3339; past the year 9999, which that cannot write, the number of seconds.
+/// An instant in RFC 3339; past the year 9999, which that cannot write, the year.
 pub fn instant(unix_us: i64) -> String {
     match Timestamp::from_microsecond(unix_us) {
         Ok(instant) => instant.to_string(),
-        Err(_) => format!("second {} of Unix time", unix_us.div_euclid(1_000_000)),
+        Err(_) => format!("the year {}", 1970 + unix_us / US_PER_YEAR),
     }
 }
 
-/// A piece of the user's text, fit for a message: no control characters, not too long.
+/// A piece of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have to be shown in
+/// any encoding.
 pub fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
+    let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_default).collect();
     if text.chars().nth(SHOWN_CHARS).is_some() {
         shown.push_str("...");
     }

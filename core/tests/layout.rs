@@ -137,6 +137,14 @@ fn errors_name_the_token_and_what_is_allowed() {
         ("twitter leaf", "\"leaf\" is misplaced", "options"),
         ("time:41 unit=1ms worker:10", "\"worker:10\" is misplaced: fields stand before", "options"),
         ("time:41 seq", "\"seq\" is not known", "sequence"),
+        ("time", "\"time\" is not complete", "\"time:41\""),
+        ("twitter sequence", "\"sequence\" is not complete", "\"sequence:12\""),
+        ("time:41 epoch", "\"epoch\" is not complete", "\"epoch=2024"),
+        ("time=41", "\"time=41\" is not complete", "\"time:41\""),
+        ("time:41 unit:1ms", "\"unit:1ms\" is not complete", "\"unit=1ms\""),
+        ("time:41,worker:10", "\"time:41,worker:10\" has a comma", "spaces"),
+        ("standard,epoch=2024-01-01T00:00:00Z", "\"standard,epoch=2024", "spaces"),
+        ("standard; wide", "\"standard;\" has a comma or a semicolon", "spaces"),
         ("worker:10 time:41", "The first field is \"worker\"", "time:41"),
         ("unit=1ms", "There is no field \"time\"", "time:41"),
         ("time:41 worker:5 worker:5", "Field \"worker\" is there twice", "once"),
@@ -173,8 +181,8 @@ fn errors_name_the_token_and_what_is_allowed() {
         ("time:41 epoch=2024-01-01", "\"epoch=2024-01-01\"", "with a zone"),
         ("time:41 epoch=2024-01-01T00:00:00.0000001Z", "\"epoch=2024", "six digits"),
         ("time:41 epoch=-000044-03-15T12:00:00Z", "\"epoch=-000044", "instant"),
-        ("time:63 unit=1ms", "\"time:63\" the layout ends 292277024 years", "294247"),
-        ("time:63 unit=1us", "\"time:63\" the layout ends 292277 years", "294247"),
+        ("time:63 unit=1ms", "\"time:63\" the layout ends in the year 292279048", "294247"),
+        ("time:63 unit=1us", "\"time:63\" the layout ends in the year 294301", "294247"),
     ];
     for (text, message, allowed) in cases {
         let error = error(text);

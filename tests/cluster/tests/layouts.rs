@@ -68,6 +68,10 @@ fn sixteen_layouts_and_the_seventeenth() {
     let cluster = Cluster::start(WORKER_1);
     let mut client = cluster.connect();
     let layout = |unit: usize| format!("time:40 worker:10 sequence:10 unit={unit}ms");
+    // Layouts that have no ID to give take no place: one that ended, one that has not begun.
+    for useless in ["baidu", "standard epoch=9000-01-01T00:00:00Z"] {
+        failure(&mut client, &format!("SET snowflake_id.layout = '{useless}'; SELECT snowflake_nextval()"));
+    }
     for unit in 1..=16 {
         client.batch_execute(&format!("SET snowflake_id.layout = '{}'", layout(unit))).unwrap();
         assert_eq!(ids(&mut client, "SELECT snowflake_batch(10)").len(), 10);

@@ -29,10 +29,10 @@ SELECT * FROM sqlstate_of($$
     SELECT snowflake_nextval()$$);
 
 -- A layout that has not begun. How long that takes depends on the clock.
-SELECT code, message, regexp_replace(detail, '\d+ ms', 'N ms') AS detail, hint FROM sqlstate_of($$
+SELECT code, message, regexp_replace(detail, '\d+ (ms|days)', 'N \1') AS detail, hint FROM sqlstate_of($$
     SET snowflake_id.layout = 'standard epoch=9000-01-01T00:00:00Z';
     SELECT snowflake_nextval()$$);
-SELECT code, message, regexp_replace(detail, '\d+ ms', 'N ms') AS detail, hint FROM sqlstate_of($$
+SELECT code, message, regexp_replace(detail, '\d+ (ms|days)', 'N \1') AS detail, hint FROM sqlstate_of($$
     SET snowflake_id.layout = 'standard epoch=9000-01-01T00:00:00Z';
     SELECT snowflake_batch(10)$$);
 
@@ -42,9 +42,9 @@ SELECT set_config('snowflake_id.layout', format('time:39 worker:10 sequence:1 un
     to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), false) IS NOT NULL AS is_set;
 SELECT count(*) FROM snowflake_batch(2);
 SET snowflake_id.max_wait = 0;
-SELECT code, message, regexp_replace(detail, '\d+ ms', 'N ms') AS detail, hint
+SELECT code, message, regexp_replace(detail, '\d+ (ms|days)', 'N \1') AS detail, hint
 FROM sqlstate_of('SELECT snowflake_nextval()');
-SELECT code, message, regexp_replace(detail, '\d+ ms', 'N ms') AS detail, hint
+SELECT code, message, regexp_replace(detail, '\d+ (ms|days)', 'N \1') AS detail, hint
 FROM sqlstate_of('SELECT snowflake_batch(2)');
 
 -- A wait that is known to be too long fails at once, not at the end of max_wait.

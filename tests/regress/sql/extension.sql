@@ -38,6 +38,13 @@ RESET ROLE;
 REVOKE CREATE ON DATABASE :"database" FROM regress_snowflake_owner;
 DROP ROLE regress_snowflake_owner;
 
+-- What lies in the schema beforehand does not become part of the view, though it fits better than PostgreSQL's own.
+CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE sql AS $$SELECT 'js53'$$;
+CREATE EXTENSION snowflake_id;
+SELECT count(*) FROM snowflake_layouts;
+DROP EXTENSION snowflake_id;
+DROP FUNCTION public.unnest(text[]);
+
 -- In a schema of its own, which nobody needs in search_path. All objects lie there.
 CREATE SCHEMA ids;
 CREATE EXTENSION snowflake_id SCHEMA ids;

@@ -19,7 +19,7 @@ SET snowflake_id.layout = 'js53';
 \x on
 SELECT text, refusal.*
 FROM unnest(ARRAY[
-    '', E' \n', 'twiter', 'Standard', 'nonsense', 'standard twitter', 'twitter time:41',
+    '', E' \n', 'twiter', 'Standard', 'nonsense', 'standard twitter', 'twitter sequence', 'time=41', 'time:41,worker:10', 'twitter time:41',
     'time:41 wroker:10', 'time:41 workers', 'time:41 seq:12', 'time:41 node=3', 'time:41 unit=1ms worker:10',
     'worker:10 time:41 sequence:12', 'unit=1ms', 'time:41 worker:10 worker:10', 'time:41 time:10',
     'time:41 worker:10 sequence:13', 'time:63 sequence:1', 'time:4294967295 worker:4294967295',

@@ -1,15 +1,21 @@
-//! One composite row as the result of a function with OUT parameters.
+//! Conversions between SQL and Rust that pgrx lacks: one composite row as a result, and a layout as an argument.
 //!
 //! pgrx offers rows from set-returning functions only. Those would make a row of the calling query vanish where the
 //! argument is NULL (`FROM orders, snowflake_decode(parent_id)`); a strict function with OUT parameters gives a row of
 //! NULLs. That is worth the few calls into PostgreSQL below.
+//!
+//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. A layout that is
+//! taken from the bytes gives the same error for any text that is none.
 
 use std::cell::Cell;
 
-use pgrx::callconv::{BoxRet, FcInfo};
+use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
+use snowflake_id_core::Layout;
 
 use crate::compat::BackendLocal;
+use crate::error::OrReport;
+use crate::layouts;
 
 /// A row that is ready to be returned. The function has to declare its OUT parameters with `sql = "..."`.
 pub struct Row(pg_sys::Datum);
@@ -82,5 +88,20 @@ unsafe impl BoxRet for Row {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: the datum was made for this call.
         unsafe { fcinfo.return_raw_datum(self.0) }
+    }
+}
+
+/// A layout that is given as text.
+pub struct LayoutArgument(pub Layout);
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
+
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
+// not null.
+unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> LayoutArgument {
+        // SAFETY: the bytes of a varlena, whatever its type.
+        let text: &[u8] = unsafe { arg.unbox_unchecked() };
+        LayoutArgument(layouts::parse(text).or_report())
     }
 }
