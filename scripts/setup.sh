@@ -14,6 +14,15 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# What a command prints matters only when it fails.
+quietly() {
+    mkdir -p target
+    "$@" >target/setup.log 2>&1 || {
+        cat target/setup.log >&2
+        return 1
+    }
+}
+
 # Debian installs a server together with a first cluster, and starts it. Nobody asked for one here.
 install_packages() {
     local missing=() package
@@ -31,8 +40,9 @@ install_packages() {
     echo 'create_main_cluster = false' | as_root tee "$no_cluster" >/dev/null
     # shellcheck disable=SC2064 # The path is known now.
     trap "as_root rm -f $no_cluster" EXIT
-    as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+    quietly as_root apt-get update -qq
+    quietly as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}"
     as_root rm -f "$no_cluster"
     trap - EXIT
 }
@@ -75,12 +85,7 @@ install=(cargo pgrx install --release --pg-config "$PG_CONFIG" "${features[@]}")
 if [ ! -w "$("$PG_CONFIG" --pkglibdir)" ]; then
     install+=(--sudo)
 fi
-# The output matters only when it fails.
-log=target/install.log
-if ! "${install[@]}" >"$log" 2>&1; then
-    cat "$log" >&2
-    exit 1
-fi
+quietly "${install[@]}"
 
 cat >target/environment <<END
 export PG_CONFIG='$PG_CONFIG'

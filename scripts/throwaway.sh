@@ -33,6 +33,7 @@ server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
     server_user=nobody
 fi
+# shellcheck disable=SC2034 # For the scripts that source this one.
 bin_dir=$("$PG_CONFIG" --bindir)
 work_dir=$(mktemp -d /tmp/snowflake_id.XXXXXX)
 if [ "$(id -u)" -eq 0 ]; then

@@ -79,8 +79,10 @@ fn take_batch(count: i32) -> Result<Vec<(Generator, Reservation)>, Error> {
     while let Some(wanted) = left {
         let (generator, reservation) = reserve(&patience, wanted)?;
         left = NonZeroU64::new(wanted.get() - reservation.count());
-        session::set_last_id(generator.last_id(reservation));
         taken.push((generator, reservation));
+    }
+    if let Some((generator, reservation)) = taken.last() {
+        session::set_last_id(generator.last_id(*reservation));
     }
     Ok(taken)
 }
