@@ -25,7 +25,7 @@ as_server "$bin_dir/pg_ctl" --pgdata "$data" --log "$work_dir/log" --wait start 
 }
 
 connection=(--host "$work_dir" --username demo)
-psql=(as_server "$bin_dir/psql" -X -q "${connection[@]}" --dbname postgres)
+psql=(as_server "$bin_dir/psql" -X -q -v ON_ERROR_STOP=1 "${connection[@]}" --dbname postgres)
 "${psql[@]}" <<END
 CREATE EXTENSION snowflake_id;
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), client int);
@@ -55,9 +55,8 @@ FROM (SELECT 'first' AS which, min(id) AS id FROM orders
       SELECT 'last', max(id) FROM orders) AS ends,
      snowflake_decode(id) AS decoded;
 END
-repeats=$("${psql[@]}" -A -t -c 'SELECT count(*) - count(DISTINCT id) FROM orders')
-if [ "$repeats" != 0 ]; then
-    echo "$repeats IDs came more than once" >&2
+if [ "$("${psql[@]}" -A -t -c 'SELECT count(*) > 0 AND count(*) = count(DISTINCT id) FROM orders')" != t ]; then
+    echo "there are no rows, or IDs that came more than once" >&2
     exit 1
 fi
 

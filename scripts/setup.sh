@@ -57,11 +57,18 @@ else
     say "this is no Debian: a C compiler, libclang and PostgreSQL with its headers have to be there already"
 fi
 PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$default_major/bin/pg_config}
-if ! pg_version=$("$PG_CONFIG" --version); then
-    echo "PG_CONFIG=$PG_CONFIG does not work: set it to the pg_config of PostgreSQL 15 or later" >&2
+if ! PG_CONFIG=$(realpath -e "$(command -v "$PG_CONFIG")") || ! pg_version=$("$PG_CONFIG" --version); then
+    echo "PG_CONFIG does not work: set it to the pg_config of PostgreSQL 15 to 18" >&2
     exit 1
 fi
 major=$(sed -E 's/^PostgreSQL ([0-9]+).*/\1/' <<<"$pg_version")
+case $major in
+    15 | 16 | 17 | 18) ;;
+    *)
+        echo "$pg_version is not supported: set PG_CONFIG to the pg_config of PostgreSQL 15 to 18" >&2
+        exit 1
+        ;;
+esac
 
 # A cargo-pgrx of another version belongs to somebody else: leave it alone and take one of our own.
 tools=$PWD/target/tools
@@ -80,16 +87,22 @@ if ! grep -qsxF "pg$major = \"$PG_CONFIG\"" "$PGRX_HOME/config.toml"; then
 fi
 
 say "building and installing the extension for $pg_version"
-features=(--no-default-features --features "pg$major")
-install=(cargo pgrx install --release --pg-config "$PG_CONFIG" "${features[@]}")
-if [ ! -w "$("$PG_CONFIG" --pkglibdir)" ]; then
-    install+=(--sudo)
-fi
-quietly "${install[@]}"
+package=$PWD/target/package
+rm -rf "$package"
+quietly cargo pgrx package --pg-config "$PG_CONFIG" --out-dir "$package" \
+    --no-default-features --features "pg$major"
+# A server that runs has the old library mapped: install(1) puts a new file in its place, and leaves the old one whole.
+while IFS= read -r file; do
+    case $file in *.so) mode=755 ;; *) mode=644 ;; esac
+    if [ -w "$("$PG_CONFIG" --pkglibdir)" ]; then
+        install -D -m "$mode" "$package$file" "$file"
+    else
+        sudo install -D -m "$mode" "$package$file" "$file"
+    fi
+done < <(cd "$package" && find . -type f | sed 's/^\.//')
 
-cat >target/environment <<END
-export PG_CONFIG='$PG_CONFIG'
-export PG_MAJOR='$major'
-export PGRX_HOME='$PGRX_HOME'
-export PATH="$tools/bin:\$PATH"
-END
+{
+    printf 'export PG_CONFIG=%q PG_MAJOR=%q PGRX_HOME=%q\n' "$PG_CONFIG" "$major" "$PGRX_HOME"
+    # shellcheck disable=SC2016 # The path is that of whoever reads the file.
+    printf 'export PATH=%q:$PATH\n' "$tools/bin"
+} >target/environment

@@ -24,12 +24,11 @@ if [ "$(id -u)" -eq 0 ]; then
     chown -R "$server_user" "$work_dir/regress"
 fi
 pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress
-(
-    cd "$work_dir/regress"
-    as_server "$pg_regress" --bindir="$bin_dir" --inputdir=. --outputdir=. --schedule=schedule \
-        --temp-instance=instance --temp-config=regress.conf --no-locale --encoding=UTF8
-) || {
-    cat "$work_dir/regress/regression.diffs" 2>/dev/null
+regress=$work_dir/regress
+as_server "$pg_regress" --bindir="$bin_dir" --inputdir="$regress" --outputdir="$regress" \
+    --schedule="$regress/schedule" --temp-instance="$regress/instance" --temp-config="$regress/regress.conf" \
+    --no-locale --encoding=UTF8 || {
+    cat "$regress/regression.diffs" 2>/dev/null
     exit 1
 }
 

@@ -4,15 +4,18 @@
 # Sets work_dir; needs PG_CONFIG. With keep_work_dir=1 everything is left as it is.
 # shellcheck shell=bash
 
-# PostgreSQL refuses to run as root.
-as_server() {
+# PostgreSQL refuses to run as root, and its programs want a directory that they may enter.
+as_server() (
+    cd "$work_dir" || exit
     if [ "$(id -u)" -eq 0 ]; then runuser -u "$server_user" -- "$@"; else "$@"; fi
-}
+)
 
 stop_servers() {
     local pid_file pid
     while IFS= read -r pid_file; do
         pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
+        # The file of a server that was killed stays behind, and its pid may be somebody else's by now.
+        [ "$(readlink "/proc/$pid/cwd")" = "$(dirname "$pid_file")" ] || continue
         kill -QUIT "$pid" 2>/dev/null || continue
         for _ in $(seq 100); do
             kill -0 "$pid" 2>/dev/null || break
@@ -22,12 +25,16 @@ stop_servers() {
 }
 
 clean_up() {
+    trap '' INT TERM HUP
     if [ "${keep_work_dir:-0}" = 1 ]; then
         return
     fi
     stop_servers
     rm -rf "$work_dir"
 }
+
+# Settings of other clusters are none of ours.
+unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGAPPNAME PGSSLMODE
 
 server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then

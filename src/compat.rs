@@ -11,7 +11,7 @@ use pgrx::prelude::*;
 /// into the dynamic linker each time.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: PostgreSQL runs a backend on one thread, and pgrx refuses to call PostgreSQL from any other.
+// SAFETY: PostgreSQL calls us on the one thread of a backend, and we start no other.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {
@@ -33,6 +33,12 @@ impl<T> Deref for BackendLocal<T> {
 pub fn is_preloading() -> bool {
     // SAFETY: a plain flag that only the main thread of this process writes.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
+}
+
+/// Whether this process is a parallel worker that takes over the settings of its leader.
+pub fn is_taking_over_settings() -> bool {
+    // SAFETY: a plain flag of this process.
+    unsafe { pg_sys::InitializingParallelWorker }
 }
 
 /// Whether the server is a standby or still replays WAL.

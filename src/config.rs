@@ -121,6 +121,7 @@ pub fn define() {
         MOST_DRIFT_MS,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
+        Some(forget_session),
     );
     define_int(
         c"snowflake_id.max_wait",
@@ -130,6 +131,7 @@ pub fn define() {
         MOST_WAIT_MS,
         GucContext::Userset,
         GucFlags::UNIT_MS,
+        None,
     );
     define_int(
         c"snowflake_id.sequence_spread",
@@ -139,6 +141,7 @@ pub fn define() {
         MOST_SPREAD,
         GucContext::Sighup,
         GucFlags::default(),
+        Some(forget_session),
     );
 }
 
@@ -165,6 +168,7 @@ fn define_restart_only() {
     );
 }
 
+#[allow(clippy::too_many_arguments)] // Those of DefineCustomIntVariable.
 fn define_int(
     name: &'static std::ffi::CStr,
     short: &'static std::ffi::CStr,
@@ -173,8 +177,9 @@ fn define_int(
     most: c_int,
     context: GucContext,
     flags: GucFlags,
+    assign_hook: pg_sys::GucIntAssignHook,
 ) {
-    // SAFETY: the hook is guarded.
+    // SAFETY: the only hook that is passed is guarded.
     unsafe {
         GucRegistry::define_int_guc_with_hooks(
             name,
@@ -186,7 +191,7 @@ fn define_int(
             context,
             flags,
             None,
-            Some(assign_int),
+            assign_hook,
             None,
         );
     }
@@ -212,8 +217,10 @@ unsafe extern "C-unwind" fn check_layout(
     if compat::is_preloading() && IS_DEFINING.load(Ordering::Relaxed) {
         fail_start(text, &problem);
     }
-    if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) {
-        // To reject the value would mean another layout. The session has none instead, and says so when it is used.
+    if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || compat::is_taking_over_settings()
+    {
+        // To reject the value would mean another layout, or no parallel query at all. The session has none instead, and
+        // says so when it is used.
         return true;
     }
     compat::explain_rejection(&problem.to_string(), &problem.allowed());
@@ -242,6 +249,6 @@ unsafe extern "C-unwind" fn assign_layout(value: *const c_char, _extra: *mut c_v
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn assign_int(_value: c_int, _extra: *mut c_void) {
+unsafe extern "C-unwind" fn forget_session(_value: c_int, _extra: *mut c_void) {
     session::forget();
 }

@@ -60,7 +60,7 @@ unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
         return descriptor;
     }
     let mut descriptor = std::ptr::null_mut();
-    // SAFETY: descriptor is a place for one pointer, to a fresh copy. It is copied once more, into
+    // SAFETY: descriptor is a place for one pointer, to a row type that PostgreSQL has registered. It is copied into
     // TopMemoryContext, which lives as long as the backend.
     let descriptor = unsafe {
         let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut descriptor);
@@ -70,7 +70,7 @@ unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
             "bug: the SQL declaration has no OUT parameters"
         );
         let context = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
-        let descriptor = pg_sys::CreateTupleDescCopy(pg_sys::BlessTupleDesc(descriptor));
+        let descriptor = pg_sys::CreateTupleDescCopy(descriptor);
         pg_sys::MemoryContextSwitchTo(context);
         descriptor
     };

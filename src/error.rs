@@ -5,7 +5,7 @@ use std::time::Duration;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use snowflake_id_core::text::{instant, shown};
-use snowflake_id_core::{Field, Layout, LayoutError, RangeError, Stall};
+use snowflake_id_core::{Field, Layout, LayoutError, RangeError};
 
 use crate::nextval::MAX_BATCH;
 use crate::shared::MAX_SLOTS;
@@ -54,18 +54,6 @@ impl<T> OrReport for Result<T, Error> {
 }
 
 impl Error {
-    /// The error that a stall is if there is nothing to wait for; `None` if there is.
-    pub fn from_stall(stall: Stall, layout: Layout) -> Option<Error> {
-        match stall {
-            Stall::Ahead { .. } | Stall::Identity(_) => None,
-            Stall::Horizon => Some(Error::HorizonReached),
-            Stall::Exhausted => Some(Error::Exhausted { layout }),
-            Stall::BeforeEpoch { wait_us } => {
-                Some(Error::BeforeEpoch { layout, wait: Duration::from_micros(wait_us) })
-            }
-        }
-    }
-
     #[cold]
     fn report(self) -> ! {
         ErrorReport::from(self).report(PgLogLevel::ERROR);
@@ -128,7 +116,7 @@ impl Error {
                 problem.to_string()
             }
             Error::WaitTooLong { layout, wait, left, max_wait } => format!(
-                "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {} IDs per second.",
+                "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {:.1} IDs per second.",
                 length(*wait),
                 length(*left),
                 length(*max_wait),
@@ -165,11 +153,12 @@ impl Error {
             Error::InRecovery => "Take the IDs on the primary.".into(),
             Error::IdentityDoesNotFit { problem, .. } => {
                 let field = match problem {
-                    RangeError::Field { max: 0, .. } => "that field",
-                    _ => "a wider field",
+                    RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
+                    RangeError::Field { field, .. } => format!("with more {} bits", field.name()),
+                    _ => "with room for it".into(),
                 };
                 format!(
-                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id and restart the server, or choose a layout with {field}."
+                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id and restart the server, or choose a layout {field}."
                 )
             }
             Error::TooManyLayouts => {

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::presets::PRESETS;
-use snowflake_id_core::text::shown;
+use snowflake_id_core::text::{MAX_TEXT_BYTES, shown};
 use snowflake_id_core::{Field, Layout};
 
 use crate::convert::LayoutArgument;
@@ -13,8 +13,8 @@ use crate::error::Error;
 /// How many parsed layouts a backend remembers.
 const CACHE_SIZE: usize = 8;
 
-/// The layouts that this backend parsed lately, the newest last. (A query that names a layout parses it once, not once
-/// per row.) A `parking_lot` mutex, as it is not poisoned when a PostgreSQL error unwinds through it.
+/// The layouts that this backend parsed lately, the newest last: a query that names a layout parses it once, not once per
+/// row.
 static CACHE: Mutex<Vec<(Vec<u8>, Layout)>> = Mutex::new(Vec::new());
 
 /// The layout that a text describes, in whatever encoding the database has.
@@ -34,7 +34,8 @@ pub fn parse(text: &[u8]) -> Result<Layout, Error> {
 
 #[cold]
 fn parse_anew(text: &[u8]) -> Result<Layout, Error> {
-    let text = String::from_utf8_lossy(text);
+    // What is longer is refused whatever it says, and need not be read to its end.
+    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_TEXT_BYTES + 1)]);
     text.parse().map_err(|problem| Error::InvalidLayout { text: shown(&text), problem })
 }
 

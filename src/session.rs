@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use snowflake_id_core::{Gate, Generator, Reservation, Slot, Stall};
@@ -80,10 +81,12 @@ impl Session {
         let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;
         // A layout that has no ID to give is not worth a slot.
-        if let Err(stall) = generator.wait_us(0, compat::clock_us(), NonZeroU64::MIN)
-            && let Some(error) = Error::from_stall(stall, layout)
-        {
-            return Err(error);
+        match generator.wait_us(0, compat::clock_us(), NonZeroU64::MIN) {
+            Err(Stall::Exhausted) => return Err(Error::Exhausted { layout }),
+            Err(Stall::BeforeEpoch { wait_us }) => {
+                return Err(Error::BeforeEpoch { layout, wait: Duration::from_micros(wait_us) });
+            }
+            _ => {}
         }
         Ok(Session { generator, gate: &shared.gate, slot: shared::slot(&layout)? })
     }

@@ -33,7 +33,12 @@ impl Patience {
                 session::forget();
                 Ok(())
             }
-            _ => Error::from_stall(stall, *session.generator.layout()).map_or(Ok(()), Err),
+            Stall::Horizon => Err(Error::HorizonReached),
+            Stall::Exhausted => Err(Error::Exhausted { layout: *session.generator.layout() }),
+            Stall::BeforeEpoch { wait_us } => Err(Error::BeforeEpoch {
+                layout: *session.generator.layout(),
+                wait: Duration::from_micros(wait_us),
+            }),
         }
     }
 

@@ -5,7 +5,7 @@
 //! twitter epoch=2024-01-01T00:00:00Z
 //! ```
 //!
-//! Words are separated by white space: either all fields (`name:bits`), the most significant first, or the name of a
+//! Words are separated by (ASCII) white space: either all fields (`name:bits`), the most significant first, or the name of a
 //! preset; then, in any order, `unit=` and `epoch=`. Without them fields have the unit and the epoch of `standard`,
 //! a preset has its own. Every layout prints in one canonical form: all fields, unit, epoch.
 //!
@@ -42,6 +42,9 @@ const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
 pub(crate) const EPOCH_RANGE_US: RangeInclusive<i64> = -62_135_596_800_000_000..=253_370_764_799_999_999;
 /// Suffixes of a unit with their microseconds, the longest first.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
+/// The longest text that is read, in bytes. All fields and both options take 150; what is longer is no layout, and is not
+/// to cost memory.
+pub const MAX_TEXT_BYTES: usize = 1_000;
 /// The longest piece of the user's text that goes into a message.
 const SHOWN_CHARS: usize = 60;
 
@@ -49,7 +52,10 @@ impl FromStr for Layout {
     type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Layout, LayoutError> {
-        let mut words = text.split_whitespace().peekable();
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(LayoutError::TooLong);
+        }
+        let mut words = text.split_ascii_whitespace().peekable();
         let first = *words.peek().ok_or(LayoutError::Empty)?;
         let preset = match first.contains([':', '=']) {
             true => None,

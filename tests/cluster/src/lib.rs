@@ -61,7 +61,10 @@ impl Cluster {
         cluster.configure(&[
             ("listen_addresses", ""),
             ("unix_socket_directories", socket_dir),
+            ("port", "5432"),
             ("fsync", "off"),
+            // No test may hang.
+            ("statement_timeout", "2min"),
             ("max_connections", "40"),
         ]);
         cluster.configure(settings);
@@ -125,6 +128,7 @@ impl Cluster {
             .user("test")
             .dbname(database)
             .application_name("cluster test")
+            .connect_timeout(PATIENCE)
             .connect(NoTls)
     }
 

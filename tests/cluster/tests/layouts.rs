@@ -1,5 +1,7 @@
 //! Layouts as settings: several at a time, changed while clients run, too many, and bad ones.
 
+use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -17,39 +19,48 @@ fn two_databases_with_different_layouts_and_a_reload() {
     cluster.connect_to("js").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
 
     let stop = AtomicBool::new(false);
-    let take = |database: &'static str| {
+    // How many IDs the sessions in postgres have taken, by layout.
+    let counts = Mutex::new(HashMap::<String, [usize; 4]>::new());
+    let (cluster, stop, counts) = (&cluster, &stop, &counts);
+    let take = |session: usize, database: &'static str| {
         let mut client = cluster.connect_to(database);
         let mut all = Vec::new();
         while !stop.load(Ordering::Relaxed) {
             let row =
                 client.query_one("SELECT snowflake_nextval(), current_setting('snowflake_id.layout')", &[]);
             let row = row.unwrap();
-            all.push((row.get::<_, String>(1), row.get::<_, i64>(0)));
+            let layout: String = row.get(1);
+            counts.lock().unwrap().entry(layout.clone()).or_default()[session] += 1;
+            all.push((layout, row.get::<_, i64>(0)));
         }
         all
+    };
+    let wait_for = |layout: &str| {
+        poll("both sessions to use the layout", || {
+            let counts = counts.lock().unwrap();
+            let counts = counts.get(layout)?;
+            (counts[0] > 100 && counts[2] > 100).then_some(())
+        });
     };
     let mut sessions: Vec<Vec<(String, i64)>> = thread::scope(|scope| {
         let threads: Vec<_> = ["postgres", "js", "postgres", "js"]
             .into_iter()
-            .map(|database| scope.spawn(move || take(database)))
+            .enumerate()
+            .map(|(session, database)| scope.spawn(move || take(session, database)))
             .collect();
-        for layout in ["wide", "standard", "twitter"] {
-            thread::sleep(std::time::Duration::from_millis(200));
+        wait_for("standard");
+        for layout in ["wide", "leaf", "twitter"] {
             cluster.configure(&[("snowflake_id.layout", layout)]);
             cluster.reload();
-            poll("the reload", || {
-                let now: String = single(&mut client, "SHOW snowflake_id.layout");
-                (now == layout).then_some(())
-            });
+            wait_for(layout);
         }
-        thread::sleep(std::time::Duration::from_millis(200));
         stop.store(true, Ordering::Relaxed);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
 
     let js: Vec<_> = [sessions.remove(3), sessions.remove(1)].concat();
     assert!(js.iter().all(|(layout, id)| layout == "js53" && *id < 1 << 53));
-    for layout in ["standard", "wide", "twitter"] {
+    for layout in ["standard", "wide", "leaf", "twitter"] {
         let of_session = |session: &Vec<(String, i64)>| -> Vec<i64> {
             session.iter().filter(|(used, _)| used == layout).map(|&(_, id)| id).collect()
         };

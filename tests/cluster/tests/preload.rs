@@ -1,6 +1,6 @@
 //! What works without shared memory, without a worker ID and during recovery: everything but new IDs.
 
-use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, single, successful};
+use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, poll, single, successful};
 
 #[test]
 fn not_preloaded() {
@@ -88,8 +88,7 @@ fn no_ids_during_recovery_until_promotion() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > 0);
 }
 
-/// What does not depend on the settings in force: a postmaster that comes up again after a crash of a backend opens the
-/// gate again.
+/// After `kill -9` of a backend the postmaster makes shared memory anew, and opens the gate again.
 #[test]
 fn a_killed_backend_leaves_a_server_that_goes_on() {
     let cluster = Cluster::start(WORKER_1);
@@ -97,10 +96,29 @@ fn a_killed_backend_leaves_a_server_that_goes_on() {
     let before: i64 = single(&mut victim, "SELECT snowflake_nextval()");
     let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
     successful(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]));
-    let mut client = snowflake_id_cluster_tests::poll("the server to come up again", || {
-        let mut client = cluster.try_connect("postgres").ok()?;
-        client.batch_execute("SELECT 1").ok()?;
-        Some(client)
-    });
-    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
+    let is_ready = |log: &str| log.matches("database system is ready to accept connections").count();
+    poll("the server to come up again", || (is_ready(&cluster.log()) == 2).then_some(()));
+    assert!(single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()") > before);
+}
+
+/// Without preloading, a bad layout in postgresql.conf is an error only where the session's layout is used: not in a query
+/// that names one, nor in its parallel workers.
+#[test]
+fn a_bad_layout_without_preloading() {
+    let cluster = Cluster::start(&[
+        ("snowflake_id.layout", "twiter"),
+        ("parallel_setup_cost", "0"),
+        ("parallel_tuple_cost", "0"),
+        ("min_parallel_table_scan_size", "0"),
+    ]);
+    let mut client = cluster.connect();
+    client
+        .batch_execute(
+            "CREATE TABLE numbers AS SELECT generate_series(1::bigint, 100000) AS n; ANALYZE numbers",
+        )
+        .unwrap();
+    let count: i64 = single(&mut client, "SELECT count(snowflake_worker(n, 'twitter')) FROM numbers");
+    assert_eq!(count, 100_000);
+    let (state, message) = failure(&mut client, "SELECT count(snowflake_worker(n)) FROM numbers");
+    assert_eq!(state, "22023", "{message}");
 }

@@ -99,3 +99,6 @@ EXPLAIN (COSTS OFF) SELECT id FROM tweets WHERE snowflake_timestamp(id, 'twitter
 SELECT id FROM tweets WHERE snowflake_timestamp(id, 'twitter') < '2022-06-28 16:07:40.108Z' ORDER BY id;
 RESET enable_seqscan;
 DROP TABLE tweets, known;
+-- A text that is far longer than a layout is refused before it costs memory.
+SELECT snowflake_worker(1, repeat('time:1 ', 10000000));
+SELECT snowflake_worker(1, repeat(' ', 10000000) || 'twitter');
