@@ -20,6 +20,7 @@
 //! | [`text`] | the text form of a layout, and its form in JSON |
 //! | [`presets`] | the layouts that have names |
 //! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
+//! | [`horizon`] | how far ahead IDs may be made, and the watch over the clock |
 //! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
 
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@
 
 pub mod error;
 pub mod generator;
+pub mod horizon;
 pub mod layout;
 pub mod presets;
 pub mod slot;

@@ -57,12 +57,13 @@ impl Gate {
         self.0.load(Ordering::Acquire) == Gate::word(identity)
     }
 
-    /// Closes the gate and raises every slot's counter by at least one and at least to the value that `floor` gives for
-    /// it. When this returns, no attempt that began before will succeed, and none that begins until [`Gate::open`].
-    pub fn fence<'a>(&self, slots: impl IntoIterator<Item = &'a Slot>, floor: impl Fn(&Slot) -> u64) {
+    /// Closes the gate and raises the counter of every slot by at least one, and at least to what the function beside it
+    /// makes of the counter. When this returns, no attempt that began before will succeed, and none that begins until
+    /// [`Gate::open`].
+    pub fn fence<'a, F: Fn(u64) -> u64>(&self, slots: impl IntoIterator<Item = (&'a Slot, F)>) {
         self.0.store(Gate::CLOSED, Ordering::Release);
-        for slot in slots {
-            slot.raise(floor(slot));
+        for (slot, floor) in slots {
+            slot.raise(floor);
         }
     }
 }
@@ -71,11 +72,11 @@ impl Gate {
 /// `datacenter:5 worker:5` give the same numbers, so that two counters would give them twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotKey {
-    epoch_us: i64,
-    unit_us: u64,
-    time_shift: u32,
+    pub(crate) epoch_us: i64,
+    pub(crate) unit_us: u64,
+    pub(crate) time_shift: u32,
     sequence_shift: u32,
-    sequence_bits: u32,
+    pub(crate) sequence_bits: u32,
 }
 
 impl SlotKey {
@@ -115,6 +116,12 @@ impl Slot {
     /// The next free value: a snapshot.
     pub fn counter(&self) -> u64 {
         self.counter.load(Ordering::Acquire)
+    }
+
+    /// Makes the slot that of a layout. Only while no process knows it yet: neither value is compared with the old one.
+    pub fn assign(&self, counter: u64, horizon: u64) {
+        self.horizon.store(horizon, Ordering::Release);
+        self.counter.store(counter, Ordering::Release);
     }
 
     /// Sets the first tick that may not be used.
@@ -158,12 +165,12 @@ impl Slot {
         }
     }
 
-    /// Raises the counter by at least one and at least to `floor`.
-    fn raise(&self, floor: u64) {
+    /// Raises the counter by at least one and at least to what `floor` makes of it.
+    fn raise(&self, floor: impl Fn(u64) -> u64) {
         let mut current = self.counter.load(Ordering::Acquire);
         while let Err(found) = self.counter.compare_exchange_weak(
             current,
-            floor.max(current + 1),
+            floor(current).max(current + 1),
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {

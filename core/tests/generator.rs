@@ -138,7 +138,7 @@ fn the_largest_layout_ends_without_a_wrap() {
         let server = Server::new(&format!("{layout} epoch=1969-12-31T23:59:59Z"), u64::MAX, 0);
         let last = (1 << 63) - 1;
         let last_tick = (server.generator.layout().ticks() - 1) as i64;
-        server.gate.fence([&server.slot], |_| last);
+        server.gate.fence([(&server.slot, |_| last)]);
         server.gate.open(ME);
         assert_eq!(server.take(last_tick, u64::MAX), Ok(vec![i64::MAX]), "{layout}");
         assert_eq!(server.take(0, 1), Err(Stall::Exhausted), "{layout}");
@@ -223,10 +223,10 @@ fn the_gate_decides() {
     server.gate.open(other);
     assert_eq!(server.take(0, 1), Err(Stall::Identity(Some(other))));
     let before = server.slot.counter();
-    server.gate.fence([&server.slot], |_| 0);
+    server.gate.fence([(&server.slot, |_| 0)]);
     assert_eq!(server.slot.counter(), before + 1);
     assert_eq!(server.take(0, 1), Err(Stall::Identity(None)));
-    server.gate.fence([&server.slot], |_| 77 << 12);
+    server.gate.fence([(&server.slot, |_| 77 << 12)]);
     server.gate.open(ME);
     assert_eq!(server.parts(0, 1), Ok(vec![(77, 0)]));
 }

@@ -96,7 +96,7 @@ fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
                 ids
             })
         };
-        server.gate.fence([&server.slot], |_| 0);
+        server.gate.fence([(&server.slot, |_| 0)]);
         fenced.store(true, Ordering::Release);
         let end = server.slot.counter();
         let ids = caller.join().unwrap();
@@ -123,7 +123,7 @@ fn a_change_of_identity_keeps_the_order() {
                 ids => ids.ok(),
             })
         };
-        server.gate.fence([&server.slot], |_| FLOOR);
+        server.gate.fence([(&server.slot, |_| FLOOR)]);
         server.gate.open(NEW);
         let mine = take(&server, NEW, 1).unwrap();
         let theirs = caller.join().unwrap();
