@@ -2,13 +2,15 @@
 #
 #   make demo            a table filled by eight clients, decoded, counted      (KEEP=1 leaves the server up)
 #   make test            all tests
+#   make soak            rounds of crashes and clock steps            (ROUNDS=200)
+#   make verify          a model of the protocol, in every state
 #   make bench           the benchmark, as a Markdown table
 #   make install         build and install into the PostgreSQL of PG_CONFIG
 #   make lint            formatting and lints
 #
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15.
 
-.PHONY: help demo test bench install lint clean
+.PHONY: help demo test soak verify bench install lint clean
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
@@ -18,6 +20,12 @@ demo:
 
 test:
 	@scripts/test.sh
+
+soak:
+	@scripts/test.sh soak
+
+verify:
+	@cd docs/model && CARGO_TARGET_DIR=../../target/model cargo run --quiet --release
 
 bench:
 	@scripts/bench.sh
