@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All tests: the core, the model checker, pg_regress, real servers.
+# All tests: the core, the model checker, pg_regress, real servers. With the argument "soak", only many rounds of crashes
+# and clock steps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +11,13 @@ scripts/setup.sh
 unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
 
 step() { echo; echo "==> $*"; }
+
+export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
+if [ "${1:-}" = soak ]; then
+    SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} cargo test --quiet -p snowflake-id-cluster-tests --test durability \
+        -- --nocapture crashes_and_clock_steps
+    exit
+fi
 
 step "core: unit tests, properties, examples"
 cargo test --quiet -p snowflake-id-core
@@ -33,8 +41,7 @@ as_server "$pg_regress" --bindir="$bin_dir" --inputdir="$regress" --outputdir="$
 }
 
 step "servers: tests/cluster"
-SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user \
-    cargo test --quiet -p snowflake-id-cluster-tests -- --test-threads=2
+cargo test --quiet -p snowflake-id-cluster-tests -- --test-threads=2
 
 echo
 echo "All tests passed."

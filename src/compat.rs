@@ -56,6 +56,38 @@ pub fn clock_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
+/// The time since the machine was started, in microseconds, including time that it slept. Nobody can set it.
+pub fn since_boot_us() -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a place for the result.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
+}
+
+/// Whether pg_upgrade runs this server.
+pub fn is_binary_upgrade() -> bool {
+    // SAFETY: a plain flag, set before the library is loaded.
+    unsafe { pg_sys::IsBinaryUpgrade }
+}
+
+/// The setting `cluster_name`, if it is not empty.
+pub fn cluster_name() -> Option<String> {
+    // SAFETY: a setting's text is a C string or null; it changes only at a restart.
+    let name = unsafe { pg_sys::cluster_name.as_ref().map(|name| CStr::from_ptr(name)) };
+    name.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
+}
+
+/// `host:port` of this server.
+pub fn host_and_port() -> String {
+    let mut name = [0; 256];
+    // SAFETY: the buffer has this length; one byte is left for the NUL, which a long name would lack.
+    unsafe { libc::gethostname(name.as_mut_ptr(), name.len() - 1) };
+    // SAFETY: there is a NUL at the end of the buffer at the latest.
+    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
+    // SAFETY: a setting that changes only at a restart.
+    format!("{}:{}", name.to_string_lossy(), unsafe { pg_sys::PostPortNumber })
+}
+
 /// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in `pg_stat_activity`.
 ///
 /// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen right after.
@@ -112,4 +144,107 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a str {
     }
     // SAFETY: by this function's contract. Settings may hold any bytes; what is not UTF-8 is no layout.
     unsafe { CStr::from_ptr(value) }.to_str().unwrap_or("\u{fffd}")
+}
+
+/// Handles SIGTERM by `handler`; ignores SIGINT, as there is nothing of the keeper's to cancel.
+pub fn handle_sigterm(handler: unsafe extern "C-unwind" fn(i32)) {
+    unsafe extern "C-unwind" fn ignore(_signal: i32) {}
+    #[cfg(not(feature = "pg18"))]
+    use pg_sys::pqsignal;
+    #[cfg(feature = "pg18")]
+    use pg_sys::pqsignal_be as pqsignal;
+    // SAFETY: the handlers do nothing but set flags and a latch.
+    unsafe {
+        pqsignal(pg_sys::SIGTERM as i32, Some(handler));
+        pqsignal(pg_sys::SIGINT as i32, Some(ignore));
+    }
+}
+
+/// Wakes this process. With `die`, ends also a wait of a commit for a standby, which then is as good as successful to
+/// whoever commits. To be called from a signal handler, or with the signal blocked or past.
+pub fn interrupt(die: bool) {
+    // SAFETY: flags of this process that PostgreSQL's own handlers set in the same way, and its latch.
+    unsafe {
+        if die {
+            (&raw mut pg_sys::ProcDiePending).write_volatile(1);
+            (&raw mut pg_sys::InterruptPending).write_volatile(1);
+        }
+        pg_sys::SetLatch(pg_sys::MyLatch);
+    }
+}
+
+/// Takes [`interrupt`] back, so that one more transaction can be run.
+pub fn forget_interrupt() {
+    // SAFETY: as there.
+    unsafe { (&raw mut pg_sys::ProcDiePending).write_volatile(0) };
+}
+
+/// Connects the keeper to its database, also if that allows no connections, and pins the settings on which it depends.
+/// Does not return if there is no such database.
+pub fn connect_keeper(database: &CStr) {
+    const PINNED: [(&CStr, &CStr); 6] = [
+        (c"default_transaction_read_only", c"off"),
+        (c"lock_timeout", c"1s"),
+        (c"statement_timeout", c"0"),
+        (c"idle_in_transaction_session_timeout", c"0"),
+        (c"search_path", c""),
+        (c"default_transaction_isolation", c"read committed"),
+    ];
+    // SAFETY: called once by a background worker that asked for a database connection; all texts are C strings.
+    unsafe {
+        pg_sys::BackgroundWorkerInitializeConnection(
+            database.as_ptr(),
+            std::ptr::null(),
+            pg_sys::BGWORKER_BYPASS_ALLOWCONN,
+        );
+        for (name, value) in PINNED {
+            pg_sys::SetConfigOption(
+                name.as_ptr(),
+                value.as_ptr(),
+                pg_sys::GucContext::PGC_SUSET,
+                pg_sys::GucSource::PGC_S_OVERRIDE,
+            );
+        }
+    }
+}
+
+/// Within a transaction: has its commit wait for the local disk at least.
+pub fn commit_locally_at_least() {
+    // SAFETY: a setting, read by the process that it belongs to.
+    let synchronous_commit = unsafe { pg_sys::synchronous_commit };
+    if synchronous_commit == pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as i32 {
+        // SAFETY: both texts are C strings; the change ends with the transaction.
+        unsafe {
+            pg_sys::set_config_option(
+                c"synchronous_commit".as_ptr(),
+                c"local".as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                pg_sys::GucSource::PGC_S_SESSION,
+                pg_sys::GucAction::GUC_ACTION_LOCAL,
+                true,
+                0,
+                false,
+            );
+        }
+    }
+}
+
+/// Rolls back the transaction in which an error was caught.
+pub fn abort_transaction() {
+    // SAFETY: cleans up whatever state the transaction is in.
+    unsafe { pg_sys::AbortCurrentTransaction() };
+}
+
+/// Whether SIGHUP has come since the last time; then reads the configuration again.
+pub fn reload_if_asked() {
+    if pgrx::bgworkers::BackgroundWorker::sighup_received() {
+        // SAFETY: called between transactions.
+        unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
+    }
+}
+
+/// Ends this process.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: runs PostgreSQL's exit hooks; no Rust value with a destructor that matters is alive in the caller.
+    unsafe { pg_sys::proc_exit(code) }
 }

@@ -10,7 +10,7 @@
 //! | stored for a database or role while the library was not loaded | the session has no layout: every use is an error |
 
 use std::cell::Cell;
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -29,11 +29,18 @@ static DATACENTER_ID: GucSetting<i32> = GucSetting::<i32>::new(0);
 static MAX_DRIFT: GucSetting<i32> = GucSetting::<i32>::new(1_000);
 static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 static SEQUENCE_SPREAD: GucSetting<i32> = GucSetting::<i32>::new(0);
+static LEASE: GucSetting<i32> = GucSetting::<i32>::new(3_000);
+static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 
 /// The largest `max_drift`: an hour, in milliseconds.
 const MOST_DRIFT_MS: i32 = 3_600_000;
 /// The largest `max_wait`: a day, in milliseconds.
 const MOST_WAIT_MS: i32 = 86_400_000;
+/// The shortest and the longest `lease`: a tenth of a second, an hour.
+const LEAST_LEASE_MS: i32 = 100;
+const MOST_LEASE_MS: i32 = 3_600_000;
 /// The largest `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
@@ -62,6 +69,30 @@ fn invalid_layout() -> Error {
         // Every assignment goes through the assign hook, which parses the text.
         Ok(_) => unreachable!("bug: a valid layout setting was not parsed"),
     }
+}
+
+/// How far ahead the horizon is written.
+pub fn lease() -> Duration {
+    milliseconds(&LEASE)
+}
+
+/// The largest step of the clock ahead that is followed.
+pub fn max_clock_jump() -> Duration {
+    milliseconds(&MAX_CLOCK_JUMP)
+}
+
+/// The database in which the keeper works.
+pub fn database() -> CString {
+    DATABASE.get().unwrap_or_default()
+}
+
+/// This server's name in table `snowflake_worker`.
+pub fn node_name() -> String {
+    let text = |setting: Option<CString>| setting.map(|text| text.to_string_lossy().into_owned());
+    text(NODE_NAME.get())
+        .filter(|name| !name.is_empty())
+        .or_else(compat::cluster_name)
+        .unwrap_or_else(compat::host_and_port)
 }
 
 /// The identity that the settings give the server, if they give one.
@@ -113,11 +144,13 @@ pub fn define() {
         );
     }
     IS_DEFINING.store(false, Ordering::Relaxed);
+    define_for_keeper();
     define_int(
         c"snowflake_id.max_drift",
         c"How far the time in a snowflake ID may be ahead of the clock.",
         c"Bursts and small steps of the clock backwards go unnoticed within it.",
         &MAX_DRIFT,
+        0,
         MOST_DRIFT_MS,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
@@ -128,6 +161,7 @@ pub fn define() {
         c"The longest that one call waits for the clock.",
         c"A call fails at once if it would have to wait longer. 0: never wait.",
         &MAX_WAIT,
+        0,
         MOST_WAIT_MS,
         GucContext::Userset,
         GucFlags::UNIT_MS,
@@ -138,6 +172,7 @@ pub fn define() {
         c"Each tick starts its sequence at a value from 0 to this that depends on the tick.",
         c"Spreads IDs made at a low rate over shards chosen by hash or modulo. 0: start at 0.",
         &SEQUENCE_SPREAD,
+        0,
         MOST_SPREAD,
         GucContext::Sighup,
         GucFlags::default(),
@@ -145,24 +180,68 @@ pub fn define() {
     );
 }
 
-fn define_restart_only() {
-    GucRegistry::define_int_guc(
+/// Who the server is, and how its horizon is kept.
+fn define_for_keeper() {
+    define_int(
         c"snowflake_id.worker_id",
         c"The worker ID that this server writes into snowflake IDs.",
-        c"No two servers of a fleet may share it. -1: not set, no IDs are made.",
+        c"No two servers of a fleet may share it. -1: the one of this server's row in table snowflake_worker.",
         &WORKER_ID,
         -1,
         i32::MAX,
-        GucContext::Postmaster,
+        GucContext::Sighup,
         GucFlags::default(),
+        None,
     );
-    GucRegistry::define_int_guc(
+    define_int(
         c"snowflake_id.datacenter_id",
         c"The datacenter ID that this server writes into snowflake IDs.",
-        c"Has to be 0 with layouts that have no datacenter field.",
+        c"Has to be 0 with layouts that have no datacenter field. Not used if worker_id is -1.",
         &DATACENTER_ID,
         0,
         i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+        None,
+    );
+    define_int(
+        c"snowflake_id.lease",
+        c"How far ahead the horizon is written.",
+        c"Also how long it may take after a crash until IDs are made again.",
+        &LEASE,
+        LEAST_LEASE_MS,
+        MOST_LEASE_MS,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        None,
+    );
+    define_int(
+        c"snowflake_id.max_clock_jump",
+        c"The largest step of the clock ahead that is followed.",
+        c"After a larger one no IDs are made until the clock is set right or snowflake_accept_clock() is called.",
+        &MAX_CLOCK_JUMP,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        None,
+    );
+    GucRegistry::define_string_guc(
+        c"snowflake_id.node_name",
+        c"This server's name in table snowflake_worker.",
+        c"Empty: cluster_name, or else host and port.",
+        &NODE_NAME,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
+}
+
+fn define_restart_only() {
+    GucRegistry::define_string_guc(
+        c"snowflake_id.database",
+        c"The database in which the durable horizon and table snowflake_worker are kept.",
+        c"The extension has to be created in it.",
+        &DATABASE,
         GucContext::Postmaster,
         GucFlags::default(),
     );
@@ -170,10 +249,11 @@ fn define_restart_only() {
 
 #[allow(clippy::too_many_arguments)] // Those of DefineCustomIntVariable.
 fn define_int(
-    name: &'static std::ffi::CStr,
-    short: &'static std::ffi::CStr,
-    long: &'static std::ffi::CStr,
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
     setting: &'static GucSetting<i32>,
+    least: c_int,
     most: c_int,
     context: GucContext,
     flags: GucFlags,
@@ -186,7 +266,7 @@ fn define_int(
             short,
             long,
             setting,
-            0,
+            least,
             most,
             context,
             flags,

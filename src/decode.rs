@@ -23,7 +23,7 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
 
 /// Microseconds of Unix time. The infinities, and the last thirty years of timestamptz, become the ends of the range,
 /// which lie outside every layout.
-fn unix_us(instant: TimestampWithTimeZone) -> i64 {
+pub fn unix_us(instant: TimestampWithTimeZone) -> i64 {
     instant.into_inner().saturating_add(POSTGRES_EPOCH_US)
 }
 

@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::text::{instant, shown};
 use snowflake_id_core::{Field, Layout, LayoutError, RangeError};
 
+use crate::config;
 use crate::nextval::MAX_BATCH;
 use crate::shared::MAX_SLOTS;
 
@@ -16,14 +17,46 @@ pub enum Error {
     NotPreloaded,
     NoWorkerId,
     InRecovery,
-    IdentityDoesNotFit { layout: Layout, problem: RangeError },
+    IdentityDoesNotFit {
+        layout: Layout,
+        problem: RangeError,
+    },
     TooManyLayouts,
-    InvalidLayout { text: String, problem: LayoutError },
-    InvalidLayoutSetting { text: String, problem: LayoutError },
-    WaitTooLong { layout: Layout, wait: Duration, left: Duration, max_wait: Duration },
-    HorizonReached,
-    Exhausted { layout: Layout },
-    BeforeEpoch { layout: Layout, wait: Duration },
+    InvalidLayout {
+        text: String,
+        problem: LayoutError,
+    },
+    InvalidLayoutSetting {
+        text: String,
+        problem: LayoutError,
+    },
+    WaitTooLong {
+        layout: Layout,
+        wait: Duration,
+        left: Duration,
+        max_wait: Duration,
+    },
+    /// Internal: the caller waits for the keeper.
+    GateClosed,
+    KeeperNotReady {
+        report: String,
+    },
+    HorizonStalled {
+        committing: Option<Duration>,
+        report: String,
+        max_wait: Duration,
+    },
+    AdvanceTooFar,
+    ClockJumped {
+        jump: Duration,
+    },
+    Exhausted {
+        layout: Layout,
+    },
+    BeforeEpoch {
+        layout: Layout,
+        wait: Duration,
+    },
     BatchCount(i32),
     NoCurrval,
     Range(RangeError),
@@ -63,12 +96,18 @@ impl Error {
     fn sqlstate(&self) -> PgSqlErrorCode {
         use PgSqlErrorCode::*;
         match self {
-            Error::NotPreloaded | Error::NoWorkerId | Error::InRecovery | Error::NoCurrval => {
-                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE
-            }
-            Error::WaitTooLong { .. } | Error::HorizonReached => ERRCODE_LOCK_NOT_AVAILABLE,
+            Error::NotPreloaded
+            | Error::NoWorkerId
+            | Error::InRecovery
+            | Error::NoCurrval
+            | Error::GateClosed
+            | Error::KeeperNotReady { .. }
+            | Error::ClockJumped { .. } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            Error::WaitTooLong { .. } | Error::HorizonStalled { .. } => ERRCODE_LOCK_NOT_AVAILABLE,
             Error::Exhausted { .. } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-            Error::BeforeEpoch { .. } | Error::Range(_) => ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+            Error::BeforeEpoch { .. } | Error::Range(_) | Error::AdvanceTooFar => {
+                ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE
+            }
             Error::IdentityDoesNotFit { .. }
             | Error::InvalidLayout { .. }
             | Error::InvalidLayoutSetting { .. }
@@ -89,7 +128,10 @@ impl Error {
                 format!("invalid value for parameter \"snowflake_id.layout\": \"{}\"", shown(text))
             }
             Error::WaitTooLong { .. } => "waiting for snowflake IDs would take longer than max_wait".into(),
-            Error::HorizonReached => "the durable horizon is reached".into(),
+            Error::GateClosed | Error::KeeperNotReady { .. } => "snowflake IDs cannot be made yet".into(),
+            Error::HorizonStalled { .. } => "the durable horizon was not extended in time".into(),
+            Error::AdvanceTooFar => "cannot move the floor further than a day ahead of the clock".into(),
+            Error::ClockJumped { .. } => "the clock has jumped ahead too far to be followed".into(),
             Error::Exhausted { .. } => "the layout is exhausted".into(),
             Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
             Error::BatchCount(count) => format!("cannot make a batch of {count} snowflake IDs"),
@@ -104,7 +146,11 @@ impl Error {
                 "New IDs come from shared memory, which only a preloaded library has. Decoding works without."
                     .into()
             }
-            Error::NoWorkerId => "snowflake_id.worker_id is -1.".into(),
+            Error::NoWorkerId => format!(
+                "snowflake_id.worker_id is -1, and table snowflake_worker in database \"{}\" has no row for node_name \"{}\".",
+                config::database().to_string_lossy(),
+                config::node_name()
+            ),
             Error::InRecovery => "A standby would hand out the IDs of its primary a second time.".into(),
             Error::IdentityDoesNotFit { layout, problem } => {
                 format!("{} The layout is \"{layout}\".", problem.allowed())
@@ -122,7 +168,16 @@ impl Error {
                 length(*max_wait),
                 layout.ids_per_second()
             ),
-            Error::HorizonReached => "No ID may be made until the horizon is extended.".into(),
+            Error::GateClosed => return None,
+            Error::KeeperNotReady { report } => report.clone(),
+            Error::HorizonStalled { committing: Some(time), .. } => {
+                format!("A commit of the keeper has been under way for {}.", length(*time))
+            }
+            Error::HorizonStalled { report, max_wait, .. } => {
+                format!("Waited {}, as snowflake_id.max_wait says. {report}", length(*max_wait))
+            }
+            Error::AdvanceTooFar => "No ID could be made until the clock has come so far.".into(),
+            Error::ClockJumped { jump } => format!("It jumped by {}.", length(*jump)),
             Error::Exhausted { layout } => format!(
                 "The {} bits for time ended at {}.",
                 layout.bits(Field::Time),
@@ -148,7 +203,10 @@ impl Error {
                 "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.".into()
             }
             Error::NoWorkerId => {
-                "Give each server of the fleet a worker ID of its own, for example with ALTER SYSTEM SET snowflake_id.worker_id = 1; then restart the server.".into()
+                format!(
+                    "Give each server of the fleet a worker ID of its own: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); or INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('{}', 1).",
+                    config::node_name().replace('\'', "''")
+                )
             }
             Error::InRecovery => "Take the IDs on the primary.".into(),
             Error::IdentityDoesNotFit { problem, .. } => {
@@ -158,7 +216,7 @@ impl Error {
                     _ => "with room for it".into(),
                 };
                 format!(
-                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id and restart the server, or choose a layout {field}."
+                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id, or choose a layout {field}."
                 )
             }
             Error::TooManyLayouts => {
@@ -170,7 +228,17 @@ impl Error {
             Error::WaitTooLong { .. } => {
                 "Check whether the server's clock was set back. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.".into()
             }
-            Error::HorizonReached => return None,
+            Error::GateClosed => return None,
+            Error::AdvanceTooFar => "Use the time of the last ID that was made elsewhere.".into(),
+            Error::KeeperNotReady { .. } => {
+                "See the server's log and view snowflake_status.".into()
+            }
+            Error::HorizonStalled { .. } => {
+                "Look for what holds up the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, a read-only or dropped database.".into()
+            }
+            Error::ClockJumped { .. } => {
+                "Set the clock right; or, if it is right now, have a superuser run SELECT snowflake_accept_clock().".into()
+            }
             Error::Exhausted { .. } => {
                 "Choose a layout with a later epoch or more time bits (see view snowflake_layouts), and check the server's clock.".into()
             }

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::{Generator, Reservation};
 
 use crate::error::{Error, OrReport};
-use crate::session;
+use crate::session::{self, Session};
 use crate::wait::Patience;
 
 /// The most IDs that one `snowflake_batch` gives.
@@ -48,10 +48,20 @@ unsafe extern "C-unwind" fn next_slowly() -> i64 {
     generator.first_id(reservation)
 }
 
+/// The session, as soon as the gate is open.
+fn current_session(patience: &Patience) -> Result<&'static Session, Error> {
+    loop {
+        match session::current() {
+            Err(Error::GateClosed) => patience.wait_for_gate()?,
+            session => return session,
+        }
+    }
+}
+
 /// Reserves up to `n` values, and waits until there is at least one.
 fn reserve(patience: &Patience, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
     loop {
-        let session = session::current()?;
+        let session = current_session(patience)?;
         match session.reserve(n) {
             Ok(reservation) => return Ok((session.generator, reservation)),
             Err(stall) => patience.wait_out(session, stall)?,
@@ -89,7 +99,7 @@ fn take_batch(count: i32) -> Result<Vec<(Generator, Reservation)>, Error> {
 
 /// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.
 fn refuse_hopeless(patience: &Patience, count: NonZeroU64) -> Result<(), Error> {
-    let session = session::current()?;
+    let session = current_session(patience)?;
     match session.wait_us(count) {
         Ok(wait_us) => patience.check(session, Duration::from_micros(wait_us)),
         Err(stall) => patience.wait_out(session, stall),

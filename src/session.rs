@@ -76,7 +76,7 @@ impl Session {
         if compat::is_in_recovery() {
             return Err(Error::InRecovery);
         }
-        let identity = shared.gate.identity().ok_or(Error::NoWorkerId)?;
+        let identity = shared.gate.identity().ok_or(Error::GateClosed)?;
         let max_drift_us = config::max_drift().as_micros() as u64;
         let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;

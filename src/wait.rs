@@ -1,16 +1,26 @@
 //! Waiting for the clock: never longer than `max_wait`, not at all when that is known to be in vain, without a lock,
 //! cancellable, and visible in `pg_stat_activity`.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use snowflake_id_core::Stall;
 
 use crate::error::Error;
 use crate::session::Session;
-use crate::{compat, config, session};
+use crate::shared::{Closed, KeeperWords};
+use crate::{compat, config, session, shared};
 
 /// How often a long wait looks at the clock, which may have been set in the meantime.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
+
+/// How often a call that waits for the keeper looks.
+const SHORT_NAP: Duration = Duration::from_millis(2);
+
+/// What the keeper last reported.
+fn report() -> String {
+    shared::report().text().unwrap_or_else(|| "The keeper has not reported anything.".into())
+}
 
 /// The waiting of one call, however often it has to.
 pub struct Patience {
@@ -28,12 +38,12 @@ impl Patience {
     pub fn wait_out(&self, session: &Session, stall: Stall) -> Result<(), Error> {
         match stall {
             Stall::Ahead { wait_us } => self.wait(session, Duration::from_micros(wait_us)),
-            // The identity changed: the session is made anew, or finds out that there is none.
+            Stall::Horizon => self.wait_for_horizon(),
+            // The session is made anew, for another identity or, once there is one, for the same.
             Stall::Identity(_) => {
                 session::forget();
                 Ok(())
             }
-            Stall::Horizon => Err(Error::HorizonReached),
             Stall::Exhausted => Err(Error::Exhausted { layout: *session.generator.layout() }),
             Stall::BeforeEpoch { wait_us } => Err(Error::BeforeEpoch {
                 layout: *session.generator.layout(),
@@ -42,9 +52,68 @@ impl Patience {
         }
     }
 
+    /// Asks the keeper to open the gate, and waits until it has looked. Fails if it then is still closed.
+    pub fn wait_for_gate(&self) -> Result<(), Error> {
+        let shared = shared::state()?;
+        let words = &shared.keeper;
+        let look = Look::ask(words);
+        loop {
+            // Asked first: a look that is over has opened the gate if it could.
+            let is_over = look.is_over() || words.is_away();
+            if shared.gate.identity().is_some() {
+                return Ok(());
+            }
+            match words.closed() {
+                Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
+                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report() }),
+                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: report() }),
+                _ => self.nap(words),
+            }
+        }
+    }
+
+    /// Asks the keeper to look after everything, and waits until it has.
+    pub fn wait_for_look(&self) -> Result<(), Error> {
+        let words = &shared::state()?.keeper;
+        let look = Look::ask(words);
+        while !look.is_over() {
+            if self.left().is_zero() {
+                return Err(Error::KeeperNotReady { report: report() });
+            }
+            self.nap(words);
+        }
+        Ok(())
+    }
+
+    fn nap(&self, words: &KeeperWords) {
+        words.wake();
+        compat::wait(self.left().min(SHORT_NAP));
+    }
+
+    /// Asks the keeper to extend the horizon, and waits a moment.
+    fn wait_for_horizon(&self) -> Result<(), Error> {
+        let words = &shared::state()?.keeper;
+        let jump_us = words.clock_jump_us.load(Ordering::Relaxed);
+        if jump_us > 0 {
+            return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
+        }
+        if self.left().is_zero() {
+            let since_us = words.committing_since_us.load(Ordering::Relaxed);
+            let committing =
+                (since_us > 0).then(|| Duration::from_micros((compat::clock_us() - since_us).max(0) as u64));
+            return Err(Error::HorizonStalled { committing, report: report(), max_wait: self.max_wait });
+        }
+        self.nap(words);
+        Ok(())
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// Fails if the wait ahead is longer than what is left.
     pub fn check(&self, session: &Session, wait: Duration) -> Result<(), Error> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = self.left();
         if wait > left {
             let layout = *session.generator.layout();
             return Err(Error::WaitTooLong { layout, wait, left, max_wait: self.max_wait });
@@ -56,5 +125,22 @@ impl Patience {
         self.check(session, wait)?;
         compat::wait(wait.min(LONGEST_NAP));
         Ok(())
+    }
+}
+
+/// A look of the keeper that begins after it was asked for.
+struct Look<'a> {
+    words: &'a KeeperWords,
+    last: u64,
+}
+
+impl Look<'_> {
+    fn ask(words: &KeeperWords) -> Look<'_> {
+        // One that is under way may have begun before whatever the caller relies on, such as CREATE EXTENSION.
+        Look { words, last: words.looks.load(Ordering::Acquire) + 2 }
+    }
+
+    fn is_over(&self) -> bool {
+        self.words.looks.load(Ordering::Acquire) >= self.last
     }
 }

@@ -26,6 +26,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Cluster {
     dir: tempfile::TempDir,
     bin_dir: PathBuf,
+    /// Whether the clock can be set.
+    has_clock: bool,
 }
 
 /// Settings in the form of postgresql.conf.
@@ -44,6 +46,38 @@ impl Cluster {
         cluster
     }
 
+    /// Makes a cluster whose clock can be set with [`Cluster::set_clock`], and starts it.
+    pub fn start_with_clock(settings: Settings) -> Cluster {
+        let mut cluster = Cluster::stopped(settings);
+        cluster.has_clock = true;
+        cluster.set_clock(0.0);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.c");
+        successful(
+            Command::new("cc")
+                .args(["-shared", "-fPIC", "-O1", "-o"])
+                .arg(cluster.clock_library())
+                .arg(source),
+        );
+        cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+        cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+        cluster
+    }
+
+    /// Has the server's clock, of all its processes and at once, differ from the real one by so many seconds.
+    pub fn set_clock(&self, seconds: f64) {
+        let mut file =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
+        file.write_all(&((seconds * 1e6) as i64).to_ne_bytes()).unwrap();
+    }
+
+    fn clock_library(&self) -> PathBuf {
+        self.host().join("clock.so")
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.host().join("clock")
+    }
+
     /// Makes a cluster with these settings and does not start it.
     pub fn stopped(settings: Settings) -> Cluster {
         let pg_config = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
@@ -54,7 +88,7 @@ impl Cluster {
         if is_root() {
             successful(Command::new("chown").arg(server_user()).arg(dir.path()));
         }
-        let cluster = Cluster { dir, bin_dir };
+        let cluster = Cluster { dir, bin_dir, has_clock: false };
         let initdb = ["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
         successful(cluster.program("initdb").arg("--pgdata").arg(cluster.data_dir()).args(initdb));
         let socket_dir = cluster.dir.path().to_str().unwrap();
@@ -84,6 +118,9 @@ impl Cluster {
     pub fn start_server(&self) -> Result<(), String> {
         let before = self.log().len();
         let mut pg_ctl = self.pg_ctl();
+        if self.has_clock {
+            pg_ctl.env("LD_PRELOAD", self.clock_library()).env("SNOWFLAKE_ID_CLOCK", self.clock_file());
+        }
         match pg_ctl.arg("--log").arg(self.log_file()).args(["--wait", "start"]).output().unwrap() {
             output if output.status.success() => Ok(()),
             _ => Err(self.log()[before..].into()),
@@ -193,6 +230,12 @@ pub fn successful(command: &mut Command) -> Output {
         String::from_utf8_lossy(&output.stderr)
     );
     output
+}
+
+/// Sends a signal to a process.
+pub fn kill(signal: &str, pid: i32) {
+    // It may have ended by itself.
+    Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).output().unwrap();
 }
 
 /// Asks again and again until the answer is `Some`.

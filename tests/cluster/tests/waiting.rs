@@ -187,7 +187,11 @@ fn a_reload_changes_drift_and_spread() {
     let (state, message) = failure(&mut client, "SELECT snowflake_batch(1)");
     assert_eq!(state, "55P03", "{message}");
 
-    client.batch_execute("SET snowflake_id.layout = 'wide'; SELECT snowflake_nextval()").unwrap();
+    client
+        .batch_execute(
+            "RESET snowflake_id.max_wait; SET snowflake_id.layout = 'wide'; SELECT snowflake_nextval()",
+        )
+        .unwrap();
     reload(&mut client, "snowflake_id.sequence_spread", "15");
     poll("a sequence that does not start at 0", || {
         std::thread::sleep(Duration::from_millis(2));

@@ -1,0 +1,132 @@
+//! View `snowflake_status`, and what an administrator can order the keeper to do.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use pgrx::prelude::*;
+use snowflake_id_core::SlotKey;
+
+use crate::decode::{timestamptz, unix_us};
+use crate::error::{Error, OrReport};
+use crate::shared::{Closed, State};
+use crate::wait::Patience;
+use crate::{compat, config, shared};
+
+/// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
+const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
+
+/// The server's own facts: one row.
+#[pg_extern(volatile, parallel_safe)]
+#[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
+fn snowflake_server_status() -> TableIterator<
+    'static,
+    (
+        name!(state, &'static str),
+        name!(datacenter_id, Option<i32>),
+        name!(worker_id, Option<i32>),
+        name!(identity_source, Option<&'static str>),
+        name!(node_name, String),
+        name!(horizon, Option<TimestampWithTimeZone>),
+        name!(floor, Option<TimestampWithTimeZone>),
+        name!(resumes_at, TimestampWithTimeZone),
+        name!(clock_jump, Option<Interval>),
+        name!(keeper_pid, Option<i32>),
+        name!(last_error, Option<String>),
+        name!(last_error_at, Option<TimestampWithTimeZone>),
+    ),
+> {
+    let shared = shared::state().or_report();
+    let words = &shared.keeper;
+    let identity = shared.gate.identity();
+    let source = match config::identity() {
+        Some(_) => "settings",
+        None => "snowflake_worker",
+    };
+    let report = shared::report();
+    let instant = |us: i64| (us > 0).then(|| timestamptz(us));
+    let jump_us = words.clock_jump_us.load(Ordering::Relaxed);
+    let pid = words.pid.load(Ordering::Relaxed);
+    TableIterator::once((
+        state_word(shared),
+        // An identity has at most 31 bits.
+        identity.map(|identity| identity.datacenter as i32),
+        identity.map(|identity| identity.worker as i32),
+        identity.map(|_| source),
+        config::node_name(),
+        instant(words.horizon_us.load(Ordering::Relaxed)),
+        instant(words.floor_us.load(Ordering::Relaxed)),
+        timestamptz(resumes_at_us(shared)),
+        (jump_us > 0).then(|| Interval::from_micros(jump_us)),
+        (pid > 0).then_some(pid),
+        report.text(),
+        instant(report.at_us),
+    ))
+}
+
+/// The slots in use: a row each.
+#[pg_extern(volatile, parallel_safe)]
+fn snowflake_slots() -> TableIterator<
+    'static,
+    (name!(layout, String), name!(last_id_time, TimestampWithTimeZone), name!(drift, Interval)),
+> {
+    let now_us = compat::clock_us();
+    let slots = shared::state().or_report().slots_in_use();
+    TableIterator::new(slots.into_iter().map(move |(layout, counter)| {
+        let last_us = SlotKey::of(&layout).last_tick_us(counter);
+        (layout.to_string(), timestamptz(last_us), Interval::from_micros(last_us - now_us))
+    }))
+}
+
+/// When the clock will have come far enough for IDs in every layout that is in use: now, if it has.
+fn resumes_at_us(shared: &State) -> i64 {
+    let now_us = compat::clock_us();
+    let floor_us = shared.keeper.floor_us.load(Ordering::Relaxed);
+    let in_use = shared.slots_in_use();
+    let next_us = in_use.iter().map(|(layout, counter)| SlotKey::of(layout).tick_us(*counter));
+    let latest_us = next_us.fold(floor_us, i64::max);
+    now_us.max(latest_us - config::max_drift().as_micros() as i64)
+}
+
+fn state_word(shared: &State) -> &'static str {
+    let words = &shared.keeper;
+    let now_us = compat::clock_us();
+    let horizon_us = words.horizon_us.load(Ordering::Relaxed);
+    if compat::is_in_recovery() {
+        "recovery"
+    } else if words.is_away() {
+        "no keeper"
+    } else if shared.gate.identity().is_none() {
+        match words.closed() {
+            Closed::NoWorkerId => "no worker id",
+            Closed::Starting | Closed::Problem => "starting",
+        }
+    } else if words.clock_jump_us.load(Ordering::Relaxed) > 0 {
+        "clock jumped"
+    } else if horizon_us <= now_us && shared::report().text().is_some() {
+        "horizon stalled"
+    } else if resumes_at_us(shared) > now_us {
+        "clock behind"
+    } else {
+        "ready"
+    }
+}
+
+/// Follows a clock that jumped ahead.
+#[pg_extern(volatile, parallel_unsafe)]
+fn snowflake_accept_clock() {
+    let shared = shared::state().or_report();
+    shared.keeper.accept_clock.store(true, Ordering::Release);
+    Patience::new().wait_for_look().or_report();
+}
+
+/// Moves the floor up: no ID whose time is earlier will be made.
+#[pg_extern(volatile, parallel_unsafe)]
+fn snowflake_advance(floor: TimestampWithTimeZone) {
+    let floor_us = unix_us(floor);
+    let shared = shared::state().or_report();
+    if floor_us > compat::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
+        Err(Error::AdvanceTooFar).or_report()
+    }
+    shared.keeper.advance_to_us.fetch_max(floor_us, Ordering::AcqRel);
+    Patience::new().wait_for_look().or_report();
+}

@@ -1,0 +1,71 @@
+/*
+ * Preloaded into a server, shifts the clock of all its processes by as many microseconds as the file in
+ * SNOWFLAKE_ID_CLOCK holds (a native int64_t), from one instant to the next. Clocks that nobody can set, such as
+ * CLOCK_MONOTONIC and CLOCK_BOOTTIME, stay real.
+ *
+ * libfaketime will not do: it switches itself off within select(), and up to version 15 the postmaster forks background
+ * workers from a signal handler that interrupts its select(), so that they see the real time for good.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static const volatile int64_t *shift_us;
+
+__attribute__((constructor)) static void open_clock(void)
+{
+	const char *path = getenv("SNOWFLAKE_ID_CLOCK");
+	int			file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+	if (file < 0)
+		abort();
+	shift_us = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
+	close(file);
+	if (shift_us == MAP_FAILED)
+		abort();
+}
+
+static int64_t now_us(void)
+{
+	struct timespec real;
+
+	syscall(SYS_clock_gettime, CLOCK_REALTIME, &real);
+	return real.tv_sec * INT64_C(1000000) + real.tv_nsec / 1000 + *shift_us;
+}
+
+int gettimeofday(struct timeval *restrict time, void *restrict zone)
+{
+	int64_t		now = now_us();
+
+	(void) zone;
+	time->tv_sec = now / 1000000;
+	time->tv_usec = now % 1000000;
+	return 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+	int64_t		now;
+
+	if (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)
+		return syscall(SYS_clock_gettime, clock, time);
+	now = now_us();
+	time->tv_sec = now / 1000000;
+	time->tv_nsec = now % 1000000 * 1000;
+	return 0;
+}
+
+time_t time(time_t *result)
+{
+	time_t		now = now_us() / 1000000;
+
+	if (result)
+		*result = now;
+	return now;
+}

@@ -1,0 +1,49 @@
+-- The status view, the workers of the fleet, and what only a superuser may order.
+SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
+SELECT DISTINCT state IN ('ready', 'clock behind') AS can, datacenter_id, worker_id, identity_source, clock_jump, keeper_pid > 0 AS has_keeper, last_error,
+       horizon > now() AS is_ahead, floor < horizon AS floor_is_below
+FROM snowflake_status;
+SELECT drift < interval '1 s' AS drift, last_id_time <= horizon AS below FROM snowflake_status
+WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
+SELECT backend_type FROM pg_stat_activity WHERE backend_type LIKE 'snowflake%';
+
+-- Workers: no two have the same numbers, and a row elsewhere than in the keeper's database is refused.
+INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('a', 1), ('b', 2);
+SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('c', 2)$$);
+SELECT code FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('a', 3)$$);
+SELECT code FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('c', -1)$$);
+SELECT code FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id, datacenter_id) VALUES ('c', 1, -1)$$);
+SELECT code FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('', 3)$$);
+INSERT INTO snowflake_worker (node_name, datacenter_id, worker_id) VALUES ('c', 1, 2);
+SELECT node_name, datacenter_id, worker_id FROM snowflake_worker ORDER BY node_name;
+DELETE FROM snowflake_worker;
+CREATE DATABASE regress_snowflake_other;
+\c regress_snowflake_other
+CREATE EXTENSION snowflake_id;
+INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('a', 1);
+SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
+\c regression
+DROP DATABASE regress_snowflake_other;
+
+-- Who may do what.
+CREATE ROLE regress_snowflake_user;
+CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
+SET ROLE regress_snowflake_user;
+SELECT code FROM sqlstate_of('SELECT * FROM snowflake_status');
+SELECT code FROM sqlstate_of('SELECT * FROM snowflake_worker');
+SELECT code FROM sqlstate_of('SELECT snowflake_accept_clock()');
+SELECT code FROM sqlstate_of('SELECT snowflake_advance(now())');
+SELECT code FROM sqlstate_of('SELECT last_value FROM snowflake_internal.horizon');
+SELECT code FROM sqlstate_of($$SELECT setval('snowflake_internal.horizon', 1)$$);
+SET ROLE regress_snowflake_monitor;
+SELECT count(*) > 0 AS readable FROM snowflake_status;
+SELECT code FROM sqlstate_of('SELECT snowflake_accept_clock()');
+RESET ROLE;
+DROP ROLE regress_snowflake_user, regress_snowflake_monitor;
+
+-- A superuser may; what has no effect does no harm.
+SELECT snowflake_accept_clock();
+SELECT snowflake_advance('-infinity');
+SELECT snowflake_advance('2020-01-01');
+SELECT * FROM sqlstate_of($$SELECT snowflake_advance('infinity')$$);
+SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
