@@ -37,6 +37,7 @@ fn snowflake_server_status() -> TableIterator<
 > {
     let shared = shared::state().or_report();
     let words = &shared.keeper;
+    let now_us = compat::clock_us();
     let identity = shared.gate.identity();
     let source = match config::identity() {
         Some(_) => "settings",
@@ -47,7 +48,7 @@ fn snowflake_server_status() -> TableIterator<
     let jump_us = words.clock_jump_us.load(Ordering::Relaxed);
     let pid = words.pid.load(Ordering::Relaxed);
     TableIterator::once((
-        state_word(shared),
+        state_word(shared, now_us),
         // An identity has at most 31 bits.
         identity.map(|identity| identity.datacenter as i32),
         identity.map(|identity| identity.worker as i32),
@@ -55,7 +56,7 @@ fn snowflake_server_status() -> TableIterator<
         config::node_name(),
         instant(words.horizon_us.load(Ordering::Relaxed)),
         instant(words.floor_us.load(Ordering::Relaxed)),
-        timestamptz(resumes_at_us(shared)),
+        timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
         (pid > 0).then_some(pid),
         report.text(),
@@ -78,19 +79,32 @@ fn snowflake_slots() -> TableIterator<
 }
 
 /// When the clock will have come far enough for IDs in every layout that is in use: now, if it has.
-fn resumes_at_us(shared: &State) -> i64 {
-    let now_us = compat::clock_us();
-    let floor_us = shared.keeper.floor_us.load(Ordering::Relaxed);
-    let in_use = shared.slots_in_use();
-    let next_us = in_use.iter().map(|(layout, counter)| SlotKey::of(layout).tick_us(*counter));
-    let latest_us = next_us.fold(floor_us, i64::max);
-    now_us.max(latest_us - config::max_drift().as_micros() as i64)
+fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
+    now_us.max(latest_us(shared, SlotKey::tick_us) - max_drift_us())
 }
 
-fn state_word(shared: &State) -> &'static str {
+/// Whether the clock was set back too far: the floor, or an ID that was made, is further ahead of it than any ID may be.
+/// (At saturation the next ID is as well, for less than a tick.)
+fn is_clock_behind(shared: &State, now_us: i64) -> bool {
+    latest_us(shared, SlotKey::last_tick_us) - max_drift_us() > now_us
+}
+
+/// The latest of the floor and what `time_of` makes of each slot's counter.
+fn latest_us(shared: &State, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
+    let in_use = shared.slots_in_use();
+    let times = in_use.iter().map(|(layout, counter)| time_of(&SlotKey::of(layout), *counter));
+    times.fold(shared.keeper.floor_us.load(Ordering::Relaxed), i64::max)
+}
+
+fn max_drift_us() -> i64 {
+    config::max_drift().as_micros() as i64
+}
+
+fn state_word(shared: &State, now_us: i64) -> &'static str {
     let words = &shared.keeper;
-    let now_us = compat::clock_us();
     let horizon_us = words.horizon_us.load(Ordering::Relaxed);
+    let is_hindered =
+        shared::report().text().is_some() || words.committing_since_us.load(Ordering::Relaxed) > 0;
     if compat::is_in_recovery() {
         "recovery"
     } else if words.is_away() {
@@ -102,9 +116,9 @@ fn state_word(shared: &State) -> &'static str {
         }
     } else if words.clock_jump_us.load(Ordering::Relaxed) > 0 {
         "clock jumped"
-    } else if horizon_us <= now_us && shared::report().text().is_some() {
+    } else if horizon_us <= now_us && is_hindered {
         "horizon stalled"
-    } else if resumes_at_us(shared) > now_us {
+    } else if is_clock_behind(shared, now_us) {
         "clock behind"
     } else {
         "ready"

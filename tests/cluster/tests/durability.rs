@@ -280,6 +280,37 @@ fn the_extension_is_missing_in_the_keepers_database() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
 }
 
+/// Commits wait for a synchronous standby that is gone: so does the horizon, with an error that says it, and the server can
+/// be stopped all the same.
+#[test]
+fn a_synchronous_standby_that_is_gone() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_nextval()");
+    cluster.configure(&[("synchronous_standby_names", "gone")]);
+    cluster.reload();
+    client.batch_execute("SET snowflake_id.max_wait = '100ms'").unwrap();
+    let message =
+        poll("the horizon to be reached", || match client.query_one("SELECT snowflake_nextval()", &[]) {
+            Ok(row) => {
+                all.push(row.get(0));
+                None
+            }
+            Err(error) => Some(snowflake_id_cluster_tests::text(&error)),
+        });
+    assert!(message.contains("A commit of the keeper has been under way"), "{message}");
+    let state: String = single(&mut client, "SELECT state FROM snowflake_status LIMIT 1");
+    assert_eq!(state, "horizon stalled");
+    drop(client);
+    let start = Instant::now();
+    cluster.stop_server("fast");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    cluster.configure(&[("synchronous_standby_names", "")]);
+    cluster.start_server().unwrap();
+    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_batch(1000)"));
+    assert_increasing(&all);
+}
+
 #[test]
 fn a_clock_set_back_by_an_hour() {
     let cluster = Cluster::start_with_clock(WORKER_1);

@@ -1,6 +1,6 @@
 -- The status view, the workers of the fleet, and what only a superuser may order.
 SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
-SELECT DISTINCT state IN ('ready', 'clock behind') AS can, datacenter_id, worker_id, identity_source, clock_jump, keeper_pid > 0 AS has_keeper, last_error,
+SELECT DISTINCT state, datacenter_id, worker_id, identity_source, clock_jump, keeper_pid > 0 AS has_keeper, last_error,
        horizon > now() AS is_ahead, floor < horizon AS floor_is_below
 FROM snowflake_status;
 SELECT drift < interval '1 s' AS drift, last_id_time <= horizon AS below FROM snowflake_status
