@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 
+pub mod load;
+
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use snowflake_id_cluster_tests::load::{Random, take_until};
 use snowflake_id_cluster_tests::{
     Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, kill, poll, single,
 };
@@ -14,31 +15,6 @@ const HOUR: f64 = 3_600.0;
 /// The default of `snowflake_id.lease`, and of `max_drift`.
 const LEASE: Duration = Duration::from_secs(3);
 const MAX_DRIFT: Duration = Duration::from_secs(1);
-
-/// A small generator of random numbers (splitmix64): a run can be repeated by its seed.
-struct Random(u64);
-
-impl Random {
-    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test fails.
-    fn new() -> Random {
-        let time = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
-        let seed = std::env::var("SNOWFLAKE_ID_SEED").map_or_else(|_| time(), |seed| seed.parse().unwrap());
-        println!("SNOWFLAKE_ID_SEED={seed}");
-        Random(seed)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    fn milliseconds(&mut self, end: u64) -> Duration {
-        Duration::from_millis(self.below(end))
-    }
-}
 
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
@@ -54,36 +30,12 @@ fn set_clock_as_needed(cluster: &Cluster) -> f64 {
     shift
 }
 
-/// Takes IDs until it is told to stop or the server goes away.
-fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
-    let queries = [
-        "SELECT snowflake_nextval()",
-        "SELECT snowflake_batch(50)",
-        "SELECT snowflake_nextval() FROM generate_series(1, 20)",
-    ];
-    let Ok(mut client) = cluster.try_connect("postgres") else { return };
-    let mut mine = Vec::new();
-    for query in queries.iter().cycle() {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        match client.query(*query, &[]) {
-            Ok(rows) => mine.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
-            Err(_) if client.is_closed() => break,
-            // The clock is behind, or the keeper away.
-            Err(_) => thread::sleep(Duration::from_millis(5)),
-        }
-    }
-    assert_increasing(&mine);
-    all.lock().unwrap().extend(mine);
-}
-
 /// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the postmaster is killed
 /// or the server is stopped, in any order. After each round the clock is set to what the status view asks for, and
 /// generation has to go on within a lease, without other help.
 #[test]
 fn crashes_and_clock_steps() {
-    let mut random = Random::new();
+    let mut random = Random::seeded();
     let rounds = std::env::var("SNOWFLAKE_ID_ROUNDS").map_or(30, |rounds| rounds.parse().unwrap());
     let cluster = Cluster::start_with_clock(WORKER_1);
     let all = Mutex::new(Vec::new());

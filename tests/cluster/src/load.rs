@@ -1,0 +1,60 @@
+//! Clients that take IDs while something happens to their server, and chance.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::{Cluster, assert_increasing};
+
+/// A small generator of random numbers (splitmix64): a run can be repeated by its seed.
+pub struct Random(u64);
+
+impl Random {
+    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test fails.
+    pub fn seeded() -> Random {
+        let time = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
+        let seed = std::env::var("SNOWFLAKE_ID_SEED").map_or_else(|_| time(), |seed| seed.parse().unwrap());
+        println!("SNOWFLAKE_ID_SEED={seed}");
+        Random(seed)
+    }
+
+    /// A number from 0 to `end` - 1.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+
+    /// Less than `end` milliseconds.
+    pub fn milliseconds(&mut self, end: u64) -> Duration {
+        Duration::from_millis(self.below(end))
+    }
+}
+
+/// Takes IDs in various ways until it is told to stop or the server goes away, and adds them to `all`: every one that
+/// was returned, committed or not.
+pub fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
+    let queries = [
+        "SELECT snowflake_nextval()",
+        "SELECT snowflake_batch(50)",
+        "SELECT snowflake_nextval() FROM generate_series(1, 20)",
+    ];
+    let Ok(mut client) = cluster.try_connect("postgres") else { return };
+    let mut mine = Vec::new();
+    for query in queries.iter().cycle() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match client.query(*query, &[]) {
+            Ok(rows) => mine.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
+            Err(_) if client.is_closed() => break,
+            // The clock is behind, or the keeper away.
+            Err(_) => thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    assert_increasing(&mine);
+    all.lock().unwrap().extend(mine);
+}
