@@ -64,24 +64,3 @@ COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'the fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_preset_names() IS
     'the names of the layouts that have one';
-
-CREATE VIEW snowflake_status AS
-    SELECT server.*, slot.*
-    FROM @extschema@.snowflake_server_status() AS server LEFT JOIN @extschema@.snowflake_slots() AS slot ON true;
-COMMENT ON VIEW snowflake_status IS
-    'whether this server can make snowflake IDs, and each layout in use';
-
-COMMENT ON FUNCTION snowflake_server_status() IS
-    'for view snowflake_status: the server''s own facts';
-COMMENT ON FUNCTION snowflake_slots() IS
-    'for view snowflake_status: the layouts in use';
-COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'follow a clock that jumped ahead';
-COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
-    'make no more IDs whose time is earlier';
-
-REVOKE ALL ON FUNCTION snowflake_server_status(), snowflake_slots() FROM PUBLIC;
-REVOKE ALL ON FUNCTION snowflake_accept_clock(), snowflake_advance(timestamptz) FROM PUBLIC;
--- A view checks EXECUTE on its functions as the caller.
-GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
-GRANT SELECT ON snowflake_status TO pg_monitor;

@@ -8,6 +8,17 @@ COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores;
 CREATE SEQUENCE snowflake_internal.horizon MINVALUE 0 START 0;
 COMMENT ON SEQUENCE snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
 
+-- Under which identities this server has made IDs, noted before the first one is made. Once snowflake_reset_horizon() has been
+-- called, up to when each of them may have been used (microseconds of Unix time). Without a key: a subscription that
+-- receives the rows of another server must not fail.
+CREATE TABLE snowflake_internal.used_identity (
+    datacenter_id int NOT NULL,
+    worker_id int NOT NULL,
+    used_until_us bigint NOT NULL DEFAULT 0,
+    noted_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+COMMENT ON TABLE snowflake_internal.used_identity IS 'under which identities this server has made snowflake IDs; do not touch';
+
 CREATE TABLE snowflake_worker (
     node_name text PRIMARY KEY CHECK (node_name <> ''),
     datacenter_id int NOT NULL DEFAULT 0 CHECK (datacenter_id >= 0),

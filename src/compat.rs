@@ -1,7 +1,7 @@
 //! What is particular to PostgreSQL's C side: calls that pgrx binds but does not wrap, and whatever differs between
 //! versions.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -17,6 +17,12 @@ unsafe impl<T> Sync for BackendLocal<T> {}
 impl<T> BackendLocal<T> {
     pub const fn new(value: T) -> BackendLocal<T> {
         BackendLocal(value)
+    }
+}
+
+impl<T: Default> Default for BackendLocal<T> {
+    fn default() -> BackendLocal<T> {
+        BackendLocal(T::default())
     }
 }
 
@@ -47,6 +53,14 @@ pub fn is_in_recovery() -> bool {
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
+/// The database to which this process is connected.
+pub fn current_database() -> Option<CString> {
+    // SAFETY: the OID is that of a database; the name is a C string that is ours, or null if it was dropped.
+    let name =
+        unsafe { pg_sys::get_database_name(pg_sys::MyDatabaseId).as_ref().map(|name| CStr::from_ptr(name)) };
+    name.map(CStr::to_owned)
+}
+
 /// The server's clock, in microseconds of Unix time.
 #[inline]
 pub fn clock_us() -> i64 {
@@ -56,8 +70,24 @@ pub fn clock_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
+/// The clock and the time since boot, in microseconds, as of the same moment: less than a tenth of a millisecond apart,
+/// if the machine lets the process run for so long without a break.
+pub fn clocks_us() -> (i64, i64) {
+    const TRIES: u32 = 10;
+    let mut before_us = since_boot_us();
+    for _ in 1..TRIES {
+        let now_us = clock_us();
+        let after_us = since_boot_us();
+        if after_us - before_us < 100 {
+            return (now_us, after_us);
+        }
+        before_us = after_us;
+    }
+    (clock_us(), since_boot_us())
+}
+
 /// The time since the machine was started, in microseconds, including time that it slept. Nobody can set it.
-pub fn since_boot_us() -> i64 {
+fn since_boot_us() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
@@ -88,15 +118,59 @@ pub fn host_and_port() -> String {
     format!("{}:{}", name.to_string_lossy(), unsafe { pg_sys::PostPortNumber })
 }
 
+/// What a process waits for, as `pg_stat_activity` shows it.
+#[derive(Clone, Copy)]
+pub enum WaitEvent {
+    /// The clock has to come far enough.
+    Clock,
+    /// The keeper has to open the gate or to extend the horizon.
+    Horizon,
+}
+
+impl WaitEvent {
+    /// Before version 17 an extension has but one wait event, `Extension`.
+    #[cfg(any(feature = "pg15", feature = "pg16"))]
+    fn number(self) -> u32 {
+        pg_sys::PG_WAIT_EXTENSION
+    }
+
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    fn number(self) -> u32 {
+        use std::cell::Cell;
+        static NUMBERS: BackendLocal<[Cell<u32>; 2]> = BackendLocal::new([Cell::new(0), Cell::new(0)]);
+        let known = &NUMBERS[self as usize];
+        if known.get() == 0 {
+            let name = match self {
+                WaitEvent::Clock => c"SnowflakeClock",
+                WaitEvent::Horizon => c"SnowflakeHorizon",
+            };
+            // SAFETY: the name is a C string; the same one gives the same number in every process.
+            known.set(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) });
+        }
+        known.get()
+    }
+}
+
+/// Has a function run when this process ends, while there is shared memory. Not if it is killed.
+pub fn at_exit(action: fn()) {
+    unsafe extern "C-unwind" fn run(_code: i32, action: pg_sys::Datum) {
+        // SAFETY: the datum is the function that is passed below.
+        let action = unsafe { std::mem::transmute::<usize, fn()>(action.value()) };
+        action();
+    }
+    // SAFETY: the list has room for the few callbacks of a backend; PostgreSQL raises FATAL if not.
+    unsafe { pg_sys::before_shmem_exit(Some(run), pg_sys::Datum::from(action as usize)) };
+}
+
 /// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in `pg_stat_activity`.
 ///
 /// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen right after.
-pub fn wait(timeout: Duration) {
+pub fn wait(timeout: Duration, event: WaitEvent) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
         // SAFETY: my_wait_event_info points to this process's own word, in shared memory or in its stand-in. PostgreSQL
         // sets it the same way, as a volatile word that others only read.
-        unsafe { pg_sys::my_wait_event_info.write_volatile(pg_sys::PG_WAIT_EXTENSION) };
+        unsafe { pg_sys::my_wait_event_info.write_volatile(event.number()) };
         std::thread::sleep(timeout);
         // SAFETY: as above.
         unsafe { pg_sys::my_wait_event_info.write_volatile(0) };
@@ -108,7 +182,7 @@ pub fn wait(timeout: Duration) {
                 pg_sys::MyLatch,
                 events as i32,
                 timeout.as_millis() as std::ffi::c_long,
-                pg_sys::PG_WAIT_EXTENSION,
+                event.number(),
             );
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }
@@ -177,6 +251,27 @@ pub fn interrupt(die: bool) {
 pub fn forget_interrupt() {
     // SAFETY: as there.
     unsafe { (&raw mut pg_sys::ProcDiePending).write_volatile(0) };
+}
+
+/// Whether a registration of a background worker, in the postmaster, was successful. PostgreSQL itself only logs that
+/// there are too many, without a name.
+pub fn registers_worker(register: impl FnOnce()) -> bool {
+    #[repr(C)]
+    struct ListHead {
+        /// In version 18 lists are doubly linked: first the last worker, then the first.
+        links: [*const std::ffi::c_void; if cfg!(feature = "pg18") { 2 } else { 1 }],
+    }
+    unsafe extern "C" {
+        /// The workers that the postmaster knows, the one registered last at the head (bgworker_internals.h).
+        static BackgroundWorkerList: ListHead;
+    }
+    // SAFETY: a list of this process, the postmaster, on its only thread; read anew each time.
+    let first = || unsafe {
+        *(&raw const BackgroundWorkerList.links).read_volatile().last().unwrap_or(&std::ptr::null())
+    };
+    let before = first();
+    register();
+    first() != before
 }
 
 /// Connects the keeper to its database, also if that allows no connections, and pins the settings on which it depends.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use snowflake_id_core::text::{instant, shown};
-use snowflake_id_core::{Field, Layout, LayoutError, RangeError};
+use snowflake_id_core::{Field, Identity, Layout, LayoutError, RangeError, Stall};
 
 use crate::config;
 use crate::nextval::MAX_BATCH;
@@ -47,6 +47,12 @@ pub enum Error {
         max_wait: Duration,
     },
     AdvanceTooFar,
+    NotTheKeepersDatabase,
+    IdentityUsed(Identity),
+    NotAnIdentity {
+        datacenter_id: i32,
+        worker_id: i32,
+    },
     ClockJumped {
         jump: Duration,
     },
@@ -87,6 +93,17 @@ impl<T> OrReport for Result<T, Error> {
 }
 
 impl Error {
+    /// The error for a stall of a layout that no wait ends.
+    pub fn unless_it_passes(layout: &Layout, stall: Stall) -> Result<(), Error> {
+        match stall {
+            Stall::Exhausted => Err(Error::Exhausted { layout: *layout }),
+            Stall::BeforeEpoch { wait_us } => {
+                Err(Error::BeforeEpoch { layout: *layout, wait: Duration::from_micros(wait_us) })
+            }
+            Stall::Identity(_) | Stall::Ahead { .. } | Stall::Horizon => Ok(()),
+        }
+    }
+
     #[cold]
     fn report(self) -> ! {
         ErrorReport::from(self).report(PgLogLevel::ERROR);
@@ -102,6 +119,7 @@ impl Error {
             | Error::NoCurrval
             | Error::GateClosed
             | Error::KeeperNotReady { .. }
+            | Error::NotTheKeepersDatabase
             | Error::ClockJumped { .. } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             Error::WaitTooLong { .. } | Error::HorizonStalled { .. } => ERRCODE_LOCK_NOT_AVAILABLE,
             Error::Exhausted { .. } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
@@ -111,6 +129,8 @@ impl Error {
             Error::IdentityDoesNotFit { .. }
             | Error::InvalidLayout { .. }
             | Error::InvalidLayoutSetting { .. }
+            | Error::IdentityUsed(_)
+            | Error::NotAnIdentity { .. }
             | Error::BatchCount(_) => ERRCODE_INVALID_PARAMETER_VALUE,
             Error::TooManyLayouts => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
         }
@@ -131,6 +151,11 @@ impl Error {
             Error::GateClosed | Error::KeeperNotReady { .. } => "snowflake IDs cannot be made yet".into(),
             Error::HorizonStalled { .. } => "the durable horizon was not extended in time".into(),
             Error::AdvanceTooFar => "cannot move the floor further than a day ahead of the clock".into(),
+            Error::NotTheKeepersDatabase => "the horizon is not kept in this database".into(),
+            Error::IdentityUsed(identity) => format!("{} has been used by this server", name_of(*identity)),
+            Error::NotAnIdentity { datacenter_id, worker_id } => {
+                format!("not an identity: worker ID {worker_id}, datacenter ID {datacenter_id}")
+            }
             Error::ClockJumped { .. } => "the clock has jumped ahead too far to be followed".into(),
             Error::Exhausted { .. } => "the layout is exhausted".into(),
             Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
@@ -177,6 +202,13 @@ impl Error {
                 format!("Waited {}, as snowflake_id.max_wait says. {report}", length(*max_wait))
             }
             Error::AdvanceTooFar => "No ID could be made until the clock has come so far.".into(),
+            Error::NotTheKeepersDatabase => {
+                format!("It is kept in database \"{}\".", config::database().to_string_lossy())
+            }
+            Error::IdentityUsed(_) => {
+                "Its IDs would repeat when the clock comes to where it has been.".into()
+            }
+            Error::NotAnIdentity { .. } => "Both have to be between 0 and 2147483647.".into(),
             Error::ClockJumped { jump } => format!("It jumped by {}.", length(*jump)),
             Error::Exhausted { layout } => format!(
                 "The {} bits for time ended at {}.",
@@ -236,6 +268,11 @@ impl Error {
             Error::HorizonStalled { .. } => {
                 "Look for what holds up the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, a read-only or dropped database.".into()
             }
+            Error::NotTheKeepersDatabase => {
+                format!("Connect to database \"{}\".", config::database().to_string_lossy())
+            }
+            Error::IdentityUsed(_) => "Choose a worker ID that no server of the fleet has ever used.".into(),
+            Error::NotAnIdentity { .. } => return None,
             Error::ClockJumped { .. } => {
                 "Set the clock right; or, if it is right now, have a superuser run SELECT snowflake_accept_clock().".into()
             }
@@ -256,6 +293,14 @@ impl Error {
                 "Use a value in that range, or name another layout.".into()
             }
         })
+    }
+}
+
+/// An identity as people read it.
+pub fn name_of(identity: Identity) -> String {
+    match identity {
+        Identity { datacenter: 0, worker } => format!("worker ID {worker}"),
+        Identity { datacenter, worker } => format!("worker ID {worker} of datacenter {datacenter}"),
     }
 }
 

@@ -5,83 +5,29 @@
 //! publication, the stored horizon is higher than need be; after it, calls go on up to the published horizon, by
 //! then there is a new keeper or they wait.
 
-use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags};
-use pgrx::pg_sys::panic::CaughtError;
+use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use snowflake_id_core::horizon::{ClockWatch, next_horizon_us};
 use snowflake_id_core::{Identity, SlotKey};
 
+use crate::error::name_of;
 use crate::shared::{Closed, State};
 use crate::store::Stored;
 use crate::{compat, config, identity, shared, store};
 
-/// How long the postmaster waits before it starts a keeper again.
-const RESTART_TIME: Duration = Duration::from_secs(1);
+mod process;
+mod reset;
+
+pub use process::register;
+use process::{is_stopping, transaction};
+
 /// For how long the horizon is extended when no IDs are made any more.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How soon the keeper looks again when something is in its way.
 const RETRY_TIME: Duration = Duration::from_secs(2);
-
-/// Set by SIGTERM.
-static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while a commit is under way, which SIGTERM then has to interrupt: it may wait for a standby that is gone.
-static IS_COMMITTING: AtomicBool = AtomicBool::new(false);
-
-/// Registers the keeper with the postmaster. Nothing of ours may run while pg_upgrade copies catalogs.
-pub fn register() {
-    if compat::is_binary_upgrade() {
-        return;
-    }
-    BackgroundWorkerBuilder::new("snowflake_id keeper")
-        .set_type("snowflake_id keeper")
-        .set_library("snowflake_id")
-        .set_function("snowflake_id_keeper_main")
-        .enable_spi_access() // Starts after recovery only: a standby has no keeper, so its gate stays closed.
-        .set_restart_time(Some(RESTART_TIME))
-        .load();
-}
-
-/// Where the process begins.
-#[pg_guard]
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
-    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
-    compat::handle_sigterm(on_sigterm);
-    let Ok(shared) = shared::state() else {
-        return; // Registered by the postmaster, which made the shared memory.
-    };
-    shared.keeper.register();
-    let database = config::database();
-    let cannot_connect =
-        format!("cannot connect to database \"{}\" (snowflake_id.database)", database.to_string_lossy());
-    if shared::report().text().as_ref() == Some(&cannot_connect) {
-        // The keeper before this one found that out, and ended. Each attempt leaves a message in the log.
-        BackgroundWorker::wait_latch(Some(RETRY_TIME));
-    }
-    shared::set_report(Some(&cannot_connect), compat::clock_us());
-    shared.keeper.set_closed(Closed::Problem);
-    compat::connect_keeper(&database);
-    shared::set_report(None, 0);
-    shared.keeper.set_closed(Closed::Starting);
-    Keeper::new(shared).run();
-    shared.keeper.unregister();
-    // With code 0 the postmaster would never start it again.
-    compat::exit(1);
-}
-
-/// Runs between any two instructions of the keeper.
-unsafe extern "C-unwind" fn on_sigterm(_signal: i32) {
-    IS_STOPPING.store(true, Ordering::SeqCst);
-    compat::interrupt(IS_COMMITTING.load(Ordering::SeqCst));
-}
-
-fn is_stopping() -> bool {
-    IS_STOPPING.load(Ordering::SeqCst)
-}
 
 /// Why a look ended early; in the words of the report.
 struct Problem(String);
@@ -96,8 +42,32 @@ impl From<spi::Error> for Problem {
 struct Found {
     stored: Stored,
     identity: Option<Identity>,
+    /// Why there is none, if it is not just that nobody gave one.
+    refusal: Option<Problem>,
+    /// Up to when the identity may have been used before everything began anew.
+    used_until_us: i64,
     /// The horizon that was written, if it was.
     written_us: Option<i64>,
+}
+
+impl Found {
+    /// Before the gate is opened for another identity: notes its use, and looks up to when it may have been used before
+    /// everything began anew. If that lies ahead, the identity is refused.
+    fn look_up_use(&mut self) -> Result<(), Problem> {
+        let Some(identity) = self.identity else { return Ok(()) };
+        match identity::used_until_us(identity)? {
+            None => identity::note_use(identity)?,
+            Some(until_us) if Some(until_us) > self.stored.horizon_us.max(Some(0)) => {
+                self.identity = None;
+                self.refusal = Some(Problem(format!(
+                    "{} was used by this server before snowflake_reset_horizon(), with times that lie ahead: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
+                    name_of(identity)
+                )));
+            }
+            Some(until_us) => self.used_until_us = until_us,
+        }
+        Ok(())
+    }
 }
 
 struct Keeper {
@@ -146,13 +116,14 @@ impl Keeper {
 
     /// Looks after everything once. Returns how long to sleep until the next time.
     fn look(&mut self, wanted: bool) -> Result<Option<Duration>, Problem> {
+        self.begin_anew_if_asked()?;
         let lease = config::lease();
-        let now_us = compat::clock_us();
-        let jump_us = self.watch_clock(now_us);
+        let (now_us, since_boot_us) = compat::clocks_us();
+        let jump_us = self.watch_clock(now_us, since_boot_us);
         self.advance();
         let is_active = self.is_active() || wanted;
         let renew = (is_active || self.shared.gate.identity().is_none()) && jump_us.is_none();
-        let found = self.transaction(|keeper| keeper.look_into_database(now_us, renew))?;
+        let found = transaction(|| self.look_into_database(now_us, renew))?;
         if is_stopping() {
             // A wait for a standby that was cut short ends like one that was successful: do not publish.
             return Ok(None);
@@ -161,7 +132,10 @@ impl Keeper {
             self.committed = Some(Stored { horizon_us: Some(horizon_us), ..found.stored });
             self.shared.publish(horizon_us);
         }
-        self.apply_identity(found.identity);
+        self.apply_identity(found.identity, found.used_until_us);
+        if let Some(problem) = found.refusal {
+            return Err(problem);
+        }
         if jump_us.is_none() {
             shared::set_report(None, 0);
         }
@@ -169,14 +143,13 @@ impl Keeper {
     }
 
     /// Compares the clock with the time since boot. At the start of the server the clock is taken as it is.
-    fn watch_clock(&self, now_us: i64) -> Option<i64> {
+    fn watch_clock(&self, now_us: i64, since_boot_us: i64) -> Option<i64> {
         let words = &self.shared.keeper;
-        let since_boot_us = compat::since_boot_us();
         let accepted = words.accept_clock.swap(false, Ordering::AcqRel);
+        self.note_step_back(now_us - since_boot_us);
         let mut watch = match words.clock_offset_us.load(Ordering::Relaxed) {
-            0 => ClockWatch::new(now_us, since_boot_us),
-            _ if accepted => ClockWatch::new(now_us, since_boot_us),
-            offset_us => ClockWatch::with_offset_us(offset_us),
+            offset_us if offset_us != 0 && !accepted => ClockWatch::with_offset_us(offset_us),
+            _ => ClockWatch::new(now_us, since_boot_us),
         };
         let reached_us = words.horizon_us.load(Ordering::Relaxed);
         let max_jump_us = config::max_clock_jump().as_micros() as i64;
@@ -187,6 +160,15 @@ impl Keeper {
             self.complain(&format!("the clock has jumped ahead by {} s", jump_us / 1_000_000));
         }
         jump_us
+    }
+
+    /// Counts the steps of the clock backwards between two looks, for people to see.
+    fn note_step_back(&self, offset_us: i64) {
+        let last = self.shared.keeper.last_clock_offset_us.swap(offset_us, Ordering::Relaxed);
+        if let (true, Some(step_us)) = (last != 0, ClockWatch::step_back_us(last, offset_us)) {
+            self.shared.statistics.clock_steps_back.fetch_add(1, Ordering::Relaxed);
+            self.shared.statistics.largest_step_back_us.fetch_max(step_us, Ordering::Relaxed);
+        }
     }
 
     /// Moves the floor up if an administrator asked for it.
@@ -201,8 +183,8 @@ impl Keeper {
     /// Whether IDs were made in the last minute.
     fn is_active(&mut self) -> bool {
         let mut sum = 0u64;
-        for (_, counter) in self.shared.slots_in_use() {
-            sum = sum.wrapping_add(counter);
+        for slot in self.shared.slots_in_use() {
+            sum = sum.wrapping_add(slot.counter);
         }
         if sum != self.activity.0 {
             self.activity = (sum, Some(Instant::now()));
@@ -220,7 +202,11 @@ impl Keeper {
                 database.to_string_lossy()
             )));
         };
-        let identity = identity::find()?;
+        let mut found =
+            Found { stored, identity: identity::find()?, refusal: None, used_until_us: 0, written_us: None };
+        if found.identity != self.shared.gate.identity() {
+            found.look_up_use()?;
+        }
         let words = &self.shared.keeper;
         let max_drift_us = config::max_drift().as_micros() as i64;
         let published_us = words.horizon_us.load(Ordering::Acquire);
@@ -237,24 +223,29 @@ impl Keeper {
         if is_lost {
             warning!("snowflake_id: the stored horizon was changed by somebody else; it is written anew");
         }
+        let renew = renew && found.identity.is_some();
         if !renew && !is_lost {
-            return Ok(Found { stored, identity, written_us: None });
+            return Ok(found);
         }
         let mut known = vec![published_us, words.floor_us.load(Ordering::Acquire)];
         known.extend(stored.horizon_us);
         let in_use = self.shared.slots_in_use();
-        known.extend(in_use.iter().map(|(layout, counter)| SlotKey::of(layout).end_of_use_us(*counter)));
-        let lease_us = config::lease().as_micros() as i64;
-        let horizon_us = next_horizon_us(known, now_us, max_drift_us, lease_us);
+        known.extend(in_use.iter().map(|slot| SlotKey::of(&slot.layout).end_of_use_us(slot.counter)));
+        let horizon_us = self.next_horizon_us(now_us, known);
         store::write(stored.sequence, horizon_us)?;
-        words.committing_since_us.store(now_us, Ordering::Relaxed);
-        Ok(Found { stored, identity, written_us: Some(horizon_us) })
+        Ok(Found { written_us: Some(horizon_us), ..found })
+    }
+
+    /// The horizon to commit next, given what is known to have been used or written.
+    fn next_horizon_us(&self, now_us: i64, known_us: impl IntoIterator<Item = i64>) -> i64 {
+        let us = |time: Duration| time.as_micros() as i64;
+        next_horizon_us(known_us, now_us, us(config::max_drift()), us(config::lease()))
     }
 
     /// Opens the gate for the identity, once this process has committed a horizon: what an earlier keeper published may lie
     /// above what it stored when it ended. If the gate was last open for another identity, each slot goes on in its next
-    /// tick, so that IDs stay in order.
-    fn apply_identity(&self, identity: Option<Identity>) {
+    /// tick, so that IDs stay in order, and not before `used_until_us`.
+    fn apply_identity(&self, identity: Option<Identity>, used_until_us: i64) {
         let shared = self.shared;
         let open_for = shared.gate.identity();
         match identity {
@@ -263,7 +254,9 @@ impl Keeper {
             Some(identity) => {
                 let last = &shared.keeper.last_identity;
                 if last.identity().is_some_and(|last| last != identity) {
-                    shared.fence(0, |key, counter| key.next_unused_tick(counter));
+                    shared.fence(used_until_us, |key, counter| {
+                        key.next_unused_tick(counter).max(key.counter_at(key.first_tick_from(used_until_us)))
+                    });
                 }
                 last.open(identity);
                 shared.gate.open(identity);
@@ -275,31 +268,6 @@ impl Keeper {
                 shared.keeper.set_closed(Closed::NoWorkerId);
             }
         }
-    }
-
-    /// Runs a transaction. On an error it is rolled back, and the error is the problem.
-    fn transaction<T>(&mut self, body: impl FnOnce(&mut Keeper) -> Result<T, Problem>) -> Result<T, Problem> {
-        let run = AssertUnwindSafe(|| {
-            BackgroundWorker::transaction(AssertUnwindSafe(|| {
-                compat::commit_locally_at_least();
-                let result = body(self);
-                IS_COMMITTING.store(true, Ordering::SeqCst);
-                if is_stopping() {
-                    // The signal came too early to interrupt the commit by itself.
-                    compat::interrupt(true);
-                }
-                result
-            }))
-        });
-        let result = PgTryBuilder::new(run)
-            .catch_others(|error| {
-                compat::abort_transaction();
-                Err(Problem(message_of(&error)))
-            })
-            .execute();
-        IS_COMMITTING.store(false, Ordering::SeqCst);
-        self.shared.keeper.committing_since_us.store(0, Ordering::Relaxed);
-        result
     }
 
     /// Fences, and stores the exact end of what was handed out, so that the next start need not wait for the clock.
@@ -316,20 +284,12 @@ impl Keeper {
             return; // What is stored is not ours to lower.
         };
         compat::forget_interrupt();
-        let sealed = self.transaction(|_| {
+        let sealed = transaction(|| {
             Spi::run("SET LOCAL synchronous_commit = local")?;
             Ok(store::write(committed.sequence, end_us)?)
         });
         if let Err(Problem(text)) = sealed {
             log!("snowflake_id: could not store the end of what was handed out: {text}");
         }
-    }
-}
-
-fn message_of(error: &CaughtError) -> String {
-    match error {
-        CaughtError::PostgresError(report)
-        | CaughtError::ErrorReport(report)
-        | CaughtError::RustPanic { ereport: report, .. } => report.message().into(),
     }
 }

@@ -40,6 +40,17 @@ mod wait;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
+extension_sql_file!(
+    "../sql/status.sql",
+    name = "status",
+    requires = [
+        snowflake_server_status,
+        snowflake_slots,
+        snowflake_accept_clock,
+        snowflake_advance,
+        snowflake_reset_horizon
+    ]
+);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.

@@ -1,23 +1,30 @@
 //! What this backend remembers between calls: the generator of its layout with its slot, and its last ID.
 //!
-//! All of it follows from the settings and from shared memory; it is made anew when they change.
+//! All of it follows from the settings and from shared memory; it is made anew when they change. Only what was counted
+//! does not: IDs are counted here, and added to the shared figure when the horizon has moved since (so, while IDs are being
+//! made, at least once per lease) and when the backend ends. One that is killed takes its last count with it.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use snowflake_id_core::{Gate, Generator, Reservation, Slot, Stall};
+use snowflake_id_core::{Gate, Generator, Reservation, Stall};
 
 use crate::compat::BackendLocal;
 use crate::error::Error;
+use crate::shared::SlotInUse;
 use crate::{compat, config, shared};
 
 /// All that one call of the generator needs.
 pub struct Session {
     pub generator: Generator,
     gate: &'static Gate,
-    slot: &'static Slot,
+    place: SlotInUse<'static>,
+    /// How many IDs are not in the shared figure yet.
+    uncounted: BackendLocal<Cell<u64>>,
+    /// The horizon at which they were last added to it.
+    counted_at: BackendLocal<Cell<u64>>,
 }
 
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
@@ -41,9 +48,12 @@ pub fn current() -> Result<&'static Session, Error> {
     }
     let made = Session::new()?;
     let mut sessions = SESSIONS.lock();
-    let session = match sessions.iter().find(|known| known.generator == made.generator) {
+    let session = match sessions.iter().find(|known| known.is_as(&made)) {
         Some(known) => *known,
         None => {
+            if sessions.is_empty() {
+                compat::at_exit(count_at_exit);
+            }
             let session = &*Box::leak(Box::new(made));
             sessions.push(session);
             session
@@ -56,6 +66,13 @@ pub fn current() -> Result<&'static Session, Error> {
 /// Has the next call set everything up anew, as settings have changed.
 pub fn forget() {
     SESSION.set(None);
+}
+
+/// Adds what was not yet counted to the shared figures.
+fn count_at_exit() {
+    if let Some(sessions) = SESSIONS.try_lock() {
+        sessions.iter().for_each(|session| session.count_up());
+    }
 }
 
 /// The last ID that this session took.
@@ -81,24 +98,41 @@ impl Session {
         let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;
         // A layout that has no ID to give is not worth a slot.
-        match generator.wait_us(0, compat::clock_us(), NonZeroU64::MIN) {
-            Err(Stall::Exhausted) => return Err(Error::Exhausted { layout }),
-            Err(Stall::BeforeEpoch { wait_us }) => {
-                return Err(Error::BeforeEpoch { layout, wait: Duration::from_micros(wait_us) });
-            }
-            _ => {}
+        if let Err(stall) = generator.wait_us(0, compat::clock_us(), NonZeroU64::MIN) {
+            Error::unless_it_passes(&layout, stall)?;
         }
-        Ok(Session { generator, gate: &shared.gate, slot: shared::slot(&layout)? })
+        Ok(Session {
+            generator,
+            gate: &shared.gate,
+            place: shared::slot(&layout)?,
+            uncounted: BackendLocal::default(),
+            counted_at: BackendLocal::default(),
+        })
+    }
+
+    fn is_as(&self, other: &Session) -> bool {
+        self.generator == other.generator && std::ptr::eq(self.place.slot, other.place.slot)
     }
 
     /// Reserves up to `n` values.
     #[inline]
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
-        self.slot.reserve(self.gate, &self.generator, compat::clock_us, n)
+        let reservation = self.place.slot.reserve(self.gate, &self.generator, compat::clock_us, n)?;
+        self.uncounted.set(self.uncounted.get() + reservation.count());
+        if self.place.slot.horizon() != self.counted_at.get() {
+            self.count_up();
+        }
+        Ok(reservation)
+    }
+
+    #[cold]
+    fn count_up(&self) {
+        self.counted_at.set(self.place.slot.horizon());
+        self.place.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
     }
 
     /// How many microseconds it takes until the last of `n` values is allowed.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
-        self.generator.wait_us(self.slot.counter(), compat::clock_us(), n)
+        self.generator.wait_us(self.place.slot.counter(), compat::clock_us(), n)
     }
 }

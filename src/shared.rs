@@ -6,8 +6,9 @@
 //! * `slots[i]` (counter and horizon): given to a layout under the exclusive lock, before its key is written. From then
 //!   on the counter is moved by the exchanges of all backends, without a lock; the horizon by the keeper.
 //! * the directory (which slot belongs to which layout): written under the exclusive lock, read under the shared one.
-//!   Entries are only ever added, so that what a backend has found once it may keep: the hot path takes no lock.
+//!   What a backend has found once it may keep, so that the hot path takes no lock: a slot never goes to another layout.
 //! * the keeper's words: see [`KeeperWords`].
+//! * the statistics: added to by whoever has something to add; nothing depends on them.
 //! * the report (the keeper's last error): written by the keeper under the exclusive lock.
 //!
 //! A published horizon reaches every slot: the keeper stores it in its words and then in the slots, all under the shared
@@ -35,7 +36,10 @@ pub struct State {
     /// On cache lines of its own: it is read by every call and hardly ever written.
     pub gate: Padded<Gate>,
     pub keeper: Padded<KeeperWords>,
+    pub statistics: Padded<Statistics>,
     slots: [Slot; MAX_SLOTS],
+    /// How many IDs were taken from each slot. Apart from the slots, whose cache lines are in demand.
+    issued: [AtomicU64; MAX_SLOTS],
 }
 
 /// Keeps a value off the cache lines of its neighbours; 128 bytes, as processors fetch lines in pairs.
@@ -51,9 +55,19 @@ impl<T> std::ops::Deref for Padded<T> {
     }
 }
 
+/// What happened since the shared memory was made. Relaxed throughout: these are for people to read.
+#[derive(Default)]
+pub struct Statistics {
+    pub calls_waited: AtomicU64,
+    pub waited_us: AtomicU64,
+    /// Seen by the keeper, as are the largest.
+    pub clock_steps_back: AtomicU64,
+    pub largest_step_back_us: AtomicU64,
+}
+
 /// What the keeper tells the backends, and they tell it. Times are microseconds of Unix time; 0 means none.
 ///
-/// Written by the keeper alone, except for what it is asked: `is_wanted`, `advance_to_us`, `accept_clock`. No word is
+/// Written by the keeper alone, except for what it is asked: `is_wanted`, `advance_to_us`, `accept_clock`, `reset_for`. No word is
 /// used to order another: Relaxed would do for all but `looks`, which is counted up (Release) after everything that a look found out was written.
 #[derive(Default)]
 pub struct KeeperWords {
@@ -71,8 +85,14 @@ pub struct KeeperWords {
     pub accept_clock: AtomicBool,
     /// The clock less the time since boot when they were last found to agree.
     pub clock_offset_us: AtomicI64,
+    /// The same as it was at the last look.
+    pub last_clock_offset_us: AtomicI64,
     /// The identity for which the gate was open last: a word like the gate's that nobody closes.
     pub last_identity: Gate,
+    /// The identity for which an administrator wants everything to begin anew: a word like the gate's.
+    pub reset_for: Gate,
+    /// How often everything began anew.
+    pub resets: AtomicU64,
     /// How often the keeper has looked after everything.
     pub looks: AtomicU64,
     /// Why the gate is closed: a [`Closed`].
@@ -144,22 +164,57 @@ impl KeeperWords {
     }
 }
 
-/// Which slot belongs to which layout: `slots[i]` is that of all layouts with the key of `layouts[i]`, the one that came
-/// first.
+/// Which slot belongs to which layout.
 #[derive(Clone, Copy, Default)]
 pub struct Directory {
-    layouts: [Option<Layout>; MAX_SLOTS],
+    places: [Place; MAX_SLOTS],
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Free,
+    /// Of this layout, the one that came first, and of all with the same key.
+    InUse(Layout),
+    /// Nobody's any more. Backends may still hold it.
+    Retired,
+}
+
+impl Place {
+    fn layout(&self) -> Option<&Layout> {
+        match self {
+            Place::InUse(layout) => Some(layout),
+            Place::Free | Place::Retired => None,
+        }
+    }
 }
 
 impl Directory {
     fn find(&self, key: SlotKey) -> Option<usize> {
-        self.layouts.iter().position(|layout| layout.as_ref().map(SlotKey::of) == Some(key))
+        self.places.iter().position(|place| place.layout().map(SlotKey::of) == Some(key))
     }
 
     /// The slots in use, with a layout of each.
-    fn in_use<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (&'a Layout, &'a Slot)> {
-        self.layouts.iter().zip(&state.slots).filter_map(|(layout, slot)| Some((layout.as_ref()?, slot)))
+    fn in_use<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (&'a Layout, SlotInUse<'a>)> {
+        let places = self.places.iter().enumerate();
+        places.filter_map(|(at, place)| Some((place.layout()?, state.slot_at(at))))
     }
+}
+
+/// A slot that belongs to a layout, and how many IDs were taken from it.
+#[derive(Clone, Copy)]
+pub struct SlotInUse<'a> {
+    pub slot: &'a Slot,
+    pub issued: &'a AtomicU64,
+}
+
+/// A snapshot of a slot in use.
+pub struct SlotFacts {
+    /// The layout that came first of those that share the slot.
+    pub layout: Layout,
+    pub counter: u64,
+    /// How many IDs were taken, as far as they have been counted.
+    pub issued: u64,
 }
 
 /// The keeper's last error.
@@ -216,7 +271,9 @@ impl Default for State {
         State {
             gate: Padded::default(),
             keeper: Padded::default(),
+            statistics: Padded::default(),
             slots: std::array::from_fn(|_| Slot::new(0, 0)),
+            issued: Default::default(),
         }
     }
 }
@@ -230,40 +287,53 @@ pub fn state() -> Result<&'static State, Error> {
 }
 
 /// The slot of a layout, given to it now if it had none. It begins at the floor.
-pub fn slot(layout: &Layout) -> Result<&'static Slot, Error> {
+pub fn slot(layout: &Layout) -> Result<SlotInUse<'static>, Error> {
     let state = state()?;
     let key = SlotKey::of(layout);
     if let Some(at) = DIRECTORY.share().find(key) {
-        return Ok(&state.slots[at]);
+        return Ok(state.slot_at(at));
     }
     let mut directory = DIRECTORY.exclusive();
     let at = match directory.find(key) {
         Some(at) => at,
         None => {
-            let free = directory.layouts.iter().position(Option::is_none).ok_or(Error::TooManyLayouts)?;
+            let free = directory
+                .places
+                .iter()
+                .position(|place| *place == Place::Free)
+                .ok_or(Error::TooManyLayouts)?;
             let floor = key.first_tick_from(state.keeper.floor_us.load(Ordering::Acquire));
             let horizon = key.first_tick_from(state.keeper.horizon_us.load(Ordering::Acquire));
             state.slots[free].assign(key.counter_at(floor), horizon);
-            directory.layouts[free] = Some(*layout);
+            directory.places[free] = Place::InUse(*layout);
             free
         }
     };
-    Ok(&state.slots[at])
+    Ok(state.slot_at(at))
 }
 
 impl State {
-    /// Every slot in use: a layout of it and its counter as it is now.
-    pub fn slots_in_use(&self) -> Vec<(Layout, u64)> {
+    fn slot_at(&self, at: usize) -> SlotInUse<'_> {
+        SlotInUse { slot: &self.slots[at], issued: &self.issued[at] }
+    }
+
+    /// Every slot in use, as it is now.
+    pub fn slots_in_use(&self) -> Vec<SlotFacts> {
         let directory = DIRECTORY.share();
-        directory.in_use(self).map(|(layout, slot)| (*layout, slot.counter())).collect()
+        let facts = |(layout, found): (&Layout, SlotInUse)| SlotFacts {
+            layout: *layout,
+            counter: found.slot.counter(),
+            issued: found.issued.load(Ordering::Relaxed),
+        };
+        directory.in_use(self).map(facts).collect()
     }
 
     /// Lets slots be used up to a horizon, those in use and those to come. Only for one that is durable.
     pub fn publish(&self, horizon_us: i64) {
         let directory = DIRECTORY.share();
         self.keeper.horizon_us.store(horizon_us, Ordering::Release);
-        for (layout, slot) in directory.in_use(self) {
-            slot.set_horizon(SlotKey::of(layout).first_tick_from(horizon_us));
+        for (layout, found) in directory.in_use(self) {
+            found.slot.set_horizon(SlotKey::of(layout).first_tick_from(horizon_us));
         }
     }
 
@@ -274,14 +344,31 @@ impl State {
         let directory = DIRECTORY.exclusive();
         let floor_us = floor_us.max(self.keeper.floor_us.load(Ordering::Acquire));
         self.keeper.floor_us.store(floor_us, Ordering::Release);
-        self.gate.fence(directory.in_use(self).map(|(layout, slot)| {
+        self.gate.fence(directory.in_use(self).map(|(layout, found)| {
             let (key, floor) = (SlotKey::of(layout), &floor);
-            (slot, move |counter| floor(&key, counter))
+            (found.slot, move |counter| floor(&key, counter))
         }));
         directory
             .in_use(self)
-            .map(|(layout, slot)| SlotKey::of(layout).end_of_use_us(slot.counter()))
+            .map(|(layout, found)| SlotKey::of(layout).end_of_use_us(found.slot.counter()))
             .fold(floor_us, i64::max)
+    }
+
+    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and if the gate
+    /// is opened next for an identity that was never used.
+    ///
+    /// Slots are not used again. An attempt that has been paused since before the fence must not find in its slot, one
+    /// day, the very counter that it knows.
+    pub fn begin_anew(&self, floor_us: i64, horizon_us: i64) {
+        let mut directory = DIRECTORY.exclusive();
+        for (_, found) in directory.in_use(self) {
+            found.slot.set_horizon(0);
+        }
+        for place in directory.places.iter_mut().filter(|place| **place != Place::Free) {
+            *place = Place::Retired;
+        }
+        self.keeper.floor_us.store(floor_us, Ordering::Release);
+        self.keeper.horizon_us.store(horizon_us, Ordering::Release);
     }
 }
 

@@ -1,6 +1,6 @@
 //! View `snowflake_status`, and what an administrator can order the keeper to do.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use pgrx::prelude::*;
@@ -33,6 +33,10 @@ fn snowflake_server_status() -> TableIterator<
         name!(keeper_pid, Option<i32>),
         name!(last_error, Option<String>),
         name!(last_error_at, Option<TimestampWithTimeZone>),
+        name!(calls_waited, i64),
+        name!(time_waited, Interval),
+        name!(clock_steps_back, i64),
+        name!(largest_clock_step_back, Interval),
     ),
 > {
     let shared = shared::state().or_report();
@@ -45,6 +49,8 @@ fn snowflake_server_status() -> TableIterator<
     };
     let report = shared::report();
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
+    let statistics = &shared.statistics;
+    let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
     let jump_us = words.clock_jump_us.load(Ordering::Relaxed);
     let pid = words.pid.load(Ordering::Relaxed);
     TableIterator::once((
@@ -61,6 +67,10 @@ fn snowflake_server_status() -> TableIterator<
         (pid > 0).then_some(pid),
         report.text(),
         instant(report.at_us),
+        count(&statistics.calls_waited),
+        Interval::from_micros(count(&statistics.waited_us)),
+        count(&statistics.clock_steps_back),
+        Interval::from_micros(count(&statistics.largest_step_back_us)),
     ))
 }
 
@@ -68,13 +78,19 @@ fn snowflake_server_status() -> TableIterator<
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_slots() -> TableIterator<
     'static,
-    (name!(layout, String), name!(last_id_time, TimestampWithTimeZone), name!(drift, Interval)),
+    (
+        name!(layout, String),
+        name!(last_id_time, TimestampWithTimeZone),
+        name!(drift, Interval),
+        name!(ids_issued, i64),
+    ),
 > {
     let now_us = compat::clock_us();
     let slots = shared::state().or_report().slots_in_use();
-    TableIterator::new(slots.into_iter().map(move |(layout, counter)| {
-        let last_us = SlotKey::of(&layout).last_tick_us(counter);
-        (layout.to_string(), timestamptz(last_us), Interval::from_micros(last_us - now_us))
+    TableIterator::new(slots.into_iter().map(move |slot| {
+        let last_us = SlotKey::of(&slot.layout).last_tick_us(slot.counter);
+        let drift = Interval::from_micros(last_us - now_us);
+        (slot.layout.to_string(), timestamptz(last_us), drift, slot.issued as i64)
     }))
 }
 
@@ -92,7 +108,7 @@ fn is_clock_behind(shared: &State, now_us: i64) -> bool {
 /// The latest of the floor and what `time_of` makes of each slot's counter.
 fn latest_us(shared: &State, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
     let in_use = shared.slots_in_use();
-    let times = in_use.iter().map(|(layout, counter)| time_of(&SlotKey::of(layout), *counter));
+    let times = in_use.iter().map(|slot| time_of(&SlotKey::of(&slot.layout), slot.counter));
     times.fold(shared.keeper.floor_us.load(Ordering::Relaxed), i64::max)
 }
 

@@ -1,11 +1,13 @@
-//! Waiting for the clock: never longer than `max_wait`, not at all when that is known to be in vain, without a lock,
-//! cancellable, and visible in `pg_stat_activity`.
+//! Waiting for the clock and for the keeper: never longer than `max_wait`, not at all when that is known to be in vain,
+//! without a lock, cancellable, and visible in `pg_stat_activity`.
 
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use snowflake_id_core::Stall;
 
+use crate::compat::WaitEvent;
 use crate::error::Error;
 use crate::session::Session;
 use crate::shared::{Closed, KeeperWords};
@@ -18,20 +20,24 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 const SHORT_NAP: Duration = Duration::from_millis(2);
 
 /// What the keeper last reported.
-fn report() -> String {
-    shared::report().text().unwrap_or_else(|| "The keeper has not reported anything.".into())
+fn report(words: &KeeperWords) -> String {
+    shared::report().text().unwrap_or_else(|| match words.is_away() {
+        true => "The background worker \"snowflake_id keeper\" is not running.".into(),
+        false => "The keeper has not reported anything.".into(),
+    })
 }
 
-/// The waiting of one call, however often it has to.
+/// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in whichever way.
 pub struct Patience {
     max_wait: Duration,
     deadline: Instant,
+    waited: Cell<Duration>,
 }
 
 impl Patience {
     pub fn new() -> Patience {
         let max_wait = config::max_wait();
-        Patience { max_wait, deadline: Instant::now() + max_wait }
+        Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
     }
 
     /// Waits until it is worth while to try again.
@@ -44,11 +50,9 @@ impl Patience {
                 session::forget();
                 Ok(())
             }
-            Stall::Exhausted => Err(Error::Exhausted { layout: *session.generator.layout() }),
-            Stall::BeforeEpoch { wait_us } => Err(Error::BeforeEpoch {
-                layout: *session.generator.layout(),
-                wait: Duration::from_micros(wait_us),
-            }),
+            Stall::Exhausted | Stall::BeforeEpoch { .. } => {
+                Error::unless_it_passes(session.generator.layout(), stall)
+            }
         }
     }
 
@@ -65,8 +69,8 @@ impl Patience {
             }
             match words.closed() {
                 Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
-                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report() }),
-                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: report() }),
+                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report(words) }),
+                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: report(words) }),
                 _ => self.nap(words),
             }
         }
@@ -78,7 +82,7 @@ impl Patience {
         let look = Look::ask(words);
         while !look.is_over() {
             if self.left().is_zero() {
-                return Err(Error::KeeperNotReady { report: report() });
+                return Err(Error::KeeperNotReady { report: report(words) });
             }
             self.nap(words);
         }
@@ -87,7 +91,7 @@ impl Patience {
 
     fn nap(&self, words: &KeeperWords) {
         words.wake();
-        compat::wait(self.left().min(SHORT_NAP));
+        self.sleep(self.left().min(SHORT_NAP), WaitEvent::Horizon);
     }
 
     /// Asks the keeper to extend the horizon, and waits a moment.
@@ -101,7 +105,8 @@ impl Patience {
             let since_us = words.committing_since_us.load(Ordering::Relaxed);
             let committing =
                 (since_us > 0).then(|| Duration::from_micros((compat::clock_us() - since_us).max(0) as u64));
-            return Err(Error::HorizonStalled { committing, report: report(), max_wait: self.max_wait });
+            session::forget(); // Its slot may be retired.
+            return Err(Error::HorizonStalled { committing, report: report(words), max_wait: self.max_wait });
         }
         self.nap(words);
         Ok(())
@@ -123,8 +128,35 @@ impl Patience {
 
     fn wait(&self, session: &Session, wait: Duration) -> Result<(), Error> {
         self.check(session, wait)?;
-        compat::wait(wait.min(LONGEST_NAP));
+        self.sleep(wait.min(LONGEST_NAP), WaitEvent::Clock);
         Ok(())
+    }
+
+    fn sleep(&self, time: Duration, event: WaitEvent) {
+        let _timer = Timer { since: Instant::now(), total: &self.waited };
+        compat::wait(time, event);
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        let waited = self.waited.get();
+        if let (false, Ok(shared)) = (waited.is_zero(), shared::state()) {
+            shared.statistics.calls_waited.fetch_add(1, Ordering::Relaxed);
+            shared.statistics.waited_us.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds the time from its making to its end, also when that is a cancelled statement.
+struct Timer<'a> {
+    since: Instant,
+    total: &'a Cell<Duration>,
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        self.total.set(self.total.get() + self.since.elapsed());
     }
 }
 

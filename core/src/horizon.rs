@@ -87,6 +87,14 @@ impl ClockWatch {
         self.offset_us
     }
 
+    /// How far the clock was set back, in microseconds, between two looks, given the clock less the time since boot at
+    /// each. The two are not read at the same instant: a millisecond is none.
+    pub fn step_back_us(before_us: i64, now_us: i64) -> Option<u64> {
+        const TOLERANCE_US: u64 = 1_000;
+        let step_us = before_us.abs_diff(now_us);
+        (now_us < before_us && step_us > TOLERANCE_US).then_some(step_us)
+    }
+
     /// How far the clock has jumped ahead of where it ever was, if that is further than `max_jump_us`. Smaller steps are
     /// followed. So are steps back, and from there ahead again to where the clock was or where the horizon is
     /// (`reached_us`): IDs have been there already.

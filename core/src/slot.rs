@@ -46,6 +46,11 @@ impl Gate {
         self.0.store(Gate::word(identity), Ordering::Release);
     }
 
+    /// Lets no call through.
+    pub fn close(&self) {
+        self.0.store(Gate::CLOSED, Ordering::Release);
+    }
+
     /// The identity for which the gate is open.
     pub fn identity(&self) -> Option<Identity> {
         let word = self.0.load(Ordering::Acquire);
@@ -61,7 +66,7 @@ impl Gate {
     /// makes of the counter. When this returns, no attempt that began before will succeed, and none that begins until
     /// [`Gate::open`].
     pub fn fence<'a, F: Fn(u64) -> u64>(&self, slots: impl IntoIterator<Item = (&'a Slot, F)>) {
-        self.0.store(Gate::CLOSED, Ordering::Release);
+        self.close();
         for (slot, floor) in slots {
             slot.raise(floor);
         }
@@ -116,6 +121,12 @@ impl Slot {
     /// The next free value: a snapshot.
     pub fn counter(&self) -> u64 {
         self.counter.load(Ordering::Acquire)
+    }
+
+    /// The first tick that may not be used: a snapshot.
+    #[inline]
+    pub fn horizon(&self) -> u64 {
+        self.horizon.load(Ordering::Relaxed)
     }
 
     /// Makes the slot that of a layout. Only while no process knows it yet: neither value is compared with the old one.

@@ -75,7 +75,7 @@ JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid
 JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
 WHERE p.provolatile = 'v' OR p.prosecdef
 ORDER BY 1;
-SELECT c.oid::regclass AS relation, c.relkind, acl.grantee = 0 AS to_public, acl.privilege_type, acl.is_grantable
+SELECT c.oid::regclass::text COLLATE "C" AS relation, c.relkind, acl.grantee = 0 AS to_public, acl.privilege_type, acl.is_grantable
 FROM pg_depend AS d
 JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'snowflake_id'
 JOIN pg_class AS c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid

@@ -1,8 +1,8 @@
 -- The extension can be created, and consists of what it says.
 CREATE EXTENSION snowflake_id;
 
--- It has the version and the comment of its control file, and no tables to dump.
-SELECT e.extname, e.extnamespace::regnamespace AS schema, e.extrelocatable, e.extconfig,
+-- It has the version and the comment of its control file; of its tables one is dumped.
+SELECT e.extname, e.extnamespace::regnamespace AS schema, e.extrelocatable, e.extconfig::regclass[],
        e.extversion = a.default_version AS is_default_version, a.comment
 FROM pg_extension AS e JOIN pg_available_extensions AS a ON a.name = e.extname
 WHERE e.extname = 'snowflake_id';

@@ -5,6 +5,8 @@ SELECT DISTINCT state, datacenter_id, worker_id, identity_source, clock_jump, ke
 FROM snowflake_status;
 SELECT drift < interval '1 s' AS drift, last_id_time <= horizon AS below FROM snowflake_status
 WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
+SELECT calls_waited >= 0 AND time_waited >= interval '0' AS waits, clock_steps_back, largest_clock_step_back, ids_issued > 0 AS issued
+FROM snowflake_status WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
 SELECT backend_type FROM pg_stat_activity WHERE backend_type LIKE 'snowflake%';
 
 -- Workers: no two have the same numbers, and a row elsewhere than in the keeper's database is refused.
@@ -33,6 +35,8 @@ SELECT code FROM sqlstate_of('SELECT * FROM snowflake_status');
 SELECT code FROM sqlstate_of('SELECT * FROM snowflake_worker');
 SELECT code FROM sqlstate_of('SELECT snowflake_accept_clock()');
 SELECT code FROM sqlstate_of('SELECT snowflake_advance(now())');
+SELECT code FROM sqlstate_of('SELECT snowflake_reset_horizon(8)');
+SELECT code FROM sqlstate_of('SELECT * FROM snowflake_internal.used_identity');
 SELECT code FROM sqlstate_of('SELECT last_value FROM snowflake_internal.horizon');
 SELECT code FROM sqlstate_of($$SELECT setval('snowflake_internal.horizon', 1)$$);
 SET ROLE regress_snowflake_monitor;
@@ -46,4 +50,7 @@ SELECT snowflake_accept_clock();
 SELECT snowflake_advance('-infinity');
 SELECT snowflake_advance('2020-01-01');
 SELECT * FROM sqlstate_of($$SELECT snowflake_advance('infinity')$$);
+SELECT * FROM sqlstate_of('SELECT snowflake_reset_horizon(7)');
+SELECT * FROM sqlstate_of('SELECT snowflake_reset_horizon(-1)');
+SELECT datacenter_id, worker_id, used_until_us FROM snowflake_internal.used_identity;
 SELECT count(snowflake_nextval()) FROM generate_series(1, 10);

@@ -1,0 +1,46 @@
+-- View snowflake_status, and who may order the keeper about.
+
+CREATE VIEW snowflake_status AS
+    SELECT server.*, slot.*
+    FROM @extschema@.snowflake_server_status() AS server LEFT JOIN @extschema@.snowflake_slots() AS slot ON true;
+COMMENT ON VIEW snowflake_status IS
+    'whether this server can make snowflake IDs, and each layout in use';
+
+COMMENT ON COLUMN snowflake_status.state IS 'in a word: ready, starting, recovery, no worker id, clock behind, clock jumped, horizon stalled, no keeper';
+COMMENT ON COLUMN snowflake_status.datacenter_id IS 'the datacenter ID of new IDs';
+COMMENT ON COLUMN snowflake_status.worker_id IS 'the worker ID of new IDs';
+COMMENT ON COLUMN snowflake_status.identity_source IS 'where they come from: settings or snowflake_worker';
+COMMENT ON COLUMN snowflake_status.node_name IS 'the key of this server in snowflake_worker';
+COMMENT ON COLUMN snowflake_status.horizon IS 'the durable horizon: no ID bears this time or a later one';
+COMMENT ON COLUMN snowflake_status.floor IS 'the horizon that was found at the start, or a later floor: no ID made since bears an earlier time';
+COMMENT ON COLUMN snowflake_status.resumes_at IS 'when the clock is far enough for IDs in every layout in use';
+COMMENT ON COLUMN snowflake_status.clock_jump IS 'how far the clock has jumped ahead, if it is not followed';
+COMMENT ON COLUMN snowflake_status.keeper_pid IS 'the process of the keeper';
+COMMENT ON COLUMN snowflake_status.last_error IS 'what keeps the keeper from its work';
+COMMENT ON COLUMN snowflake_status.last_error_at IS 'when it last found so';
+COMMENT ON COLUMN snowflake_status.calls_waited IS 'how many calls had to wait, since the server was started';
+COMMENT ON COLUMN snowflake_status.time_waited IS 'how long they waited, all together';
+COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'how often the clock was set back, as seen by the keeper about once per lease';
+COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'the largest of these steps';
+COMMENT ON COLUMN snowflake_status.layout IS 'a layout in use';
+COMMENT ON COLUMN snowflake_status.last_id_time IS 'the time of the last ID in this layout, or of the floor';
+COMMENT ON COLUMN snowflake_status.drift IS 'how far that is ahead of the clock';
+COMMENT ON COLUMN snowflake_status.ids_issued IS 'how many IDs were taken in this layout since the server was started; the last lease may be missing';
+
+COMMENT ON FUNCTION snowflake_server_status() IS
+    'for view snowflake_status: the server''s own facts';
+COMMENT ON FUNCTION snowflake_slots() IS
+    'for view snowflake_status: the layouts in use';
+COMMENT ON FUNCTION snowflake_accept_clock() IS
+    'follow a clock that jumped ahead';
+COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
+    'make no more IDs whose time is earlier';
+COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
+    'begin anew now, under a worker ID that this server has never used, after its clock was far ahead';
+
+REVOKE ALL ON FUNCTION snowflake_server_status(), snowflake_slots() FROM PUBLIC;
+REVOKE ALL ON FUNCTION snowflake_accept_clock(), snowflake_advance(timestamptz), snowflake_reset_horizon(int, int)
+    FROM PUBLIC;
+-- A view checks EXECUTE on its functions as the caller.
+GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
+GRANT SELECT ON snowflake_status TO pg_monitor;
