@@ -2,6 +2,9 @@
 //!
 //! All that is compared is measured in one run, in turn, repetition by repetition, so that a machine that is busy for a
 //! while slows down both sides. Figures are medians over the repetitions.
+//!
+//! `BASELINE_PG_CONFIG=/path/to/pg_config` names a PostgreSQL into which another build of the extension is installed, with
+//! which this one is then compared.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,29 +12,34 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
-use snowflake_id_cluster_tests::{Cluster, single};
+use snowflake_id_cluster_tests::{Cluster, Settings, single};
 
 const REPETITIONS: usize = 9;
 const ROWS: u32 = 1_000_000;
 const CLIENTS: [usize; 5] = [1, 2, 4, 8, 16];
 
+const SETTINGS: Settings = &[
+    ("shared_preload_libraries", "snowflake_id"),
+    ("snowflake_id.worker_id", "1"),
+    ("snowflake_id.layout", "wide"),
+    ("fsync", "on"),
+    // One process per query, and no pauses for things that are not measured.
+    ("jit", "off"),
+    ("max_parallel_workers_per_gather", "0"),
+    ("autovacuum", "off"),
+    ("shared_buffers", "1GB"),
+    ("max_wal_size", "20GB"),
+    ("checkpoint_timeout", "1h"),
+];
+
 fn main() {
-    let cluster = Cluster::start(&[
-        ("shared_preload_libraries", "snowflake_id"),
-        ("snowflake_id.worker_id", "1"),
-        ("snowflake_id.layout", "wide"),
-        ("fsync", "on"),
-        // One process per query, and no pauses for things that are not measured.
-        ("jit", "off"),
-        ("max_parallel_workers_per_gather", "0"),
-        ("autovacuum", "off"),
-        ("shared_buffers", "1GB"),
-        ("max_wal_size", "20GB"),
-        ("checkpoint_timeout", "1h"),
-    ]);
+    let cluster = Cluster::start(SETTINGS);
     let mut client = cluster.connect();
     print_machine(&mut client);
     calls(&mut client);
+    if let Ok(pg_config) = std::env::var("BASELINE_PG_CONFIG") {
+        against_baseline(&mut client, &pg_config);
+    }
     reading(&mut client);
     filling(&cluster, &mut client);
     throughput(&cluster);
@@ -63,18 +71,20 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression beside it.
 fn net_ns(client: &mut Client, pairs: &[(&str, &str)]) -> Vec<f64> {
+    let runs: Vec<_> = (0..REPETITIONS).map(|_| net_ns_once(client, pairs)).collect();
+    (0..pairs.len()).map(|at| median(runs.iter().map(|run| run[at]).collect())).collect()
+}
+
+fn net_ns_once(client: &mut Client, pairs: &[(&str, &str)]) -> Vec<f64> {
     let mut time = |expression: &str| {
         let query = format!("SELECT count({expression}) FROM generate_series(1::bigint, {ROWS}) AS n");
         seconds(|| client.batch_execute(&query).unwrap())
     };
-    let mut net = vec![Vec::new(); pairs.len()];
-    for _ in 0..REPETITIONS {
-        for (at, (expression, base)) in pairs.iter().enumerate() {
-            let base = time(base);
-            net[at].push((time(expression) - base) * 1e9 / f64::from(ROWS));
-        }
-    }
-    net.into_iter().map(median).collect()
+    let net = pairs.iter().map(|(expression, base)| {
+        let base = time(base);
+        (time(expression) - base) * 1e9 / f64::from(ROWS)
+    });
+    net.collect()
 }
 
 fn calls(client: &mut Client) {
@@ -94,6 +104,20 @@ fn calls(client: &mut Client) {
     for ((name, _), value) in expressions.iter().zip(&ns) {
         println!("| {name} | {value:.1} | {:.2} x |", ns[0] / value);
     }
+}
+
+fn against_baseline(client: &mut Client, pg_config: &str) {
+    let baseline = Cluster::start_from(pg_config, SETTINGS);
+    let mut clients = [client, &mut baseline.connect()];
+    let mut net = [Vec::new(), Vec::new()];
+    for _ in 0..REPETITIONS * 3 {
+        for (client, net) in clients.iter_mut().zip(&mut net) {
+            net.extend(net_ns_once(client, &[("snowflake_nextval()", "42::bigint")]));
+        }
+    }
+    let [this, other] = net.map(median);
+    println!("\n### This build and the baseline\n");
+    println!("`snowflake_nextval()`: {this:.1} ns, baseline {other:.1} ns: {:.2} x", this / other);
 }
 
 fn reading(client: &mut Client) {

@@ -42,7 +42,12 @@ pub const WORKER_1: Settings =
 impl Cluster {
     /// Makes a cluster with these settings and starts it; the extension is created in database `postgres`.
     pub fn start(settings: Settings) -> Cluster {
-        let cluster = Cluster::stopped(settings);
+        Cluster::start_from(&pg_config(), settings)
+    }
+
+    /// The same, from the installation that a `pg_config` belongs to.
+    pub fn start_from(pg_config: &str, settings: Settings) -> Cluster {
+        let cluster = Cluster::stopped_from(pg_config, settings);
         cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
         cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
         cluster
@@ -82,7 +87,10 @@ impl Cluster {
 
     /// Makes a cluster with these settings and does not start it.
     pub fn stopped(settings: Settings) -> Cluster {
-        let pg_config = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
+        Cluster::stopped_from(&pg_config(), settings)
+    }
+
+    fn stopped_from(pg_config: &str, settings: Settings) -> Cluster {
         let bin_dir = successful(Command::new(pg_config).arg("--bindir"));
         let bin_dir = PathBuf::from(String::from_utf8(bin_dir.stdout).unwrap().trim());
         let root = std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
@@ -210,6 +218,10 @@ impl Drop for Cluster {
             let _ = self.pg_ctl().args(["--wait", "--mode", "immediate", "stop"]).output();
         }
     }
+}
+
+fn pg_config() -> String {
+    std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into())
 }
 
 fn is_root() -> bool {
