@@ -8,44 +8,7 @@ cd "$(dirname "$0")/.."
 readonly pgrx_version=0.18.1
 readonly default_major=15
 
-say() { echo "==> $*" >&2; }
-
-as_root() {
-    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
-}
-
-# What a command prints matters only when it fails.
-quietly() {
-    mkdir -p target
-    "$@" >target/setup.log 2>&1 || {
-        cat target/setup.log >&2
-        return 1
-    }
-}
-
-# Debian installs a server together with a first cluster, and starts it. Nobody asked for one here.
-install_packages() {
-    local missing=() package
-    for package in "$@"; do
-        if [ "$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null)" != "install ok installed" ]; then
-            missing+=("$package")
-        fi
-    done
-    if [ ${#missing[@]} -eq 0 ]; then
-        return
-    fi
-    say "installing Debian packages: ${missing[*]}"
-    local no_cluster=/etc/postgresql-common/createcluster.d/snowflake_id_setup.conf
-    as_root mkdir -p "$(dirname "$no_cluster")"
-    echo 'create_main_cluster = false' | as_root tee "$no_cluster" >/dev/null
-    # shellcheck disable=SC2064 # The path is known now.
-    trap "as_root rm -f $no_cluster" EXIT
-    quietly as_root apt-get update -qq
-    quietly as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${missing[@]}"
-    as_root rm -f "$no_cluster"
-    trap - EXIT
-}
+. scripts/packages.sh
 
 if command -v dpkg-query >/dev/null; then
     packages=(gcc libc6-dev make libclang-dev)

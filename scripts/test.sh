@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# All tests: the core, the model checker, pg_regress, real servers. With the argument "soak", only many rounds of crashes
-# and clock steps.
+# All tests: the core, the model checker, pg_regress, real servers, client programs. With the argument "soak", only many
+# rounds of crashes and clock steps; with "clients", only the client programs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,6 +16,10 @@ export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 if [ "${1:-}" = soak ]; then
     SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} cargo test --quiet -p snowflake-id-cluster-tests --test durability \
         -- --nocapture crashes_and_clock_steps
+    exit
+fi
+if [ "${1:-}" = clients ]; then
+    scripts/clients.sh
     exit
 fi
 
@@ -42,6 +46,9 @@ as_server "$pg_regress" --bindir="$bin_dir" --inputdir="$regress" --outputdir="$
 
 step "servers: tests/cluster"
 cargo test --quiet -p snowflake-id-cluster-tests -- --test-threads=2
+
+step "clients: the programs of docs/clients.md"
+scripts/clients.sh
 
 echo
 echo "All tests passed."

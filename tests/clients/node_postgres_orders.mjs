@@ -1,0 +1,22 @@
+import pg from 'pg'
+
+const client = new pg.Client() // from the environment: PGHOST, PGDATABASE and so on
+await client.connect()
+
+const insert = 'INSERT INTO orders (item) VALUES ($1) RETURNING id'
+const { rows: [tea] } = await client.query(insert, ['tea'])
+console.log(tea.id) // an ID
+console.log(typeof tea.id) // string
+console.log(JSON.stringify({ id: '1541815603606036481' })) // {"id":"1541815603606036481"}
+console.log(JSON.parse('{"id": 1541815603606036481}').id) // 1541815603606036500
+
+// If you want to compare or to calculate: a BigInt. It goes back into queries as it is, but not into JSON.
+pg.types.setTypeParser(pg.types.builtins.INT8, BigInt)
+const { rows: [milk] } = await client.query(insert, ['milk'])
+console.log(typeof milk.id) // bigint
+console.log(milk.id > BigInt(tea.id)) // true
+const { rows: [found] } = await client.query('SELECT item FROM orders WHERE id = $1', [milk.id])
+console.log(found.item) // milk
+console.log(milk.id.toString()) // an ID
+
+await client.end()

@@ -1,0 +1,111 @@
+//! The SQL examples of the README and of the pages in docs/, run as they stand. Where a comment follows a query
+//! (`; -- 1 | 2`), it is the row that the query has to return.
+
+use postgres::{Client, SimpleQueryMessage};
+use snowflake_id_cluster_tests::{Cluster, WORKER_1, single, text};
+
+#[test]
+fn examples_of_the_readme() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("DROP EXTENSION snowflake_id").unwrap();
+    let checked = run_examples(&mut client, include_str!("../../../README.md"));
+    assert!(checked >= 6, "only {checked} results were checked");
+}
+
+/// Each in a database of its own, which has the extension.
+#[test]
+fn examples_of_the_other_pages() {
+    let pages = [
+        ("clients", include_str!("../../../docs/clients.md"), 4),
+        ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
+        ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
+    ];
+    let cluster = Cluster::start(WORKER_1);
+    single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
+    for (page, text, at_least) in pages {
+        cluster.connect().batch_execute(&format!("CREATE DATABASE {page}")).unwrap();
+        let mut client = cluster.connect_to(page);
+        client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+        let checked = run_examples(&mut client, text);
+        assert!(checked >= at_least, "{page}: only {checked} results were checked");
+    }
+}
+
+/// The queries in the examples of the exporters' configuration: one row each, with every column that a metric names.
+#[test]
+fn queries_of_the_exporters() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    let page = include_str!("../../../docs/monitoring.md");
+    let mut checked = 0;
+    for block in page.split("```yaml\n").skip(1) {
+        let (block, _) = block.split_once("```").expect("an open code block");
+        let Some((_, rest)) = block.split_once("query: |\n") else { continue };
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let depth = indent(rest);
+        let query: Vec<&str> = rest.lines().take_while(|line| indent(line) >= depth).collect();
+        let rows = client.query(&query.join("\n"), &[]).unwrap_or_else(|error| panic!("{}", text(&error)));
+        assert_eq!(rows.len(), 1, "{query:?}");
+        let columns: Vec<&str> = rows[0].columns().iter().map(|column| column.name()).collect();
+        let metrics: Vec<&str> = block.lines().filter_map(column_of_metric).collect();
+        assert_eq!(metrics, columns);
+        checked += 1;
+    }
+    assert_eq!(checked, 2);
+}
+
+/// The column that a line gives a metric: `values: [ready]` of sql_exporter, `- ready: {` of postgres_exporter.
+fn column_of_metric(line: &str) -> Option<&str> {
+    let line = line.trim();
+    let values = line.strip_prefix("values: [").and_then(|rest| rest.split_once(']'));
+    let metric = line.strip_prefix("- ").and_then(|rest| rest.split_once(": {"));
+    values.or(metric).map(|(column, _)| column)
+}
+
+/// Runs the SQL blocks of a page; how many results were compared.
+fn run_examples(client: &mut Client, page: &str) -> usize {
+    let mut checked = 0;
+    for block in page.split("```sql\n").skip(1) {
+        let (block, _) = block.split_once("```").expect("an open code block");
+        for (statement, expected) in statements(block) {
+            let row = last_row(client, &statement);
+            if !expected.is_empty() {
+                assert_eq!(row, expected, "{statement}");
+                checked += 1;
+            }
+        }
+    }
+    checked
+}
+
+/// Statements with the comments that stand behind them.
+fn statements(block: &str) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut statement = String::new();
+    for line in block.lines() {
+        match line.split_once(';') {
+            Some((last, rest)) => {
+                let expected = rest.trim().trim_start_matches("--").trim();
+                all.push((format!("{statement}{last}"), expected.into()));
+                statement.clear();
+            }
+            None => statement.extend([line, "\n"]),
+        }
+    }
+    assert!(statement.trim().is_empty(), "no semicolon behind: {statement}");
+    all
+}
+
+fn last_row(client: &mut Client, statement: &str) -> String {
+    let messages =
+        client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let row = rows.last();
+    row.map_or_else(String::new, |row| {
+        (0..row.len()).map(|at| row.get(at).unwrap_or("")).collect::<Vec<_>>().join(" | ")
+    })
+}
