@@ -341,5 +341,10 @@ pub fn reload_if_asked() {
 /// Ends this process.
 pub fn exit(code: i32) -> ! {
     // SAFETY: runs PostgreSQL's exit hooks; no Rust value with a destructor that matters is alive in the caller.
-    unsafe { pg_sys::proc_exit(code) }
+    unsafe { pg_sys::proc_exit(code) };
+    // In version 18 its declaration does not say that it never returns.
+    #[allow(unreachable_code)]
+    {
+        unreachable!("bug: proc_exit returned")
+    }
 }
