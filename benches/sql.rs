@@ -107,7 +107,7 @@ fn calls(client: &mut Client) {
 }
 
 fn against_baseline(client: &mut Client, pg_config: &str) {
-    let baseline = Cluster::start_from(pg_config, SETTINGS);
+    let baseline = Cluster::start_of(pg_config.as_ref(), SETTINGS);
     let mut clients = [client, &mut baseline.connect()];
     let mut net = [Vec::new(), Vec::new()];
     for _ in 0..REPETITIONS * 3 {

@@ -17,6 +17,7 @@ pub enum Error {
     NotPreloaded,
     NoWorkerId,
     InRecovery,
+    NoKeeperInRecovery,
     IdentityDoesNotFit {
         layout: Layout,
         problem: RangeError,
@@ -116,6 +117,7 @@ impl Error {
             Error::NotPreloaded
             | Error::NoWorkerId
             | Error::InRecovery
+            | Error::NoKeeperInRecovery
             | Error::NoCurrval
             | Error::GateClosed
             | Error::KeeperNotReady { .. }
@@ -141,6 +143,7 @@ impl Error {
             Error::NotPreloaded => "snowflake_id is not in shared_preload_libraries".into(),
             Error::NoWorkerId => "this server has no worker ID".into(),
             Error::InRecovery => "cannot make snowflake IDs during recovery".into(),
+            Error::NoKeeperInRecovery => "the keeper of snowflake IDs does not run during recovery".into(),
             Error::IdentityDoesNotFit { problem, .. } => problem.to_string(),
             Error::TooManyLayouts => "too many layouts are in use".into(),
             Error::InvalidLayout { text, .. } => format!("invalid layout: \"{text}\""),
@@ -177,6 +180,7 @@ impl Error {
                 config::node_name()
             ),
             Error::InRecovery => "A standby would hand out the IDs of its primary a second time.".into(),
+            Error::NoKeeperInRecovery => "There is nobody to carry this out.".into(),
             Error::IdentityDoesNotFit { layout, problem } => {
                 format!("{} The layout is \"{layout}\".", problem.allowed())
             }
@@ -241,6 +245,7 @@ impl Error {
                 )
             }
             Error::InRecovery => "Take the IDs on the primary.".into(),
+            Error::NoKeeperInRecovery => "Call it again after promotion, for example by pg_promote().".into(),
             Error::IdentityDoesNotFit { problem, .. } => {
                 let field = match problem {
                     RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),

@@ -171,11 +171,13 @@ impl Keeper {
         }
     }
 
-    /// Moves the floor up if an administrator asked for it.
+    /// Moves the floor up if an administrator asked for it. The first floor, which takes that into account, is set
+    /// elsewhere: an order must not take the place of what is stored.
     fn advance(&self) {
         let words = &self.shared.keeper;
         let floor_us = words.advance_to_us.load(Ordering::Acquire);
-        if floor_us > words.floor_us.load(Ordering::Acquire) {
+        let known_us = words.floor_us.load(Ordering::Acquire);
+        if known_us != 0 && floor_us > known_us {
             self.shared.fence(floor_us, |key, _| key.counter_at(key.first_tick_from(floor_us)));
         }
     }
@@ -215,7 +217,8 @@ impl Keeper {
                 log!("snowflake_id: the past of this server is not known; its IDs begin now");
                 now_us + max_drift_us
             });
-            words.floor_us.store(floor_us, Ordering::Release);
+            let ordered_us = words.advance_to_us.load(Ordering::Acquire);
+            words.floor_us.store(floor_us.max(ordered_us), Ordering::Release);
         }
         let is_lost = self.committed.is_some_and(|committed| {
             committed.sequence != stored.sequence || committed.horizon_us > stored.horizon_us

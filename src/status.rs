@@ -8,7 +8,7 @@ use snowflake_id_core::SlotKey;
 
 use crate::decode::{timestamptz, unix_us};
 use crate::error::{Error, OrReport};
-use crate::shared::{Closed, State};
+use crate::shared::{Closed, KeeperWords, State};
 use crate::wait::Patience;
 use crate::{compat, config, shared};
 
@@ -144,8 +144,7 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
 /// Follows a clock that jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
-    let shared = shared::state().or_report();
-    shared.keeper.accept_clock.store(true, Ordering::Release);
+    keeper().accept_clock.store(true, Ordering::Release);
     Patience::new().wait_for_look().or_report();
 }
 
@@ -153,10 +152,19 @@ fn snowflake_accept_clock() {
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_advance(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor);
-    let shared = shared::state().or_report();
+    let words = keeper();
     if floor_us > compat::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
         Err(Error::AdvanceTooFar).or_report()
     }
-    shared.keeper.advance_to_us.fetch_max(floor_us, Ordering::AcqRel);
+    words.advance_to_us.fetch_max(floor_us, Ordering::AcqRel);
     Patience::new().wait_for_look().or_report();
+}
+
+/// Where to leave orders for the keeper. During recovery there is none: an order would be forgotten at the next restart.
+pub fn keeper() -> &'static KeeperWords {
+    let shared = shared::state().or_report();
+    if compat::is_in_recovery() {
+        Err(Error::NoKeeperInRecovery).or_report()
+    }
+    &shared.keeper
 }

@@ -16,13 +16,13 @@ use crate::error::{Error, OrReport, name_of};
 use crate::shared::Closed;
 use crate::store::Stored;
 use crate::wait::Patience;
-use crate::{compat, config, identity, shared, store};
+use crate::{compat, config, identity, shared, status, store};
 
 /// Asks the keeper to begin anew, and waits until it has.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
     let identity = wanted_identity(worker_id, datacenter_id).or_report();
-    let words = &shared::state().or_report().keeper;
+    let words = status::keeper();
     if compat::current_database() != Some(config::database()) {
         Err(Error::NotTheKeepersDatabase).or_report()
     }
@@ -80,6 +80,7 @@ impl Keeper {
         }
         self.committed = Some(Stored { sequence, horizon_us: Some(horizon_us) });
         words.clock_offset_us.store(0, Ordering::Relaxed); // The clock is taken as it is, as at a start.
+        words.advance_to_us.store(0, Ordering::Release); // What was ordered by a wrong clock.
         self.shared.begin_anew(now_us, horizon_us);
         words.resets.fetch_add(1, Ordering::Release);
         log!("snowflake_id: the horizon was reset to the present, for {}", name_of(wanted));

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 
+pub mod copies;
 pub mod load;
 
 /// How long anything may take before a test gives up.
@@ -42,12 +43,12 @@ pub const WORKER_1: Settings =
 impl Cluster {
     /// Makes a cluster with these settings and starts it; the extension is created in database `postgres`.
     pub fn start(settings: Settings) -> Cluster {
-        Cluster::start_from(&pg_config(), settings)
+        Cluster::start_of(&pg_config(), settings)
     }
 
     /// The same, from the installation that a `pg_config` belongs to.
-    pub fn start_from(pg_config: &str, settings: Settings) -> Cluster {
-        let cluster = Cluster::stopped_from(pg_config, settings);
+    pub fn start_of(pg_config: &Path, settings: Settings) -> Cluster {
+        let cluster = Cluster::stopped_of(pg_config, settings);
         cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
         cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
         cluster
@@ -56,18 +57,20 @@ impl Cluster {
     /// Makes a cluster whose clock can be set with [`Cluster::set_clock`], and starts it.
     pub fn start_with_clock(settings: Settings) -> Cluster {
         let mut cluster = Cluster::stopped(settings);
-        cluster.has_clock = true;
-        cluster.set_clock(0.0);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.c");
-        successful(
-            Command::new("cc")
-                .args(["-shared", "-fPIC", "-O1", "-o"])
-                .arg(cluster.clock_library())
-                .arg(source),
-        );
+        cluster.give_clock();
         cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
         cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
         cluster
+    }
+
+    /// From its next start on the server has a clock of its own, which can be set with [`Cluster::set_clock`].
+    pub fn give_clock(&mut self) {
+        self.has_clock = true;
+        self.set_clock(0.0);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.c");
+        successful(
+            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(self.clock_library()).arg(source),
+        );
     }
 
     /// Has the server's clock, of all its processes and at once, differ from the real one by so many seconds.
@@ -87,25 +90,16 @@ impl Cluster {
 
     /// Makes a cluster with these settings and does not start it.
     pub fn stopped(settings: Settings) -> Cluster {
-        Cluster::stopped_from(&pg_config(), settings)
+        Cluster::stopped_of(&pg_config(), settings)
     }
 
-    fn stopped_from(pg_config: &str, settings: Settings) -> Cluster {
-        let bin_dir = successful(Command::new(pg_config).arg("--bindir"));
-        let bin_dir = PathBuf::from(String::from_utf8(bin_dir.stdout).unwrap().trim());
-        let root = std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(root).unwrap();
-        if is_root() {
-            successful(Command::new("chown").arg(server_user()).arg(dir.path()));
-        }
-        let cluster = Cluster { dir, bin_dir, has_clock: false };
+    /// The same with the PostgreSQL installation of this `pg_config`.
+    pub fn stopped_of(pg_config: &Path, settings: Settings) -> Cluster {
+        let cluster = Cluster::without_data(ask_pg_config(pg_config, "--bindir").into());
         let initdb = ["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
         successful(cluster.program("initdb").arg("--pgdata").arg(cluster.data_dir()).args(initdb));
-        let socket_dir = cluster.dir.path().to_str().unwrap();
+        cluster.listen_at_home();
         cluster.configure(&[
-            ("listen_addresses", ""),
-            ("unix_socket_directories", socket_dir),
-            ("port", "5432"),
             ("fsync", "off"),
             // No test may hang.
             ("statement_timeout", "2min"),
@@ -113,6 +107,25 @@ impl Cluster {
         ]);
         cluster.configure(settings);
         cluster
+    }
+
+    /// A directory and nothing in it.
+    fn without_data(bin_dir: PathBuf) -> Cluster {
+        let root = std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(root).unwrap();
+        if is_root() {
+            successful(Command::new("chown").arg(server_user()).arg(dir.path()));
+        }
+        Cluster { dir, bin_dir, has_clock: false }
+    }
+
+    /// Has the server listen in its own directory and nowhere else.
+    fn listen_at_home(&self) {
+        self.configure(&[
+            ("listen_addresses", ""),
+            ("unix_socket_directories", self.host().to_str().unwrap()),
+            ("port", "5432"),
+        ]);
     }
 
     /// Adds settings to postgresql.conf. They take effect at the next start or reload.
@@ -220,8 +233,15 @@ impl Drop for Cluster {
     }
 }
 
-fn pg_config() -> String {
-    std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into())
+/// The installation to use.
+pub fn pg_config() -> PathBuf {
+    std::env::var_os("PG_CONFIG").map_or_else(|| "pg_config".into(), PathBuf::from)
+}
+
+/// What `pg_config` answers to an option such as `--bindir`.
+pub fn ask_pg_config(pg_config: &Path, option: &str) -> String {
+    let output = successful(Command::new(pg_config).arg(option));
+    String::from_utf8(output.stdout).unwrap().trim().into()
 }
 
 fn is_root() -> bool {

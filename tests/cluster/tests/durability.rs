@@ -340,6 +340,22 @@ fn the_floor_is_moved_by_hand() {
     assert_eq!(failure(&mut client, "SELECT snowflake_advance(now() + '2 days')").0, "22003");
 }
 
+/// An order that comes before the keeper has found out what is stored is no substitute for that.
+#[test]
+fn the_floor_is_moved_by_hand_too_early() {
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE DATABASE home").unwrap();
+    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    poll("the keeper to look", || client.batch_execute("SELECT snowflake_advance('2024-06-01')").ok());
+    let mut home = cluster.connect_to("home");
+    home.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    poll("an ID", || home.batch_execute("SELECT snowflake_nextval()").ok());
+    let is_unknown: bool = single(&mut home, "SELECT floor > now() - interval '1 min' FROM snowflake_status");
+    assert!(is_unknown, "{}", cluster.log());
+}
+
 /// Changed under load, the worker ID changes from one tick to the next: IDs stay distinct and in order.
 #[test]
 fn the_worker_id_changes_while_clients_run() {

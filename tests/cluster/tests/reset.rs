@@ -19,6 +19,7 @@ fn a_horizon_burnt_into_the_far_future() {
     cluster.set_clock(TEN_YEARS);
     cluster.start_server().unwrap();
     let mut client = cluster.connect();
+    client.batch_execute("SELECT snowflake_advance(now() + '1 s')").unwrap();
     all.extend(ids(&mut client, TAKE));
     cluster.set_clock(0.0);
     assert_eq!(failure(&mut client, TAKE).0, "55P03");
