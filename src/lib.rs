@@ -13,6 +13,7 @@
 //! | [`nextval`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
+//! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
 //! | [`convert`] | between SQL and Rust: a row as a result, a layout as an argument |
 //! | [`status`] | view `snowflake_status`, and what an administrator can order |
@@ -30,6 +31,7 @@ mod identity;
 mod keeper;
 mod layouts;
 mod nextval;
+mod range;
 mod session;
 mod shared;
 mod status;
@@ -40,6 +42,16 @@ mod wait;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
+extension_sql_file!(
+    "../sql/range.sql",
+    name = "range",
+    requires = [
+        range::snowflake_min_id,
+        range::snowflake_min_id_as,
+        range::snowflake_max_id,
+        range::snowflake_max_id_as
+    ]
+);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.
