@@ -43,6 +43,11 @@ mod wait;
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
 extension_sql_file!(
+    "../sql/partitions.sql",
+    name = "partitions",
+    requires = [layouts::snowflake_describe_layout, range::snowflake_min_id, range::snowflake_min_id_as]
+);
+extension_sql_file!(
     "../sql/range.sql",
     name = "range",
     requires = [
