@@ -14,6 +14,7 @@
 //! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
 //! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
+//! | [`guess`] | `snowflake_guess_layout`: which preset an ID may be of |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
 //! | [`convert`] | between SQL and Rust: a row as a result, a layout as an argument |
 //! | [`status`] | view `snowflake_status`, and what an administrator can order |
@@ -27,6 +28,7 @@ mod config;
 mod convert;
 mod decode;
 mod error;
+mod guess;
 mod identity;
 mod keeper;
 mod layouts;
@@ -41,6 +43,7 @@ mod wait;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
+extension_sql_file!("../sql/guess.sql", name = "guess", requires = [guess::snowflake_guess_layout]);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
 extension_sql_file!(
     "../sql/partitions.sql",

@@ -18,6 +18,7 @@
 //! | --- | --- |
 //! | [`layout`] | [`Layout`]: how the bits of an ID are divided; packing and unpacking |
 //! | [`range`] | the IDs that belong to a range of time |
+//! | [`guess`] | which preset an ID may be of |
 //! | [`text`] | the text form of a layout, and its form in JSON |
 //! | [`presets`] | the layouts that have names |
 //! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
@@ -29,6 +30,7 @@
 
 pub mod error;
 pub mod generator;
+pub mod guess;
 pub mod horizon;
 pub mod layout;
 pub mod presets;
