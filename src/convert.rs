@@ -11,6 +11,7 @@ use std::cell::Cell;
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
+use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 use snowflake_id_core::Layout;
 
 use crate::compat::BackendLocal;
@@ -99,9 +100,40 @@ pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
 // SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
 // not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
+    #[inline]
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> LayoutArgument {
-        // SAFETY: the bytes of a varlena, whatever its type.
-        let text: &[u8] = unsafe { arg.unbox_unchecked() };
-        LayoutArgument(layouts::parse(text).or_report())
+        // SAFETY: any argument can be had as a bare datum.
+        let datum: Option<pg_sys::Datum> = unsafe { arg.unbox_arg_using_from_datum() };
+        let datum = datum.expect("bug: a function with a layout is not strict");
+        // SAFETY: the datum points to a varlena that outlives the call.
+        let text = unsafe { bytes(datum.cast_mut_ptr()) };
+        LayoutArgument(layouts::latest(text).unwrap_or_else(|| layouts::parse(text).or_report()))
     }
+}
+
+/// The bytes of a varlena. Those that lie there as they are, as all but always, are reached without a call into PostgreSQL:
+/// the guard around it would cost more than the function that wants the layout.
+///
+/// # Safety
+/// `varlena` points to a varlena that lives for `'a`.
+#[inline]
+unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let is_short = varatt_is_1b(varlena) && !varatt_is_1b_e(varlena);
+        match is_short || varatt_is_4b_u(varlena) {
+            true => varlena_to_byte_slice(varlena),
+            false => fetched_bytes(varlena),
+        }
+    }
+}
+
+/// The bytes of a varlena that is compressed or lies elsewhere.
+///
+/// # Safety
+/// As for [`bytes`].
+#[cold]
+unsafe fn fetched_bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
+    // SAFETY: by this function's contract. The copy lies in the memory context of the call.
+    unsafe { varlena_to_byte_slice(pg_sys::pg_detoast_datum_packed(varlena)) }
 }

@@ -13,6 +13,8 @@
 //! | [`nextval`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
+//! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
+//! | [`guess`] | `snowflake_guess_layout`: which preset an ID may be of |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
 //! | [`convert`] | between SQL and Rust: a row as a result, a layout as an argument |
 //! | [`status`] | view `snowflake_status`, and what an administrator can order |
@@ -26,10 +28,12 @@ mod config;
 mod convert;
 mod decode;
 mod error;
+mod guess;
 mod identity;
 mod keeper;
 mod layouts;
 mod nextval;
+mod range;
 mod session;
 mod shared;
 mod status;
@@ -39,7 +43,23 @@ mod wait;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
+extension_sql_file!("../sql/guess.sql", name = "guess", requires = [guess::snowflake_guess_layout]);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
+extension_sql_file!(
+    "../sql/partitions.sql",
+    name = "partitions",
+    requires = [layouts::snowflake_describe_layout, range::snowflake_min_id, range::snowflake_min_id_as]
+);
+extension_sql_file!(
+    "../sql/range.sql",
+    name = "range",
+    requires = [
+        range::snowflake_min_id,
+        range::snowflake_min_id_as,
+        range::snowflake_max_id,
+        range::snowflake_max_id_as
+    ]
+);
 extension_sql_file!(
     "../sql/status.sql",
     name = "status",

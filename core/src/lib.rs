@@ -17,6 +17,8 @@
 //! | module | what is in it |
 //! | --- | --- |
 //! | [`layout`] | [`Layout`]: how the bits of an ID are divided; packing and unpacking |
+//! | [`range`] | the IDs that belong to a range of time |
+//! | [`guess`] | which preset an ID may be of |
 //! | [`text`] | the text form of a layout, and its form in JSON |
 //! | [`presets`] | the layouts that have names |
 //! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
@@ -28,9 +30,11 @@
 
 pub mod error;
 pub mod generator;
+pub mod guess;
 pub mod horizon;
 pub mod layout;
 pub mod presets;
+pub mod range;
 pub mod slot;
 pub mod text;
 

@@ -43,6 +43,18 @@ SELECT name, snowflake_timestamp(0, name) = epoch AS starts_at_epoch, snowflake_
 FROM generate_series(1, 2) AS round, snowflake_layouts
 ORDER BY round, array_position(snowflake_preset_names(), name);
 
+-- A layout that is stored short, compressed or apart from its row.
+CREATE TABLE stored (short text, compressed text, apart text, filler text) WITH (toast_tuple_target = 128);
+ALTER TABLE stored ALTER apart SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN;
+INSERT INTO stored VALUES ('twitter', 'twitter' || repeat(' ', 900), repeat(' ', 900) || 'twitter', repeat('x', 3000));
+SELECT pg_column_size(short) AS short, pg_column_size(compressed) < 100 AS is_compressed,
+       pg_relation_size(reltoastrelid) > 0 AS is_apart
+FROM stored, pg_class WHERE pg_class.oid = 'stored'::regclass;
+SELECT snowflake_worker(1541815603606036480, short) AS short, snowflake_worker(1541815603606036480, compressed) AS compressed,
+       snowflake_worker(1541815603606036480, apart) AS apart, snowflake_worker(1541815603606036480, short) AS short_again
+FROM stored;
+DROP TABLE stored;
+
 -- By name, as part of a row, and in a generated column.
 SELECT (snowflake_decode(id => 175928847299117063, layout => 'discord')).worker_id;
 CREATE TABLE tweets (

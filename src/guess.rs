@@ -1,0 +1,38 @@
+//! `snowflake_guess_layout`: which preset an ID may be of.
+
+use pgrx::datum::datetime_support::now;
+use pgrx::prelude::*;
+use snowflake_id_core::guess::guess;
+
+use crate::decode::{timestamptz, unix_us};
+
+/// A row for each preset that the ID may be of, the most likely first. `now()` is taken as the time up to which IDs exist.
+#[pg_extern(stable, parallel_safe)]
+#[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
+fn snowflake_guess_layout(
+    id: i64,
+) -> TableIterator<
+    'static,
+    (
+        name!(layout, &'static str),
+        name!(generated_at, TimestampWithTimeZone),
+        name!(datacenter_id, Option<i32>),
+        name!(worker_id, Option<i32>),
+        name!(clock_seq, Option<i32>),
+        name!(sequence, Option<i64>),
+    ),
+> {
+    // An identity field has at most 31 bits, a sequence at most 62.
+    let integer = |value: Option<u32>| value.map(|value| value as i32);
+    TableIterator::new(guess(id, unix_us(now())).into_iter().map(move |guess| {
+        let decoded = guess.decoded;
+        (
+            guess.preset.name,
+            timestamptz(decoded.generated_at),
+            integer(decoded.datacenter_id),
+            integer(decoded.worker_id),
+            integer(decoded.clock_seq),
+            decoded.sequence.map(|value| value as i64),
+        )
+    }))
+}

@@ -1,0 +1,131 @@
+-- Partitions by time: what is made, what is left alone, what is refused.
+SET timezone = 'UTC';
+SET datestyle = 'ISO';
+CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int) PARTITION BY RANGE (id);
+
+-- A dry run says what would be done, and does nothing.
+SELECT partition, since, before, from_id, to_id, created
+FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', dry_run => true);
+SELECT statement FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', dry_run => true);
+SELECT count(*) FROM pg_inherits WHERE inhparent = 'orders'::regclass;
+
+-- Its statements are the ones that are run. The last partition is not cut short.
+SELECT statement FROM snowflake_create_partitions('orders', '2026-01-01', '2026-02-01', '1 month', dry_run => true) \gexec
+SELECT partition, created, statement
+FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', layout => 'standard');
+SELECT c.oid::regclass AS partition, pg_get_expr(c.relpartbound, c.oid) AS bounds
+FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'orders'::regclass ORDER BY c.relname;
+
+-- The bounds are those of the times: an ID of each end of February lies in the right partition.
+INSERT INTO orders SELECT snowflake_encode(at, 1, 0), row_number() OVER ()
+FROM unnest(ARRAY['2026-01-31 23:59:59.999', '2026-02-01', '2026-02-28 23:59:59.999', '2026-03-01']::timestamptz[]) AS at;
+SELECT tableoid::regclass AS partition, snowflake_timestamp(id) FROM orders ORDER BY id;
+
+-- Months are those of UTC, whatever the session's time zone: everything exists.
+SET timezone = 'America/New_York';
+SELECT partition, since, before, created
+FROM snowflake_create_partitions('orders', '2026-01-01Z', '2026-04-01Z', '1 month');
+SET timezone = 'UTC';
+
+-- A partition with the right bounds is left alone, whatever its name. A default partition, or one that lies elsewhere, is
+-- not in the way.
+ALTER TABLE orders_p20260201 RENAME TO "February's";
+CREATE TABLE orders_old PARTITION OF orders FOR VALUES FROM (MINVALUE) TO (1000);
+CREATE TABLE orders_rest PARTITION OF orders DEFAULT;
+SELECT partition, created FROM snowflake_create_partitions('orders', '2026-02-01', '2026-05-01', '1 month');
+
+-- Names have the time of day where the steps do.
+CREATE SCHEMA "My Shop";
+CREATE TABLE "My Shop"."Visits" (made_by int, id bigint) PARTITION BY RANGE (id);
+SELECT partition, since, before, statement
+FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-01-01', '2026-01-01 12:00', '6 hours', 'js53');
+SELECT partition FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-02-01 12:00', '2026-02-02', '1 day', 'js53');
+SELECT partition FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-03-01', '2026-03-03', '24 hours', 'js53');
+-- Months that begin on a 31st end where the next one begins.
+SELECT partition, before
+FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-05-31', '2026-08-01', '1 month', 'js53', true);
+
+-- Every error, with what to do. Nothing is left behind.
+\pset format unaligned
+\x on
+CREATE FUNCTION refused(call text, OUT code text, OUT message text, OUT detail text, OUT hint text) LANGUAGE sql
+    AS $$SELECT * FROM sqlstate_of('SELECT * FROM snowflake_create_partitions(' || call || ')')$$;
+CREATE TABLE plain (id bigint);
+CREATE TABLE listed (id bigint) PARTITION BY LIST (id);
+CREATE TABLE hashed (id bigint) PARTITION BY HASH (id);
+CREATE TABLE small (id int) PARTITION BY RANGE (id);
+CREATE TABLE two (id bigint, place int) PARTITION BY RANGE (id, place);
+CREATE TABLE computed (id bigint) PARTITION BY RANGE ((id % 1000));
+SELECT * FROM refused($$'plain', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$'listed', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$'hashed', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$'small', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$'two', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$'computed', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$1::oid, '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT code, message FROM refused($$'nowhere', '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT * FROM refused($$NULL, '2026-01-01', '2026-02-01', '1 month'$$);
+SELECT code, message FROM refused($$'orders', '2026-01-01', NULL, '1 month'$$);
+
+-- The range and the step.
+SELECT * FROM refused($$'orders', '2027-01-01', '2027-01-01', '1 month'$$);
+SELECT code, message FROM refused($$'orders', '2027-01-01', '2026-01-01', '1 month'$$);
+SELECT * FROM refused($$'orders', '2027-01-01', '2028-01-01', '0'$$);
+SELECT code, message FROM refused($$'orders', '2027-01-01', '2028-01-01', '-1 month'$$);
+SELECT code, message FROM refused($$'orders', '2027-01-01', '2028-01-01', '1 ms'$$);
+SELECT * FROM refused($$'orders', '2027-01-01', '2028-01-01', '1 hour -1 month +30 days'$$);
+SELECT * FROM refused($$'orders', '2027-01-01', '2027-01-01 00:01', '1 s', 'time:38 unit=10s'$$);
+SELECT * FROM refused($$'orders', '2027-01-01', '2028-01-01', '1 minute'$$);
+SELECT * FROM refused($$'orders', '2023-01-01', '2027-01-01', '1 month'$$);
+SELECT code, message FROM refused($$'orders', '-infinity', '2027-01-01', '1 month'$$);
+SELECT * FROM refused($$'orders', '2090-01-01', '2094-01-01', '1 year'$$);
+SELECT code, message FROM refused($$'orders', '2090-01-01', 'infinity', '1 year'$$);
+SELECT code, message FROM refused($$'orders', '2027-01-01', '2028-01-01', '1 month', 'twiter'$$);
+
+-- What is there already: other bounds, an open end, a table of the name.
+SELECT * FROM refused($$'orders', '2026-03-15', '2026-07-01', '1 month'$$);
+SELECT code, message, detail FROM refused($$'orders', '2026-01-01', '2026-07-01', '1 month', 'pgedge'$$);
+CREATE TABLE orders_future PARTITION OF orders FOR VALUES FROM (1000000000000000000) TO (MAXVALUE);
+SELECT code, message, detail FROM refused($$'orders', '2031-01-01', '2033-01-01', '1 month', dry_run => true$$);
+CREATE VIEW orders_p20260601 AS SELECT;
+SELECT * FROM refused($$'orders', '2026-05-01', '2026-07-01', '1 month'$$);
+SELECT count(*) FROM pg_class WHERE relname = 'orders_p20260501';
+-- A name of 53 bytes has room for the date, one of 54 does not.
+SELECT repeat('ä', 26) || 's' AS fits, repeat('ä', 27) AS too_long \gset
+CREATE TABLE :"fits" (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE :"too_long" (id bigint) PARTITION BY RANGE (id);
+SELECT code, message FROM refused(format($$%L, '2026-01-01', '2026-02-01', '1 month'$$, :'fits'));
+SELECT * FROM refused(format($$%L, '2026-01-01', '2026-02-01', '1 month'$$, :'too_long'));
+-- Rows of the default partition that belong into the new one are PostgreSQL's own affair.
+INSERT INTO orders VALUES (snowflake_encode('2026-12-24', 1, 0));
+SELECT code, message FROM refused($$'orders', '2026-12-01', '2027-01-01', '1 month'$$);
+
+-- Only the owner of the table can do this.
+CREATE ROLE regress_snowflake_user;
+GRANT SELECT, INSERT, UPDATE ON orders TO regress_snowflake_user;
+GRANT CREATE ON SCHEMA public TO regress_snowflake_user;
+SET ROLE regress_snowflake_user;
+SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month'$$);
+SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month', dry_run => true$$);
+RESET ROLE;
+REVOKE CREATE ON SCHEMA public FROM regress_snowflake_user;
+\x off
+\pset format aligned
+
+-- Objects of the same names in a schema that comes first are not used.
+CREATE SCHEMA hostile;
+CREATE FUNCTION hostile.snowflake_min_id(timestamptz, text) RETURNS bigint LANGUAGE sql AS 'SELECT -1 / 0';
+CREATE FUNCTION hostile.format(text, VARIADIC "any") RETURNS text LANGUAGE internal AS 'text_format_nv';
+CREATE FUNCTION hostile.trap(bigint, bigint) RETURNS boolean LANGUAGE sql AS 'SELECT 1 / 0 = 1';
+CREATE OPERATOR hostile.< (FUNCTION = hostile.trap, LEFTARG = bigint, RIGHTARG = bigint);
+CREATE TABLE hostile.pg_class AS SELECT * FROM pg_class LIMIT 0;
+SET search_path = hostile, pg_catalog, public;
+SELECT partition, created FROM public.snowflake_create_partitions('public.orders', '2027-01-01', '2027-02-01', '1 month');
+RESET search_path;
+SET client_min_messages = warning;
+DROP SCHEMA hostile, "My Shop" CASCADE;
+DROP TABLE orders, plain, listed, hashed, small, two, computed, :"fits", :"too_long";
+DROP VIEW orders_p20260601;
+DROP FUNCTION refused;
+DROP ROLE regress_snowflake_user;
+RESET client_min_messages;
