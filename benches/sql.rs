@@ -129,9 +129,21 @@ fn reading(client: &mut Client) {
         ("`snowflake_sequence(id)`", "snowflake_sequence(n)", "n"),
         ("`snowflake_timestamp(id, 'twitter')`", "snowflake_timestamp(n, 'twitter')", "n"),
         ("`snowflake_decode(id)`", "snowflake_decode(n)", "n"),
+        ("`snowflake_min_id(time)`", "snowflake_min_id(to_timestamp(n))", "to_timestamp(n)"),
+        ("`snowflake_max_id(time)`", "snowflake_max_id(to_timestamp(n))", "to_timestamp(n)"),
+        (
+            "`snowflake_min_id(time, 'twitter')`",
+            "snowflake_min_id(to_timestamp(n), 'twitter')",
+            "to_timestamp(n)",
+        ),
+        (
+            "`snowflake_max_id(time, 'twitter')`",
+            "snowflake_max_id(to_timestamp(n), 'twitter')",
+            "to_timestamp(n)",
+        ),
     ];
     let ns = net_ns(client, &expressions.map(|(_, expression, base)| (expression, base)));
-    println!("\n### Reading an ID back, net\n");
+    println!("\n### Reading an ID back, and the bounds of a range of time, net\n");
     println!("| call | ns | of `to_timestamp` |\n| --- | ---: | ---: |");
     for ((name, ..), value) in expressions.iter().zip(&ns) {
         println!("| {name} | {value:.1} | {:.2} x |", value / ns[0]);
