@@ -45,6 +45,8 @@ mod wait;
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
 extension_sql_file!("../sql/guess.sql", name = "guess", requires = [guess::snowflake_guess_layout]);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
+extension_sql_file!("../sql/adopt_findings.sql", name = "adopt_findings");
+extension_sql_file!("../sql/adopt.sql", name = "adopt", requires = ["adopt_findings"]);
 extension_sql_file!(
     "../sql/partitions.sql",
     name = "partitions",

@@ -1,0 +1,198 @@
+-- Moving existing tables over to snowflake IDs: snowflake_adopt(). See adopt_findings.sql for what it knows.
+--
+-- snowflake_adopt_plan() makes the checks and writes the statements, snowflake_adopt() executes them. Both have the rights of
+-- the caller. search_path is pinned in the former only: what the statements set off (functions in indexes and constraints,
+-- event triggers) has to find the caller's search_path, as it would if the statements were typed.
+
+CREATE FUNCTION snowflake_adopt_plan(adopted_table regclass, adopted_column name, for_execution boolean)
+RETURNS text[]
+-- max() has to see all rows.
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+DECLARE
+    new_default CONSTANT text := '@extschema@.snowflake_nextval()';
+    target record;
+    names text;
+    locked text;
+    highest bigint;
+    lowest_to_come bigint;
+    sets_default boolean;
+    statements text[];
+    note record;
+BEGIN
+    -- Is this a column that can be adopted at all?
+    SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
+           coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
+           pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
+    INTO target
+    FROM pg_class AS class
+    LEFT JOIN pg_attribute AS attribute
+      ON attribute.attrelid = class.oid AND attribute.attname = adopted_column AND NOT attribute.attisdropped
+    LEFT JOIN pg_type AS type ON type.oid = attribute.atttypid
+    WHERE class.oid = adopted_table;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
+    ELSIF target.relkind NOT IN ('r', 'p') THEN
+        RAISE EXCEPTION '% is not a table', target.description
+            USING ERRCODE = 'wrong_object_type', HINT = 'Name the table that holds the rows.';
+    ELSIF adopted_table::oid < 16384 THEN
+        RAISE EXCEPTION '% belongs to the system', target.description USING ERRCODE = 'wrong_object_type';
+    ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
+        RAISE EXCEPTION '% is a temporary table of another session', target.description
+            USING ERRCODE = 'wrong_object_type';
+    ELSIF target.attnum IS NULL THEN
+        RAISE EXCEPTION 'column "%" of % does not exist', adopted_column, target.description
+            USING ERRCODE = 'undefined_column';
+    ELSIF target.attnum < 0 THEN
+        RAISE EXCEPTION 'column "%" of % is a system column', adopted_column, target.description
+            USING ERRCODE = 'feature_not_supported';
+    ELSIF target.attgenerated <> '' THEN
+        RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, target.description
+            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which it is computed.';
+    ELSIF target.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+        RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
+            format_type(target.type, NULL)
+            USING ERRCODE = 'datatype_mismatch',
+                  HINT = 'Give it the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint USING ...).';
+    END IF;
+
+    SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
+           string_agg(format('SELECT @extschema@.snowflake_adopt(%L, %L);', relation_name, column_name), ' '
+                      ORDER BY relation_name) AS commands
+    INTO note
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    WHERE is_adopted AND is_root
+    HAVING NOT bool_or(relation = adopted_table);
+    IF FOUND THEN
+        RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
+            USING ERRCODE = 'wrong_object_type',
+                  DETAIL = format('It cannot be altered apart from %s.', note.tables),
+                  HINT = note.commands;
+    END IF;
+
+    -- May the caller alter the tables, and are new rows going to get IDs? Drawing one may take a wait: not under the locks.
+    SELECT string_agg(DISTINCT relation_name, ', ') INTO names
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
+    IF names IS NOT NULL THEN
+        RAISE EXCEPTION 'must be owner of %', names
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
+                  HINT = 'Call it as a role that is a member of all their owners, or as a superuser.';
+    END IF;
+    IF for_execution THEN
+        PERFORM @extschema@.snowflake_nextval();
+    ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
+        RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
+            USING DETAIL = 'Once the statements have been run, rows without an explicit ID cannot be inserted on this server.',
+                  HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
+    END IF;
+
+    -- A table that is locked gets no more foreign keys or children; until it is, it may. The table itself comes last, as
+    -- an INSERT locks the table with the foreign key before the one that it points at.
+    WHILE for_execution LOOP
+        SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
+        FROM (
+            SELECT relation_name, bool_or(is_adopted) AS is_adopted
+            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+            WHERE is_root AND (is_adopted OR NOT is_bigint)
+            GROUP BY relation_name
+        ) AS altered;
+        EXIT WHEN names IS NOT DISTINCT FROM locked;
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', names);
+        locked := names;
+    END LOOP;
+
+    SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
+           string_agg(DISTINCT remedy, E'\n') AS remedies
+    INTO note
+    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column);
+    IF note.obstacles IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
+            USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
+    END IF;
+
+    -- Would new IDs meet old ones? None of those to come lies below the first of the present.
+    SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM to_regprocedure(new_default)::text)
+    INTO sets_default
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
+    LEFT JOIN pg_attrdef AS expression
+      ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
+    WHERE involved.is_adopted;
+    IF sets_default THEN
+        EXECUTE format('SELECT max(%I) FROM %s', adopted_column,
+                       (SELECT involved.relation_name
+                        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
+                        WHERE involved.relation = adopted_table AND involved.is_adopted))
+        INTO highest;
+        lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0);
+        IF highest >= lowest_to_come THEN
+            RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('The highest value is %s. In the layout "%s" the first ID of the present is %s.',
+                                      highest, current_setting('snowflake_id.layout'), lowest_to_come),
+                      HINT = 'Give these rows other values, or choose a layout with larger IDs: snowflake_id.layout with more '
+                             'bits below the time, or an earlier epoch.';
+        END IF;
+    END IF;
+
+    WITH involved AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    ),
+    sequences AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
+    )
+    SELECT ARRAY(
+            SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', relation_name, adopted_column)
+            FROM sequences WHERE is_identity
+            ORDER BY relation_name
+        ) || ARRAY(
+            -- One statement for all columns of a table, so that it is rewritten once.
+            SELECT format('ALTER TABLE %s %s;', relation_name,
+                          string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number))
+            FROM involved WHERE is_root AND NOT is_bigint
+            GROUP BY relation_name ORDER BY bool_or(is_adopted) DESC, relation_name
+        ) || ARRAY(
+            SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', relation_name, column_name, new_default)
+            FROM involved WHERE relation = adopted_table AND is_adopted AND sets_default
+        ) || ARRAY(
+            SELECT format('DROP SEQUENCE %s;', sequence_name)
+            FROM sequences WHERE NOT is_identity AND used_by IS NULL
+            ORDER BY sequence_name
+        )
+    INTO statements;
+
+    IF cardinality(statements) = 0 THEN
+        RAISE NOTICE 'column "%" of % has been adopted already', adopted_column, target.description;
+        RETURN statements;
+    END IF;
+    FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column) LOOP
+        IF note.is_warning THEN
+            RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
+        ELSE
+            RAISE NOTICE '%', note.message USING DETAIL = note.detail, HINT = note.hint;
+        END IF;
+    END LOOP;
+    RETURN statements;
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean) IS
+    'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements';
+
+CREATE FUNCTION snowflake_adopt(table_name regclass, column_name name, dry_run boolean DEFAULT true) RETURNS SETOF text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
+DECLARE
+    statement text;
+BEGIN
+    IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL THEN
+        RAISE EXCEPTION 'table_name, column_name and dry_run must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    FOREACH statement IN ARRAY @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run) LOOP
+        IF NOT dry_run THEN
+            EXECUTE statement;
+        END IF;
+        RETURN NEXT statement;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean) IS
+    'moves a column to snowflake IDs, with the foreign keys that point at it; without dry_run => false it only says how';

@@ -1,0 +1,305 @@
+-- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned, what stands
+-- in the way, what the caller has to be told. All of it is read from the catalogs, with the rights of the caller.
+--
+-- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before pg_catalog.
+
+-- Columns are found by their names rather than numbers, in which partitions and children may differ from their parents.
+CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name)
+RETURNS TABLE (
+    relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
+    is_bigint boolean, is_adopted boolean, is_root boolean, is_owned boolean
+)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE found (relation, column_name, is_adopted) AS (
+        SELECT adopted_table::oid, adopted_column, true
+        UNION
+        SELECT step.*
+        FROM found CROSS JOIN LATERAL (
+            SELECT child.inhrelid, found.column_name, found.is_adopted
+            FROM pg_inherits AS child
+            WHERE child.inhparent = found.relation
+            UNION ALL
+            SELECT parent.inhparent, found.column_name, found.is_adopted
+            FROM pg_inherits AS parent
+            WHERE parent.inhrelid = found.relation
+            UNION ALL
+            SELECT foreign_key.conrelid, referencing.attname, false
+            FROM pg_constraint AS foreign_key
+            CROSS JOIN LATERAL unnest(foreign_key.conkey, foreign_key.confkey) AS pair (referencing, referenced)
+            JOIN pg_attribute AS referencing
+              ON referencing.attrelid = foreign_key.conrelid AND referencing.attnum = pair.referencing
+            JOIN pg_attribute AS referenced
+              ON referenced.attrelid = foreign_key.confrelid AND referenced.attnum = pair.referenced
+            WHERE foreign_key.contype = 'f' AND foreign_key.confrelid = found.relation
+              AND referenced.attname = found.column_name
+        ) AS step (relation, column_name, is_adopted)
+        -- A parent need not have the column.
+        WHERE EXISTS (
+            SELECT FROM pg_attribute AS attribute
+            WHERE attribute.attrelid = step.relation AND attribute.attname = step.column_name
+        )
+    )
+    SELECT found.relation,
+           format('%I.%I',
+                  CASE WHEN class.relnamespace = pg_my_temp_schema() THEN 'pg_temp' ELSE namespace.nspname END,
+                  class.relname),
+           class.relkind, attribute.attnum, attribute.attname, attribute.atttypid,
+           'bigint'::regtype IN (type.oid, type.typbasetype),
+           bool_or(found.is_adopted),
+           attribute.attinhcount = 0,
+           pg_has_role(class.relowner, 'USAGE')
+    FROM found
+    JOIN pg_class AS class ON class.oid = found.relation
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    JOIN pg_attribute AS attribute
+      ON attribute.attrelid = found.relation AND attribute.attname = found.column_name
+    JOIN pg_type AS type ON type.oid = attribute.atttypid
+    GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name) IS
+    'for snowflake_adopt(): a column and the foreign-key columns that point at it, in every partition and child';
+
+CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name)
+RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH adopted AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) WHERE is_adopted
+    )
+    SELECT class.oid,
+           format('%I.%I',
+                  CASE WHEN class.relnamespace = pg_my_temp_schema() THEN 'pg_temp' ELSE namespace.nspname END,
+                  class.relname),
+           adopted.relation, adopted.relation_name, depend.deptype = 'i',
+           (
+               SELECT string_agg(pg_describe_object(use.classid, use.objid, use.objsubid), ', ' ORDER BY use.objid)
+               FROM pg_depend AS use
+               LEFT JOIN pg_attrdef AS expression
+                 ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
+               WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
+                 -- The defaults that are going to be replaced do not count.
+                 AND NOT EXISTS (
+                     SELECT FROM adopted AS own
+                     WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
+                 )
+           )
+    FROM adopted
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = adopted.relation
+     AND depend.refobjsubid = adopted.column_number AND depend.classid = 'pg_class'::regclass
+    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name) IS
+    'for snowflake_adopt(): the sequences that belong to the column, in every partition and child, and who else uses them';
+
+CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name)
+RETURNS TABLE (obstacle text, remedy text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE involved AS MATERIALIZED (
+        SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    ),
+    widened AS (SELECT * FROM involved WHERE NOT is_bigint),
+
+    -- The row types of the tables, and the types that are made of them.
+    row_type (relation, type) AS (
+        SELECT widened.relation, class.reltype FROM widened JOIN pg_class AS class ON class.oid = widened.relation
+        UNION
+        SELECT row_type.relation, coalesce(class.reltype, depend.objid)
+        FROM row_type
+        JOIN pg_depend AS depend ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
+        LEFT JOIN pg_class AS class
+          ON depend.classid = 'pg_class'::regclass AND class.oid = depend.objid AND depend.objsubid > 0
+        WHERE depend.classid = 'pg_type'::regclass OR class.relkind NOT IN ('r', 'p', 'm')
+    )
+
+    SELECT format('%s depends on %s',
+                  CASE WHEN view.oid IS NOT NULL THEN pg_describe_object('pg_class'::regclass, view.oid, 0)
+                       WHEN generated.attrelid IS NOT NULL THEN
+                           pg_describe_object('pg_class'::regclass, generated.attrelid, generated.attnum)
+                       ELSE pg_describe_object(depend.classid, depend.objid, depend.objsubid) END,
+                  widened.description),
+           'Drop what depends on the columns, call snowflake_adopt(), and create it again, all in one transaction.'
+    FROM widened
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = widened.relation
+     AND depend.refobjsubid = widened.column_number
+    LEFT JOIN pg_rewrite AS rule ON depend.classid = 'pg_rewrite'::regclass AND rule.oid = depend.objid
+    LEFT JOIN pg_class AS view ON view.oid = rule.ev_class AND view.relkind IN ('v', 'm')
+    LEFT JOIN pg_trigger AS trigger ON depend.classid = 'pg_trigger'::regclass AND trigger.oid = depend.objid
+    LEFT JOIN pg_attrdef AS expression ON depend.classid = 'pg_attrdef'::regclass AND expression.oid = depend.objid
+    LEFT JOIN pg_attribute AS generated
+      ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
+    WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
+                             'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
+      -- A default depends on its own column. What partitions and children have from their parents is named there.
+      AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
+      AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
+
+    UNION
+    SELECT format('%s uses the row type of %s',
+                  pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
+                  pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
+           'Drop these columns, or give them another type, such as jsonb.'
+    FROM row_type
+    JOIN pg_depend AS depend
+      ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
+     AND depend.classid = 'pg_class'::regclass AND depend.objsubid > 0
+    JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind IN ('r', 'p', 'm')
+
+    UNION
+    SELECT format('%s is part of the partition key', widened.description),
+           'A partition key keeps its type: make a new partitioned table with bigint and copy the rows.'
+    FROM widened
+    JOIN pg_depend AS depend
+      ON depend.classid = 'pg_class'::regclass AND depend.objid = widened.relation
+     AND depend.objsubid = widened.column_number
+     AND depend.refclassid = 'pg_class'::regclass AND depend.refobjid = widened.relation
+     AND depend.refobjsubid = 0 AND depend.deptype = 'i'
+
+    UNION
+    SELECT format('%s is of type %s', widened.description, format_type(widened.type, NULL)),
+           'Give these columns the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint), without a domain.'
+    FROM widened
+    WHERE widened.is_root AND widened.type NOT IN ('smallint'::regtype, 'integer'::regtype)
+
+    UNION
+    SELECT format('%s is a typed table', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
+           format('Widen the type first: ALTER TYPE %s ALTER ATTRIBUTE %I TYPE bigint CASCADE.',
+                  class.reloftype::regtype, widened.column_name)
+    FROM widened JOIN pg_class AS class ON class.oid = widened.relation
+    WHERE class.reloftype <> 0
+
+    UNION
+    SELECT format('%s has its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
+           'Detach the foreign tables (or end their inheritance), and widen their columns on both servers by hand.'
+    FROM widened
+    WHERE widened.relation_kind = 'f'
+
+    UNION
+    SELECT format('%s is inherited from %s', involved.description,
+                  string_agg(parent.description, ' and ' ORDER BY parent.description)),
+           'End all but one inheritance of it (ALTER TABLE ... NO INHERIT ...).'
+    FROM involved
+    JOIN pg_inherits AS inherits ON inherits.inhrelid = involved.relation
+    JOIN involved AS parent ON parent.relation = inherits.inhparent AND parent.column_name = involved.column_name
+    WHERE involved.is_adopted OR NOT involved.is_bigint
+    GROUP BY involved.description
+    HAVING count(*) > 1
+
+    UNION
+    SELECT format('%s uses operator class %s, which bigint does not have',
+                  pg_describe_object('pg_class'::regclass, index.oid, 0), class.opcname),
+           'Drop these indexes, call snowflake_adopt(), and create them again with an operator class for bigint.'
+    FROM widened
+    JOIN pg_index AS definition ON definition.indrelid = widened.relation
+    JOIN pg_class AS index ON index.oid = definition.indexrelid AND NOT index.relispartition
+    CROSS JOIN LATERAL unnest(definition.indkey, definition.indclass) AS key (column_number, class)
+    JOIN pg_opclass AS class ON class.oid = key.class AND NOT class.opcdefault AND class.opcintype = widened.type
+    WHERE key.column_number = widened.column_number
+
+    UNION
+    SELECT format('%s is itself a foreign key and points at %s', involved.description,
+                  pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
+           'Its values come from there: adopt the column that it points at.'
+    FROM involved
+    JOIN pg_constraint AS foreign_key
+      ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND foreign_key.conparentid = 0
+     AND involved.column_number = ANY (foreign_key.conkey)
+    WHERE involved.is_adopted
+
+    UNION
+    SELECT format('%s uses sequence %s, which goes with the identity', used_by, sequence_name),
+           'Give what uses the sequence another one.'
+    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
+    WHERE is_identity AND used_by IS NOT NULL;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name) IS
+    'for snowflake_adopt(): why the statements would fail, or what they would break, and what to do';
+
+CREATE FUNCTION snowflake_adopt_notes(adopted_table regclass, adopted_column name)
+RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH involved AS MATERIALIZED (
+        SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    ),
+    widened AS (
+        SELECT relation, relation_name, bool_or(is_root) AS is_root, array_agg(column_name) AS column_names
+        FROM involved WHERE NOT is_bigint GROUP BY relation, relation_name
+    )
+
+    SELECT false,
+           format('tables to be rewritten: %s (%s with their indexes)',
+                  string_agg(relation_name, ', ' ORDER BY relation_name) FILTER (WHERE is_root),
+                  pg_size_pretty(sum(pg_total_relation_size(relation)))),
+           'Until the transaction ends nobody else can read or write them, and they take as much disk space once more.',
+           'Set lock_timeout, so that others do not queue behind a lock that is waited for. Run ANALYZE on the tables '
+           'afterwards.'
+    FROM widened
+    HAVING count(*) > 0
+
+    UNION ALL
+    SELECT true,
+           format('publication "%s" has tables whose columns become bigint: %s', publication.pubname,
+                  string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
+           'A subscriber whose column is smaller stops at the first row with a new ID.',
+           'Widen the columns on all subscribers first. A subscription with binary = true needs binary = false until then.'
+    FROM widened
+    JOIN pg_class AS class ON class.oid = widened.relation
+    JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    JOIN pg_publication_tables AS publication
+      ON publication.schemaname = namespace.nspname AND publication.tablename = class.relname
+     AND publication.attnames && widened.column_names
+    GROUP BY publication.pubname
+
+    UNION ALL
+    SELECT true,
+           format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
+                  string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
+           'It is in binary format, which fails where a column is smaller on the publisher.',
+           format('ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
+    FROM widened
+    JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
+    JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
+    GROUP BY subscription.subname
+
+    UNION ALL
+    SELECT false,
+           format('%s, GENERATED ALWAYS until now, takes explicit values from now on', involved.description),
+           'OVERRIDING SYSTEM VALUE in an INSERT is still accepted and no longer needed; OVERRIDING USER VALUE no longer '
+           'has an effect.',
+           'To keep explicit values out, revoke INSERT on the table and grant INSERT on its other columns.'
+    FROM involved
+    JOIN pg_attribute AS attribute
+      ON attribute.attrelid = involved.relation AND attribute.attnum = involved.column_number
+    WHERE involved.relation = adopted_table AND involved.is_adopted AND attribute.attidentity = 'a'
+
+    UNION ALL
+    SELECT false,
+           format('the default of %s is replaced', involved.description),
+           format('It is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
+           format('To go back: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
+                  involved.column_name, pg_get_expr(expression.adbin, expression.adrelid))
+    FROM involved
+    JOIN pg_attrdef AS expression
+      ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
+    WHERE involved.relation = adopted_table AND involved.is_adopted
+      AND pg_get_expr(expression.adbin, expression.adrelid) <> to_regprocedure('@extschema@.snowflake_nextval()')::text
+      -- There is no way back to a sequence that is dropped.
+      AND NOT EXISTS (
+          SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column) AS dropped
+          JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
+          WHERE use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid AND dropped.used_by IS NULL
+      )
+
+    UNION ALL
+    SELECT false,
+           format('sequence %s is kept', sequence_name),
+           format('It is used by %s.', used_by),
+           format('When nothing uses it any more: DROP SEQUENCE %s;', sequence_name)
+    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
+    WHERE NOT is_identity AND used_by IS NOT NULL;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name) IS
+    'for snowflake_adopt(): what the caller has to know about the statements';

@@ -1,0 +1,149 @@
+//! Tables that are moved over to snowflake IDs: under load, with a subscriber, and on a server that cannot make IDs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use postgres::Client;
+use snowflake_id_cluster_tests::{Cluster, WORKER_1, assert_distinct, failure, poll, single, text};
+
+/// No number from a sequence comes near this, no snowflake ID below it.
+const SMALLEST_ID: i64 = 1 << 40;
+
+/// What `snowflake_adopt` returns.
+fn adopt(client: &mut Client, arguments: &str) -> Vec<String> {
+    let rows = client.query(&format!("SELECT snowflake_adopt({arguments})"), &[]);
+    let rows = rows.unwrap_or_else(|error| panic!("{arguments}: {}", text(&error)));
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Clients that insert rows into a table, and rows that point at them, wait while it is adopted; none of them fails.
+#[test]
+fn writers_only_wait() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client
+        .batch_execute(
+            "CREATE TABLE accounts (id serial PRIMARY KEY);
+             CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts)",
+        )
+        .unwrap();
+    let stop = AtomicBool::new(false);
+    let write = || {
+        let mut client = cluster.connect();
+        let mut ids = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let id: i64 = single(&mut client, "INSERT INTO accounts DEFAULT VALUES RETURNING id::bigint");
+            let booking = format!("INSERT INTO bookings (account_id) VALUES ({id})");
+            client.batch_execute(&booking).unwrap_or_else(|error| panic!("{booking}: {}", text(&error)));
+            ids.push(id);
+        }
+        ids
+    };
+    let ids: Vec<i64> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4).map(|_| scope.spawn(write)).collect();
+        let query = "SELECT count(*) FROM bookings WHERE account_id ";
+        let mut count = |condition: String| single::<i64>(&mut client, &format!("{query}{condition}"));
+        poll("rows with numbers from a sequence", || (count("> 0".into()) > 500).then_some(()));
+        let mut administrator = cluster.connect();
+        assert_eq!(adopt(&mut administrator, "'accounts', 'id', false").len(), 4);
+        poll("rows with snowflake IDs", || (count(format!(">= {SMALLEST_ID}")) > 500).then_some(()));
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    assert_distinct(&ids);
+    let stored: i64 =
+        single(&mut client, "SELECT count(*) FROM accounts JOIN bookings ON account_id = accounts.id");
+    assert_eq!(stored, ids.len() as i64);
+}
+
+/// Whoever widens the subscriber first, as the warnings say, keeps replication going.
+#[test]
+fn the_subscriber_is_widened_first() {
+    let cluster = Cluster::start(
+        &[WORKER_1, &[("wal_level", "logical"), ("wal_retrieve_retry_interval", "100ms")]].concat(),
+    );
+    let mut publisher = cluster.connect();
+    publisher.batch_execute("CREATE DATABASE copy").unwrap();
+    let mut subscriber = cluster.connect_to("copy");
+    let table = "CREATE TABLE orders (id serial PRIMARY KEY, n int)";
+    publisher
+        .batch_execute(&format!(
+            "{table}; CREATE PUBLICATION orders FOR TABLE orders; INSERT INTO orders (n) VALUES (1)"
+        ))
+        .unwrap();
+    subscriber.batch_execute(&format!("CREATE EXTENSION snowflake_id; {table}")).unwrap();
+    // On one server the slot has to be there beforehand.
+    publisher.execute("SELECT pg_create_logical_replication_slot('orders', 'pgoutput')", &[]).unwrap();
+    subscriber
+        .batch_execute(&format!(
+            "CREATE SUBSCRIPTION orders CONNECTION 'host={} user=test dbname=postgres' PUBLICATION orders
+             WITH (create_slot = false, binary = true)",
+            cluster.host().display()
+        ))
+        .unwrap();
+    let mut arrives = |subscriber: &mut Client, n: i32| {
+        publisher.execute("INSERT INTO orders (n) VALUES ($1) ON CONFLICT DO NOTHING", &[&n]).unwrap();
+        let id: i64 = single(&mut publisher, &format!("SELECT id::bigint FROM orders WHERE n = {n}"));
+        poll("the row at the subscriber", || {
+            let query = "SELECT FROM orders WHERE id = $1::bigint AND n = $2";
+            (subscriber.query(query, &[&id, &n]).unwrap().len() == 1).then_some(())
+        });
+        id
+    };
+    arrives(&mut subscriber, 2);
+
+    adopt(&mut subscriber, "'orders', 'id', false");
+    assert!(
+        cluster.log().contains("WARNING:  subscription \"orders\" writes to tables"),
+        "{}",
+        cluster.log()
+    );
+    subscriber.batch_execute("ALTER SUBSCRIPTION orders SET (binary = false)").unwrap();
+    assert!(arrives(&mut subscriber, 3) < SMALLEST_ID);
+
+    adopt(&mut cluster.connect(), "'orders', 'id', false");
+    assert!(cluster.log().contains("WARNING:  publication \"orders\" has tables"), "{}", cluster.log());
+    assert!(arrives(&mut subscriber, 4) > SMALLEST_ID);
+    subscriber.batch_execute("DROP SUBSCRIPTION orders").unwrap();
+}
+
+/// A table is not given a default that would fail; the dry run warns, and its statements can be used later.
+#[test]
+fn not_preloaded() {
+    let cluster = Cluster::start(&[]);
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE TABLE orders (id serial PRIMARY KEY, n int)").unwrap();
+    let statements = adopt(&mut client, "'orders', 'id'");
+    assert!(
+        cluster.log().contains("WARNING:  snowflake_id is not in shared_preload_libraries"),
+        "{}",
+        cluster.log()
+    );
+    let (state, message) = failure(&mut client, "SELECT snowflake_adopt('orders', 'id', false)");
+    assert_eq!(state, "55000", "{message}");
+    client.batch_execute("INSERT INTO orders (n) VALUES (1)").unwrap();
+
+    client.batch_execute(&statements.join("\n")).unwrap();
+    cluster.stop_server("fast");
+    cluster.configure(WORKER_1);
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    assert!(single::<i64>(&mut client, "INSERT INTO orders (n) VALUES (2) RETURNING id") > SMALLEST_ID);
+}
+
+/// A wait for a lock ends with lock_timeout, and nothing has happened.
+#[test]
+fn a_table_in_use() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE TABLE orders (id serial PRIMARY KEY, n int)").unwrap();
+    let mut reader = cluster.connect();
+    reader.batch_execute("BEGIN; SELECT FROM orders").unwrap();
+    client.batch_execute("SET lock_timeout = '50ms'").unwrap();
+    // The dry run takes no lock that another one could be waiting for.
+    assert_eq!(adopt(&mut client, "'orders', 'id'").len(), 3);
+    let (state, message) = failure(&mut client, "SELECT snowflake_adopt('orders', 'id', false)");
+    assert_eq!(state, "55P03", "{message}");
+    reader.batch_execute("COMMIT").unwrap();
+    assert_eq!(adopt(&mut client, "'orders', 'id', false").len(), 3);
+}
