@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use postgres::Client;
-use snowflake_id_cluster_tests::{Cluster, WORKER_1, assert_distinct, failure, poll, single, text};
+use snowflake_id_cluster_tests::{Cluster, PATIENCE, WORKER_1, assert_distinct, failure, poll, single, text};
 
 /// No number from a sequence comes near this, no snowflake ID below it.
 const SMALLEST_ID: i64 = 1 << 40;
@@ -28,10 +29,12 @@ fn writers_only_wait() {
         )
         .unwrap();
     let stop = AtomicBool::new(false);
+    // If the test fails, nobody tells the writers to stop.
+    let end = Instant::now() + PATIENCE;
     let write = || {
         let mut client = cluster.connect();
         let mut ids = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && Instant::now() < end {
             let id: i64 = single(&mut client, "INSERT INTO accounts DEFAULT VALUES RETURNING id::bigint");
             let booking = format!("INSERT INTO bookings (account_id) VALUES ({id})");
             client.batch_execute(&booking).unwrap_or_else(|error| panic!("{booking}: {}", text(&error)));
@@ -54,6 +57,30 @@ fn writers_only_wait() {
     let stored: i64 =
         single(&mut client, "SELECT count(*) FROM accounts JOIN bookings ON account_id = accounts.id");
     assert_eq!(stored, ids.len() as i64);
+}
+
+/// An `INSERT` that has locked its table, and is about to look at the one that its foreign key points at, is no deadlock.
+#[test]
+fn referencing_tables_are_locked_first() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut writer = cluster.connect();
+    writer
+        .batch_execute(
+            "CREATE TABLE accounts (id serial PRIMARY KEY);
+             CREATE TABLE bookings (account_id int REFERENCES accounts);
+             INSERT INTO accounts DEFAULT VALUES",
+        )
+        .unwrap();
+    writer.batch_execute("BEGIN; LOCK TABLE bookings IN ROW EXCLUSIVE MODE").unwrap();
+    thread::scope(|scope| {
+        let adoption = scope.spawn(|| adopt(&mut cluster.connect(), "'accounts', 'id', false"));
+        let mut observer = cluster.connect();
+        poll("the lock to be waited for", || {
+            single::<bool>(&mut observer, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted").then_some(())
+        });
+        writer.batch_execute("INSERT INTO bookings VALUES (1); COMMIT").unwrap();
+        assert_eq!(adoption.join().unwrap().len(), 4);
+    });
 }
 
 /// Whoever widens the subscriber first, as the warnings say, keeps replication going.

@@ -19,7 +19,9 @@ fn examples_of_the_other_pages() {
     let pages = [
         ("clients", include_str!("../../../docs/clients.md"), 4),
         ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
+        ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
         ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
+        ("time_ranges", include_str!("../../../docs/time-ranges.md"), 7),
     ];
     let cluster = Cluster::start(WORKER_1);
     single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
