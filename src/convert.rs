@@ -1,16 +1,18 @@
-//! Conversions between SQL and Rust that pgrx lacks: one composite row as a result, and a layout as an argument.
+//! Conversions between SQL and Rust that pgrx lacks: one composite row as a result, text as bytes, and a layout as an
+//! argument.
 //!
 //! pgrx offers rows from set-returning functions only. Those would make a row of the calling query vanish where the
 //! argument is NULL (`FROM orders, snowflake_decode(parent_id)`); a strict function with OUT parameters gives a row of
 //! NULLs. That is worth the few calls into PostgreSQL below.
 //!
-//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. A layout that is
-//! taken from the bytes gives the same error for any text that is none.
+//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. A layout, or
+//! anything else, that is taken from the bytes gives the same error for any text that is none.
 
 use std::cell::Cell;
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
+use pgrx::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 use snowflake_id_core::Layout;
 
 use crate::compat::BackendLocal;
@@ -103,5 +105,63 @@ unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
         // SAFETY: the bytes of a varlena, whatever its type.
         let text: &[u8] = unsafe { arg.unbox_unchecked() };
         LayoutArgument(layouts::parse(text).or_report())
+    }
+}
+
+/// A text argument as it is, in whatever encoding the database has.
+pub struct TextBytes<'fcx>(pub &'fcx [u8]);
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(TextBytes<'_>, "text");
+
+impl FromDatum for TextBytes<'_> {
+    #[inline]
+    unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
+        if is_null {
+            return None;
+        }
+        let text = datum.cast_mut_ptr();
+        // SAFETY: by the contract of this function the datum is a varlena. Each of the calls looks at its header.
+        unsafe {
+            // Only what is compressed or stored elsewhere has to go through PostgreSQL, which takes longer than most of what
+            // is done with short texts.
+            let is_plain = varatt_is_4b_u(text) || (varatt_is_1b(text) && !varatt_is_1b_e(text));
+            let text = if is_plain { text } else { pg_sys::pg_detoast_datum_packed(text) };
+            Some(TextBytes(varlena_to_byte_slice(text)))
+        }
+    }
+}
+
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
+// not null.
+unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
+        // SAFETY: as above.
+        unsafe { arg.unbox_arg_using_from_datum() }
+            .expect("bug: a function with a text argument is not strict")
+    }
+}
+
+/// A text that is ready to be returned.
+pub struct Text(pg_sys::Datum);
+
+impl Text {
+    /// Copies a text, which is ASCII, as that is part of every encoding that a database can have.
+    #[inline]
+    pub fn new(ascii: &str) -> Text {
+        debug_assert!(ascii.is_ascii());
+        // SAFETY: copies so many bytes into the current memory context, in which a function's result belongs.
+        Text(pg_sys::Datum::from(unsafe {
+            pg_sys::cstring_to_text_with_len(ascii.as_ptr().cast(), ascii.len() as i32)
+        }))
+    }
+}
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Text, "text");
+
+// SAFETY: the datum is a text in the memory context of the call.
+unsafe impl BoxRet for Text {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: the datum was made for this call.
+        unsafe { fcinfo.return_raw_datum(self.0) }
     }
 }

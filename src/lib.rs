@@ -13,8 +13,10 @@
 //! | [`nextval`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
+//! | [`encoding`] | `snowflake_to_text`, `snowflake_from_text` |
+//! | [`mask`] | `snowflake_mask`, `snowflake_unmask` |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
-//! | [`convert`] | between SQL and Rust: a row as a result, a layout as an argument |
+//! | [`convert`] | between SQL and Rust: a row as a result, a layout or bytes as an argument |
 //! | [`status`] | view `snowflake_status`, and what an administrator can order |
 //! | [`error`] | every error that a user can meet |
 //! | [`compat`] | what is particular to PostgreSQL's C side |
@@ -25,10 +27,12 @@ mod compat;
 mod config;
 mod convert;
 mod decode;
+mod encoding;
 mod error;
 mod identity;
 mod keeper;
 mod layouts;
+mod mask;
 mod nextval;
 mod session;
 mod shared;
@@ -40,6 +44,16 @@ mod wait;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
+extension_sql_file!(
+    "../sql/encoding.sql",
+    name = "encoding",
+    requires = [encoding::snowflake_to_text, encoding::snowflake_from_text]
+);
+extension_sql_file!(
+    "../sql/mask.sql",
+    name = "mask",
+    requires = [mask::snowflake_mask, mask::snowflake_unmask, mask::snowflake_no_mask_key]
+);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.
