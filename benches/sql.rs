@@ -41,6 +41,7 @@ fn main() {
         against_baseline(&mut client, &pg_config);
     }
     reading(&mut client);
+    showing(&mut client);
     filling(&cluster, &mut client);
     throughput(&cluster);
     saturation(&cluster);
@@ -146,6 +147,36 @@ fn reading(client: &mut Client) {
     println!("\n### Reading an ID back, and the bounds of a range of time, net\n");
     println!("| call | ns | of `to_timestamp` |\n| --- | ---: | ---: |");
     for ((name, ..), value) in expressions.iter().zip(&ns) {
+        println!("| {name} | {value:.1} | {:.2} x |", value / ns[0]);
+    }
+}
+
+/// IDs as they are shown outside: as text, and masked.
+fn showing(client: &mut Client) {
+    client
+        .batch_execute(
+            "INSERT INTO snowflake_mask_key (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))",
+        )
+        .unwrap();
+    const ID: &str = "n + 1541815603606036480";
+    const KEY: &str = "'\\x0123456712345678234567893456789a'";
+    let row = |name: &str, expression: String, base: &str| (name.to_owned(), expression, base.to_owned());
+    let mut rows = vec![row("`encode(int8send(id), 'hex')`", format!("encode(int8send({ID}), 'hex')"), ID)];
+    for encoding in ["crockford32", "base36", "base58", "base62", "base64url", "decimal", "hex"] {
+        let to_text = format!("snowflake_to_text({ID}, '{encoding}')");
+        let from_text = format!("snowflake_from_text({to_text}, '{encoding}')");
+        rows.push(row(&format!("`snowflake_to_text(id, '{encoding}')`"), to_text.clone(), ID));
+        rows.push(row(&format!("`snowflake_from_text(text, '{encoding}')`"), from_text, &to_text));
+    }
+    rows.push(row("`snowflake_mask(id, key)`", format!("snowflake_mask({ID}, {KEY})"), ID));
+    rows.push(row("`snowflake_unmask(masked, key)`", format!("snowflake_unmask({ID}, {KEY})"), ID));
+    rows.push(row("`snowflake_mask_named(id, name)`", format!("snowflake_mask_named({ID}, 'bench')"), ID));
+    let pairs: Vec<_> =
+        rows.iter().map(|(_, expression, base)| (expression.as_str(), base.as_str())).collect();
+    let ns = net_ns(client, &pairs);
+    println!("\n### Showing an ID outside, net\n");
+    println!("| call | ns | of `encode` |\n| --- | ---: | ---: |");
+    for ((name, ..), value) in rows.iter().zip(&ns) {
         println!("| {name} | {value:.1} | {:.2} x |", value / ns[0]);
     }
 }

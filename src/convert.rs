@@ -1,11 +1,12 @@
-//! Conversions between SQL and Rust that pgrx lacks: one composite row as a result, and a layout as an argument.
+//! Conversions between SQL and Rust that pgrx lacks: one composite row as a result, text as bytes, and a layout as an
+//! argument.
 //!
 //! pgrx offers rows from set-returning functions only. Those would make a row of the calling query vanish where the
 //! argument is NULL (`FROM orders, snowflake_decode(parent_id)`); a strict function with OUT parameters gives a row of
 //! NULLs. That is worth the few calls into PostgreSQL below.
 //!
-//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. A layout that is
-//! taken from the bytes gives the same error for any text that is none.
+//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. A layout, or
+//! anything else, that is taken from the bytes gives the same error for any text that is none.
 
 use std::cell::Cell;
 
@@ -136,4 +137,52 @@ unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
 unsafe fn fetched_bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     // SAFETY: by this function's contract. The copy lies in the memory context of the call.
     unsafe { varlena_to_byte_slice(pg_sys::pg_detoast_datum_packed(varlena)) }
+}
+
+/// A text argument as it is, in whatever encoding the database has.
+pub struct TextBytes<'fcx>(pub &'fcx [u8]);
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(TextBytes<'_>, "text");
+
+impl FromDatum for TextBytes<'_> {
+    #[inline]
+    unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
+        // SAFETY: by the contract of this function the datum is a varlena.
+        (!is_null).then(|| TextBytes(unsafe { bytes(datum.cast_mut_ptr()) }))
+    }
+}
+
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
+// not null.
+unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
+        // SAFETY: as above.
+        unsafe { arg.unbox_arg_using_from_datum() }
+            .expect("bug: a function with a text argument is not strict")
+    }
+}
+
+/// A text that is ready to be returned.
+pub struct Text(pg_sys::Datum);
+
+impl Text {
+    /// Copies a text, which is ASCII, as that is part of every encoding that a database can have.
+    #[inline]
+    pub fn new(ascii: &str) -> Text {
+        debug_assert!(ascii.is_ascii());
+        // SAFETY: copies so many bytes into the current memory context, in which a function's result belongs.
+        Text(pg_sys::Datum::from(unsafe {
+            pg_sys::cstring_to_text_with_len(ascii.as_ptr().cast(), ascii.len() as i32)
+        }))
+    }
+}
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Text, "text");
+
+// SAFETY: the datum is a text in the memory context of the call.
+unsafe impl BoxRet for Text {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: the datum was made for this call.
+        unsafe { fcinfo.return_raw_datum(self.0) }
+    }
 }

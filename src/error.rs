@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
+use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::text::{instant, shown};
-use snowflake_id_core::{Field, Identity, Layout, LayoutError, RangeError, Stall};
+use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 
 use crate::config;
 use crate::nextval::MAX_BATCH;
@@ -66,6 +67,20 @@ pub enum Error {
     },
     BatchCount(i32),
     NoCurrval,
+    UnknownEncoding {
+        name: String,
+    },
+    InvalidText {
+        text: String,
+        problem: TextError,
+    },
+    /// Says how long the key is, never the key itself.
+    KeyLength(usize),
+    NoMaskKey {
+        name: String,
+    },
+    /// Does not say what was given, as that is a key.
+    MaskKeyForName,
     Range(RangeError),
 }
 
@@ -133,7 +148,12 @@ impl Error {
             | Error::InvalidLayoutSetting { .. }
             | Error::IdentityUsed(_)
             | Error::NotAnIdentity { .. }
-            | Error::BatchCount(_) => ERRCODE_INVALID_PARAMETER_VALUE,
+            | Error::BatchCount(_)
+            | Error::UnknownEncoding { .. }
+            | Error::KeyLength(_)
+            | Error::MaskKeyForName => ERRCODE_INVALID_PARAMETER_VALUE,
+            Error::InvalidText { .. } => ERRCODE_INVALID_TEXT_REPRESENTATION,
+            Error::NoMaskKey { .. } => ERRCODE_UNDEFINED_OBJECT,
             Error::TooManyLayouts => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
         }
     }
@@ -164,6 +184,13 @@ impl Error {
             Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
             Error::BatchCount(count) => format!("cannot make a batch of {count} snowflake IDs"),
             Error::NoCurrval => "snowflake_currval is not yet defined in this session".into(),
+            Error::UnknownEncoding { name } => format!("unknown encoding of snowflake IDs: \"{name}\""),
+            Error::InvalidText { text, problem } => {
+                format!("invalid {} text of a snowflake ID: \"{text}\"", problem.encoding.name())
+            }
+            Error::KeyLength(_) => "invalid length of a mask key".into(),
+            Error::MaskKeyForName => "a mask key stands in place of its name".into(),
+            Error::NoMaskKey { name } => format!("mask key \"{}\" does not exist", shown(name)),
             Error::Range(problem) => problem.to_string(),
         }
     }
@@ -229,6 +256,11 @@ impl Error {
                 "No snowflake ID has been taken in this session, apart from those taken by parallel workers."
                     .into()
             }
+            Error::UnknownEncoding { .. } => return None,
+            Error::InvalidText { problem, .. } => problem.to_string(),
+            Error::KeyLength(bytes) => format!("The key has {bytes} bytes; it has to have {KEY_BYTES}."),
+            Error::MaskKeyForName => "No name begins with \\x or has 16 characters, as a key may.".into(),
+            Error::NoMaskKey { .. } => "Table snowflake_mask_key has no row with this name.".into(),
             Error::Range(problem) => problem.allowed(),
         })
     }
@@ -290,6 +322,23 @@ impl Error {
             Error::BatchCount(MAX_BATCH..) => "Take the IDs in several batches.".into(),
             Error::BatchCount(_) => return None,
             Error::NoCurrval => "Call snowflake_nextval() first.".into(),
+            Error::UnknownEncoding { .. } => {
+                format!("Use one of {}.", Encoding::ALL.map(Encoding::name).join(", "))
+            }
+            Error::InvalidText { problem, .. } => problem.encoding.form(),
+            Error::KeyLength(_) => {
+                "Make a key with uuid_send(gen_random_uuid()); to use one of table snowflake_mask_key by its name, call snowflake_mask_named() or snowflake_unmask_named().".into()
+            }
+            Error::MaskKeyForName => {
+                "Give the name that the key has in table snowflake_mask_key, or call snowflake_mask() or snowflake_unmask().".into()
+            }
+            Error::NoMaskKey { name } => {
+                // A name that cannot be shown as it is, in any encoding, is left to the user.
+                let name = if name.is_ascii() && name.len() <= MAX_SHOWN_NAME { name.replace('\'', "''") } else { "...".into() };
+                format!(
+                    "To make a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ('{name}', uuid_send(gen_random_uuid()))."
+                )
+            }
             Error::Range(RangeError::NegativeId(_)) => return None,
             Error::Range(RangeError::IdPastEnd { .. }) => {
                 "Name the layout that made the ID, for example snowflake_decode(id, 'twitter').".into()
@@ -300,6 +349,9 @@ impl Error {
         })
     }
 }
+
+/// The longest name of a key that a HINT repeats, in bytes.
+const MAX_SHOWN_NAME: usize = 60;
 
 /// An identity as people read it.
 pub fn name_of(identity: Identity) -> String {

@@ -15,8 +15,10 @@
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
 //! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
 //! | [`guess`] | `snowflake_guess_layout`: which preset an ID may be of |
+//! | [`encoding`] | `snowflake_to_text`, `snowflake_from_text` |
+//! | [`mask`] | `snowflake_mask`, `snowflake_unmask` |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
-//! | [`convert`] | between SQL and Rust: a row as a result, a layout as an argument |
+//! | [`convert`] | between SQL and Rust: a row as a result, a layout or bytes as an argument |
 //! | [`status`] | view `snowflake_status`, and what an administrator can order |
 //! | [`error`] | every error that a user can meet |
 //! | [`compat`] | what is particular to PostgreSQL's C side |
@@ -27,11 +29,13 @@ mod compat;
 mod config;
 mod convert;
 mod decode;
+mod encoding;
 mod error;
 mod guess;
 mod identity;
 mod keeper;
 mod layouts;
+mod mask;
 mod nextval;
 mod range;
 mod session;
@@ -72,6 +76,16 @@ extension_sql_file!(
         snowflake_advance,
         snowflake_reset_horizon
     ]
+);
+extension_sql_file!(
+    "../sql/encoding.sql",
+    name = "encoding",
+    requires = [encoding::snowflake_to_text, encoding::snowflake_from_text]
+);
+extension_sql_file!(
+    "../sql/mask.sql",
+    name = "mask",
+    requires = [mask::snowflake_mask, mask::snowflake_unmask, mask::snowflake_no_mask_key]
 );
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend

@@ -1,4 +1,5 @@
-//! Snowflake IDs without PostgreSQL: layouts, and the generator that hands out values of a layout.
+//! Snowflake IDs without PostgreSQL: layouts, the generator that hands out values of a layout, and the forms in which
+//! IDs are shown outside.
 //!
 //! This crate does no I/O, reads no clock and holds no state of its own: the clock, the limit and the shared
 //! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around it, and a client program
@@ -23,22 +24,28 @@
 //! | [`presets`] | the layouts that have names |
 //! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
 //! | [`horizon`] | how far ahead IDs may be made, and the watch over the clock |
+//! | [`encoding`] | [`Encoding`]: IDs as text |
+//! | [`mask`] | [`Mask`]: IDs that do not show when they were made |
 //! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod encoding;
 pub mod error;
 pub mod generator;
 pub mod guess;
 pub mod horizon;
 pub mod layout;
+pub mod mask;
 pub mod presets;
 pub mod range;
 pub mod slot;
 pub mod text;
 
+pub use encoding::{Encoding, TextError};
 pub use error::{LayoutError, RangeError};
 pub use generator::{Generator, Identity, Reservation, Stall};
 pub use layout::{Decoded, Field, Layout, Parts};
+pub use mask::Mask;
 pub use slot::{Gate, Slot, SlotKey};

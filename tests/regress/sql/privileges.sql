@@ -67,7 +67,7 @@ SELECT snowflake_worker(snowflake_nextval());
 ROLLBACK;
 
 -- What PUBLIC may do. All that changes anything is to draw IDs (and to ask for the last one), and to alter tables of one's
--- own: the volatile functions. Nothing can be written to, and nothing runs with the rights of its owner.
+-- own: the volatile functions. Nothing can be written to, and nothing that runs with the rights of its owner can be called.
 SELECT p.oid::regprocedure::text COLLATE "C" AS volatile_function, p.prosecdef AS definer,
        has_function_privilege('regress_snowflake_user', p.oid, 'EXECUTE') AS executable
 FROM pg_depend AS d

@@ -1,8 +1,9 @@
 -- The extension can be created, and consists of what it says.
 CREATE EXTENSION snowflake_id;
 
--- It has the version and the comment of its control file; of its tables one is dumped.
-SELECT e.extname, e.extnamespace::regnamespace AS schema, e.extrelocatable, e.extconfig::regclass[],
+-- It has the version and the comment of its control file, and tables whose rows are dumped.
+SELECT e.extname, e.extnamespace::regnamespace AS schema, e.extrelocatable,
+       ARRAY(SELECT dumped::regclass::text COLLATE "C" FROM unnest(e.extconfig) AS dumped ORDER BY 1) AS dumped,
        e.extversion = a.default_version AS is_default_version, a.comment
 FROM pg_extension AS e JOIN pg_available_extensions AS a ON a.name = e.extname
 WHERE e.extname = 'snowflake_id';
@@ -17,7 +18,7 @@ CREATE VIEW members AS
 SELECT object FROM members ORDER BY object;
 
 -- How the planner may use each function: the forms with a named layout are immutable, those with the session's layout
--- stable, those that draw IDs volatile. None runs with the rights of its owner.
+-- stable, those that draw IDs volatile. Only those that use a key by its name run with the rights of their owner.
 SELECT p.oid::regprocedure::text COLLATE "C" AS function,
        CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
        CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted' ELSE 'unsafe' END AS parallel,

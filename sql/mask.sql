@@ -1,0 +1,56 @@
+-- Masked IDs: the keys that have names, and the functions that use them without showing them.
+
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
+    'the number that stands for a snowflake ID under a key of 16 bytes';
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
+    'the snowflake ID for which a number stands under a key of 16 bytes';
+
+-- No name may look like a key. In place of a key one of 16 characters would be taken for it, silently, and such a key is
+-- no secret; and what looks like a key is not to be shown when there is no such name.
+CREATE TABLE snowflake_mask_key (
+    name text PRIMARY KEY
+        CONSTRAINT snowflake_mask_key_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
+        CONSTRAINT snowflake_mask_key_name_is_no_key CHECK (
+            pg_catalog.char_length(name) OPERATOR(pg_catalog.<>) 16 AND NOT pg_catalog.starts_with(name, E'\\x')
+        ),
+    key bytea NOT NULL
+        CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
+    created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
+);
+-- PUBLIC might have rights by ALTER DEFAULT PRIVILEGES.
+REVOKE ALL ON TABLE snowflake_mask_key FROM PUBLIC;
+COMMENT ON TABLE snowflake_mask_key IS
+    'secret keys of masked snowflake IDs; they are part of every dump and backup of the database';
+COMMENT ON COLUMN snowflake_mask_key.name IS 'what snowflake_mask_named() and snowflake_unmask_named() are given';
+COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; masked IDs can be read only as long as their key is kept';
+COMMENT ON COLUMN snowflake_mask_key.created_at IS 'when the key was stored';
+SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
+
+COMMENT ON FUNCTION snowflake_no_mask_key(text) IS 'the error for a mask key that does not exist; not for users';
+REVOKE ALL ON FUNCTION snowflake_no_mask_key(text) FROM PUBLIC;
+
+-- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers text to bytea, and
+-- would take a key for a name.
+CREATE FUNCTION snowflake_mask_named(id bigint, key_name text) RETURNS bigint
+    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql AS $$
+    SELECT coalesce((SELECT @extschema@.snowflake_mask(snowflake_mask_named.id, k.key)
+                     FROM @extschema@.snowflake_mask_key AS k
+                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_named.key_name),
+                    @extschema@.snowflake_no_mask_key(snowflake_mask_named.key_name))
+$$;
+COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
+    'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
+REVOKE ALL ON FUNCTION snowflake_mask_named(bigint, text) FROM PUBLIC;
+
+CREATE FUNCTION snowflake_unmask_named(masked bigint, key_name text) RETURNS bigint
+    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql AS $$
+    SELECT coalesce((SELECT @extschema@.snowflake_unmask(snowflake_unmask_named.masked, k.key)
+                     FROM @extschema@.snowflake_mask_key AS k
+                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_unmask_named.key_name),
+                    @extschema@.snowflake_no_mask_key(snowflake_unmask_named.key_name))
+$$;
+COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
+    'the snowflake ID for which a number stands under a key of table snowflake_mask_key';
+REVOKE ALL ON FUNCTION snowflake_unmask_named(bigint, text) FROM PUBLIC;
