@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 
+pub mod faults;
 pub mod load;
 
 /// How long anything may take before a test gives up.
@@ -51,18 +52,20 @@ impl Cluster {
     /// Makes a cluster whose clock can be set with [`Cluster::set_clock`], and starts it.
     pub fn start_with_clock(settings: Settings) -> Cluster {
         let mut cluster = Cluster::stopped(settings);
-        cluster.has_clock = true;
-        cluster.set_clock(0.0);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.c");
-        successful(
-            Command::new("cc")
-                .args(["-shared", "-fPIC", "-O1", "-o"])
-                .arg(cluster.clock_library())
-                .arg(source),
-        );
+        cluster.add_clock();
         cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
         cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
         cluster
+    }
+
+    /// Has the server run, from its next start on, by a clock that can be set.
+    pub fn add_clock(&mut self) {
+        self.has_clock = true;
+        self.set_clock(0.0);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.c");
+        successful(
+            Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(self.clock_library()).arg(source),
+        );
     }
 
     /// Has the server's clock, of all its processes and at once, differ from the real one by so many seconds.
@@ -85,11 +88,8 @@ impl Cluster {
         let pg_config = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
         let bin_dir = successful(Command::new(pg_config).arg("--bindir"));
         let bin_dir = PathBuf::from(String::from_utf8(bin_dir.stdout).unwrap().trim());
-        let root = std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(root).unwrap();
-        if is_root() {
-            successful(Command::new("chown").arg(server_user()).arg(dir.path()));
-        }
+        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(work_dir()).unwrap();
+        give_to_server_user(dir.path());
         let cluster = Cluster { dir, bin_dir, has_clock: false };
         let initdb = ["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
         successful(cluster.program("initdb").arg("--pgdata").arg(cluster.data_dir()).args(initdb));
@@ -105,6 +105,14 @@ impl Cluster {
         ]);
         cluster.configure(settings);
         cluster
+    }
+
+    /// Has the server, which is stopped, keep its WAL in another directory.
+    pub fn move_wal(&self, to: &Path) {
+        let from = self.data_dir().join("pg_wal");
+        let to = to.join("pg_wal");
+        successful(Command::new("mv").args([&from, &to]));
+        std::os::unix::fs::symlink(to, from).unwrap();
     }
 
     /// Adds settings to postgresql.conf. They take effect at the next start or reload.
@@ -209,6 +217,16 @@ impl Drop for Cluster {
             // While a test panics there is nobody to tell; the script that runs the tests stops what is left over.
             let _ = self.pg_ctl().args(["--wait", "--mode", "immediate", "stop"]).output();
         }
+    }
+}
+
+fn work_dir() -> PathBuf {
+    std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
+fn give_to_server_user(dir: &Path) {
+    if is_root() {
+        successful(Command::new("chown").arg(server_user()).arg(dir));
     }
 }
 
