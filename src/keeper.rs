@@ -126,6 +126,8 @@ impl Keeper {
                 }
             };
             self.shared.keeper.looks.fetch_add(1, Ordering::Release);
+            // Who asked during the look may have set the latch while that waited for a lock or a standby, which resets it.
+            let pause = if self.shared.keeper.is_wanted() { Some(Duration::ZERO) } else { pause };
             if is_stopping() || !BackgroundWorker::wait_latch(pause) || is_stopping() {
                 break;
             }
