@@ -17,9 +17,12 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// How often a call that waits for the keeper looks.
 const SHORT_NAP: Duration = Duration::from_millis(2);
 
-/// What the keeper last reported.
-fn report() -> String {
-    shared::report().text().unwrap_or_else(|| "The keeper has not reported anything.".into())
+/// What the keeper last reported, or that there is none.
+fn report(words: &KeeperWords) -> String {
+    shared::report().text().unwrap_or_else(|| match words.is_away() {
+        true => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
+        false => "The keeper has not reported anything.".into(),
+    })
 }
 
 /// The waiting of one call, however often it has to.
@@ -65,8 +68,8 @@ impl Patience {
             }
             match words.closed() {
                 Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
-                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report() }),
-                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: report() }),
+                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report(words) }),
+                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: report(words) }),
                 _ => self.nap(words),
             }
         }
@@ -78,7 +81,7 @@ impl Patience {
         let look = Look::ask(words);
         while !look.is_over() {
             if self.left().is_zero() {
-                return Err(Error::KeeperNotReady { report: report() });
+                return Err(Error::KeeperNotReady { report: report(words) });
             }
             self.nap(words);
         }
@@ -101,7 +104,7 @@ impl Patience {
             let since_us = words.committing_since_us.load(Ordering::Relaxed);
             let committing =
                 (since_us > 0).then(|| Duration::from_micros((compat::clock_us() - since_us).max(0) as u64));
-            return Err(Error::HorizonStalled { committing, report: report(), max_wait: self.max_wait });
+            return Err(Error::HorizonStalled { committing, report: report(words), max_wait: self.max_wait });
         }
         self.nap(words);
         Ok(())
