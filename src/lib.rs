@@ -40,6 +40,11 @@ mod wait;
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
+extension_sql_file!(
+    "../sql/promised.sql",
+    name = "promised",
+    requires = ["horizon", snowflake_server_status]
+);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.
