@@ -30,6 +30,8 @@ clean_up() {
         return
     fi
     stop_servers
+    # A test that was interrupted may leave its small disk behind.
+    awk -v dir="$work_dir/" 'index($2, dir) == 1 { print $2 }' /proc/mounts | xargs -r -n 1 umount --lazy
     rm -rf "$work_dir"
 }
 

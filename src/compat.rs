@@ -1,7 +1,7 @@
 //! What is particular to PostgreSQL's C side: calls that pgrx binds but does not wrap, and whatever differs between
 //! versions.
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -220,9 +220,27 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a str {
     unsafe { CStr::from_ptr(value) }.to_str().unwrap_or("\u{fffd}")
 }
 
-/// Handles SIGTERM by `handler`; ignores SIGINT, as there is nothing of the keeper's to cancel.
-pub fn handle_sigterm(handler: unsafe extern "C-unwind" fn(i32)) {
-    unsafe extern "C-unwind" fn ignore(_signal: i32) {}
+unsafe extern "C" {
+    /// Of PostgreSQL's utils/timeout.h, which pgrx does not bind: whether a timeout has fired and is not yet reported.
+    fn get_timeout_indicator(timeout: c_int, reset: bool) -> bool;
+}
+
+/// Of the same header.
+const LOCK_TIMEOUT: c_int = 2;
+
+/// Handles SIGTERM by `handler`. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes from
+/// elsewhere is ignored, as there is nothing of the keeper's to cancel.
+pub fn handle_signals(handler: unsafe extern "C-unwind" fn(i32)) {
+    unsafe extern "C-unwind" fn on_sigint(_signal: i32) {
+        // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this process.
+        unsafe {
+            if get_timeout_indicator(LOCK_TIMEOUT, false) {
+                (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
+                (&raw mut pg_sys::InterruptPending).write_volatile(1);
+                pg_sys::SetLatch(pg_sys::MyLatch);
+            }
+        }
+    }
     #[cfg(not(feature = "pg18"))]
     use pg_sys::pqsignal;
     #[cfg(feature = "pg18")]
@@ -230,7 +248,7 @@ pub fn handle_sigterm(handler: unsafe extern "C-unwind" fn(i32)) {
     // SAFETY: the handlers do nothing but set flags and a latch.
     unsafe {
         pqsignal(pg_sys::SIGTERM as i32, Some(handler));
-        pqsignal(pg_sys::SIGINT as i32, Some(ignore));
+        pqsignal(pg_sys::SIGINT as i32, Some(on_sigint));
     }
 }
 

@@ -28,6 +28,13 @@ use process::{is_stopping, transaction};
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How soon the keeper looks again when something is in its way.
 const RETRY_TIME: Duration = Duration::from_secs(2);
+/// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone until it looks.
+const BREATHER: Duration = Duration::from_millis(50);
+
+/// Sleeps until the latch is set, at most for `pause`. Returns whether to go on.
+fn sleep(pause: Option<Duration>) -> bool {
+    !is_stopping() && BackgroundWorker::wait_latch(pause) && !is_stopping()
+}
 
 /// Why a look ended early; in the words of the report.
 struct Problem(String);
@@ -87,16 +94,18 @@ impl Keeper {
         loop {
             compat::reload_if_asked();
             let wanted = self.shared.keeper.take_wanted();
-            let pause = match self.look(wanted) {
-                Ok(pause) => pause,
+            let (pause, breather) = match self.look(wanted) {
+                Ok(pause) => (pause, Duration::ZERO),
                 Err(Problem(text)) => {
                     self.committed = None;
                     self.complain(&text);
-                    Some(RETRY_TIME)
+                    (Some(RETRY_TIME), BREATHER)
                 }
             };
             self.shared.keeper.looks.fetch_add(1, Ordering::Release);
-            if is_stopping() || !BackgroundWorker::wait_latch(pause) || is_stopping() {
+            // Who asked during the look may have set the latch while that waited for a lock or a standby, which resets it.
+            let pause = if self.shared.keeper.is_wanted() { Some(Duration::ZERO) } else { pause };
+            if !sleep(pause) || !sleep(Some(breather)) {
                 break;
             }
         }

@@ -87,6 +87,11 @@ extension_sql_file!(
     name = "mask",
     requires = [mask::snowflake_mask, mask::snowflake_unmask, mask::snowflake_no_mask_key]
 );
+extension_sql_file!(
+    "../sql/promised.sql",
+    name = "promised",
+    requires = ["horizon", snowflake_server_status]
+);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.

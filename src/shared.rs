@@ -158,6 +158,11 @@ impl KeeperWords {
         }
     }
 
+    /// Whether somebody has asked, and the keeper has not begun to look since.
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
     /// Whether somebody has asked since the last time.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.swap(false, Ordering::AcqRel)

@@ -119,8 +119,10 @@ fn max_drift_us() -> i64 {
 fn state_word(shared: &State, now_us: i64) -> &'static str {
     let words = &shared.keeper;
     let horizon_us = words.horizon_us.load(Ordering::Relaxed);
-    let is_hindered =
-        shared::report().text().is_some() || words.committing_since_us.load(Ordering::Relaxed) > 0;
+    // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs.
+    let is_hindered = shared::report().text().is_some()
+        || words.committing_since_us.load(Ordering::Relaxed) > 0
+        || words.is_wanted();
     if compat::is_in_recovery() {
         "recovery"
     } else if words.is_away() {

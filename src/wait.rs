@@ -19,10 +19,10 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 /// How often a call that waits for the keeper looks.
 const SHORT_NAP: Duration = Duration::from_millis(2);
 
-/// What the keeper last reported.
+/// What the keeper last reported, or that there is none.
 fn report(words: &KeeperWords) -> String {
     shared::report().text().unwrap_or_else(|| match words.is_away() {
-        true => "The background worker \"snowflake_id keeper\" is not running.".into(),
+        true => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
         false => "The keeper has not reported anything.".into(),
     })
 }

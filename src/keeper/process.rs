@@ -46,7 +46,7 @@ pub fn register() {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
-    compat::handle_sigterm(on_sigterm);
+    compat::handle_signals(on_sigterm);
     let Ok(shared) = shared::state() else {
         return; // Registered by the postmaster, which made the shared memory.
     };
@@ -89,6 +89,8 @@ pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Pr
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
             compat::commit_locally_at_least();
             let result = body();
+            // A lock that came just when its time was up: what is left of that must not end a wait of the commit.
+            pgrx::check_for_interrupts!();
             note_commit(compat::clock_us());
             IS_COMMITTING.store(true, Ordering::SeqCst);
             if is_stopping() {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use postgres::{Client, Config, NoTls};
 
 pub mod copies;
+pub mod faults;
 pub mod load;
 
 /// How long anything may take before a test gives up.
@@ -111,11 +112,8 @@ impl Cluster {
 
     /// A directory and nothing in it.
     fn without_data(bin_dir: PathBuf) -> Cluster {
-        let root = std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(root).unwrap();
-        if is_root() {
-            successful(Command::new("chown").arg(server_user()).arg(dir.path()));
-        }
+        let dir = tempfile::Builder::new().prefix("cluster.").tempdir_in(work_dir()).unwrap();
+        give_to_server_user(dir.path());
         Cluster { dir, bin_dir, has_clock: false }
     }
 
@@ -126,6 +124,14 @@ impl Cluster {
             ("unix_socket_directories", self.host().to_str().unwrap()),
             ("port", "5432"),
         ]);
+    }
+
+    /// Has the server, which is stopped, keep its WAL in another directory.
+    pub fn move_wal(&self, to: &Path) {
+        let from = self.data_dir().join("pg_wal");
+        let to = to.join("pg_wal");
+        successful(Command::new("mv").args([&from, &to]));
+        std::os::unix::fs::symlink(to, from).unwrap();
     }
 
     /// Adds settings to postgresql.conf. They take effect at the next start or reload.
@@ -242,6 +248,16 @@ pub fn pg_config() -> PathBuf {
 pub fn ask_pg_config(pg_config: &Path, option: &str) -> String {
     let output = successful(Command::new(pg_config).arg(option));
     String::from_utf8(output.stdout).unwrap().trim().into()
+}
+
+fn work_dir() -> PathBuf {
+    std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
+fn give_to_server_user(dir: &Path) {
+    if is_root() {
+        successful(Command::new("chown").arg(server_user()).arg(dir));
+    }
 }
 
 fn is_root() -> bool {

@@ -36,15 +36,29 @@ impl Random {
     }
 }
 
+/// Tells clients to stop when it goes out of scope: a test that panics would otherwise wait for them for ever.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Takes IDs in various ways until it is told to stop or the server goes away, and adds them to `all`: every one that
 /// was returned, committed or not.
 pub fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
+    take_in_database_until(cluster, "postgres", stop, all);
+}
+
+/// The same in a database.
+pub fn take_in_database_until(cluster: &Cluster, database: &str, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
     let queries = [
         "SELECT snowflake_nextval()",
         "SELECT snowflake_batch(50)",
         "SELECT snowflake_nextval() FROM generate_series(1, 20)",
     ];
-    let Ok(mut client) = cluster.try_connect("postgres") else { return };
+    let Ok(mut client) = cluster.try_connect(database) else { return };
     let mut mine = Vec::new();
     for query in queries.iter().cycle() {
         if stop.load(Ordering::Relaxed) {

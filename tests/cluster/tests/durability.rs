@@ -4,8 +4,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use snowflake_id_cluster_tests::faults::set_clock_as_needed;
 use snowflake_id_cluster_tests::load::{Random, take_until};
 use snowflake_id_cluster_tests::{
     Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, kill, poll, single,
@@ -15,20 +16,6 @@ const HOUR: f64 = 3_600.0;
 /// The default of `snowflake_id.lease`, and of `max_drift`.
 const LEASE: Duration = Duration::from_secs(3);
 const MAX_DRIFT: Duration = Duration::from_secs(1);
-
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
-}
-
-/// Sets the clock to when, by the status view, generation can go on; the shift that it then has.
-fn set_clock_as_needed(cluster: &Cluster) -> f64 {
-    let mut client = cluster.connect();
-    let resumes_at: f64 =
-        single(&mut client, "SELECT extract(epoch FROM resumes_at)::float8 FROM snowflake_status LIMIT 1");
-    let shift = resumes_at - now();
-    cluster.set_clock(shift);
-    shift
-}
 
 /// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the postmaster is killed
 /// or the server is stopped, in any order. After each round the clock is set to what the status view asks for, and

@@ -21,6 +21,7 @@ fn examples_of_the_other_pages() {
         ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
         ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
         ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
+        ("text_and_masks", include_str!("../../../docs/text-and-masks.md"), 7),
         ("time_ranges", include_str!("../../../docs/time-ranges.md"), 7),
     ];
     let cluster = Cluster::start(WORKER_1);

@@ -1,0 +1,137 @@
+//! Faults that a test inflicts on a server. They end when their value goes out of scope, also when the test panics.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use postgres::Client;
+
+use crate::{Cluster, kill, poll, single, successful};
+
+/// How long processes are paused at most. One of them may hold a lock for which the test waits, and with it the end of
+/// the pause.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// Processes that were stopped in the middle of whatever they did (SIGSTOP), and then go on.
+pub struct Paused {
+    end: Option<Sender<()>>,
+    waker: Option<JoinHandle<()>>,
+}
+
+impl Paused {
+    /// Stops processes.
+    pub fn new(pids: Vec<i32>) -> Paused {
+        let (end, ended) = channel::<()>();
+        for &pid in &pids {
+            kill("STOP", pid);
+        }
+        let waker = thread::spawn(move || {
+            // Nothing is ever sent: an error, whichever, is the end.
+            let _ = ended.recv_timeout(LONGEST_PAUSE);
+            pids.into_iter().for_each(|pid| kill("CONT", pid));
+        });
+        Paused { end: Some(end), waker: Some(waker) }
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.end.take();
+        // It only fails if `kill` cannot be run.
+        let _ = self.waker.take().map(JoinHandle::join);
+    }
+}
+
+/// A disk of some megabytes, to be filled: a file system in memory.
+pub struct SmallDisk {
+    dir: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    /// Mounts one for the server's user; if we may not, why.
+    pub fn mount(megabytes: u32) -> Result<SmallDisk, String> {
+        let dir = tempfile::Builder::new().prefix("disk.").tempdir_in(crate::work_dir()).unwrap();
+        let options = format!("size={megabytes}m,mode=755");
+        let mut mount = Command::new("mount");
+        let output =
+            mount.args(["-t", "tmpfs", "-o", &options, "snowflake_id_test"]).arg(dir.path()).output();
+        match output {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => return Err(String::from_utf8_lossy(&output.stderr).trim().into()),
+            Err(error) => return Err(error.to_string()),
+        }
+        let disk = SmallDisk { dir };
+        crate::give_to_server_user(disk.path());
+        Ok(disk)
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Makes room.
+    pub fn grow(&self, megabytes: u32) {
+        let options = format!("remount,size={megabytes}m");
+        successful(Command::new("mount").args(["-o", &options]).arg(self.path()));
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a server that is still going down may have files open.
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).output();
+    }
+}
+
+/// A standby that does no more than to receive the WAL, and to tell the primary what it has on disk.
+pub struct WalReceiver(Child);
+
+impl WalReceiver {
+    /// Starts one with this `application_name`.
+    pub fn start(cluster: &Cluster, name: &str) -> WalReceiver {
+        let dir = cluster.host().join(name);
+        std::fs::create_dir(&dir).unwrap();
+        crate::give_to_server_user(&dir);
+        let source = format!("host={} user=test application_name={name}", cluster.host().display());
+        let mut program = cluster.program("pg_receivewal");
+        program.args(["--synchronous", "--no-loop", "--dbname", &source, "--directory"]).arg(dir);
+        WalReceiver(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for WalReceiver {
+    fn drop(&mut self) {
+        // A process that passes it on to the program, if it runs as somebody else.
+        kill("TERM", self.0.id() as i32);
+        let _ = self.0.wait();
+    }
+}
+
+/// The process ID of the keeper, once it has opened the gate.
+pub fn keeper_pid(client: &mut Client) -> i32 {
+    poll("the keeper", || {
+        let query =
+            "SELECT keeper_pid FROM snowflake_status WHERE keeper_pid IS NOT NULL AND worker_id IS NOT NULL";
+        Some(client.query(query, &[]).ok()?.first()?.get(0))
+    })
+}
+
+/// Has the keeper end and, a second later, another one begin. Returns when that has opened the gate.
+pub fn replace_keeper(client: &mut Client) {
+    let old = keeper_pid(client);
+    client.execute("SELECT pg_terminate_backend($1)", &[&old]).unwrap();
+    poll("the next keeper", || (keeper_pid(client) != old).then_some(()));
+}
+
+/// Sets the clock to when, by the status view, generation can go on; the shift that it then has.
+pub fn set_clock_as_needed(cluster: &Cluster) -> f64 {
+    let mut client = cluster.connect();
+    let resumes_at: f64 =
+        single(&mut client, "SELECT extract(epoch FROM resumes_at)::float8 FROM snowflake_status LIMIT 1");
+    let shift = resumes_at - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    cluster.set_clock(shift);
+    shift
+}
