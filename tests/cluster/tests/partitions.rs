@@ -9,9 +9,8 @@ use snowflake_id_cluster_tests::{Cluster, WORKER_1, poll, single, text};
 fn two_sessions_make_the_same_partitions() {
     let cluster = Cluster::start(WORKER_1);
     let (mut first, mut second, mut observer) = (cluster.connect(), cluster.connect(), cluster.connect());
-    first
-        .batch_execute("CREATE TABLE orders (id bigint PRIMARY KEY) PARTITION BY RANGE (id); BEGIN")
-        .unwrap();
+    first.batch_execute("CREATE TABLE orders (id bigint PRIMARY KEY) PARTITION BY RANGE (id)").unwrap();
+    first.batch_execute("BEGIN").unwrap();
     assert_eq!(made(&mut first), 12);
     let waiting = thread::spawn(move || made(&mut second));
     poll("the second session to wait for the first", || {
