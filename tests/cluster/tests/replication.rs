@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use snowflake_id_cluster_tests::load::{create_orders, orders, take_until, under_load};
 use snowflake_id_cluster_tests::{
-    Cluster, WORKER_1, ask_pg_config, assert_distinct, failure, ids, pg_config, poll, single, successful,
+    Cluster, WORKER_1, ask_pg_config, assert_distinct, failure, ids, major, pg_config, poll, single,
+    successful,
 };
 
 /// How long clients take IDs before something happens, and afterwards.
@@ -377,12 +378,6 @@ fn pg_upgrade_to_another_major_version() {
             writeln!(std::io::stderr(), "skipped: pg_upgrade to another major version: {reason}").unwrap();
         }
     }
-}
-
-fn major(pg_config: &Path) -> u32 {
-    let version = ask_pg_config(pg_config, "--version");
-    let number = version.trim_start_matches("PostgreSQL ");
-    number.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
 /// The `pg_config` of the older and of the newer one of two major versions that have the extension, or why there are none.
