@@ -87,19 +87,29 @@ impl Cluster {
         successful(Command::new("chown").arg("--reference").arg(self.data_dir()).arg(file));
     }
 
-    /// Has `pg_upgrade` fill this server, which is new and stopped, with what is in another, which is stopped as well.
-    pub fn upgrade_from(&self, old: &Cluster) {
-        successful(
-            self.program("pg_upgrade")
-                .arg("--old-bindir")
-                .arg(&old.bin_dir)
-                .arg("--new-bindir")
-                .arg(&self.bin_dir)
-                .arg("--old-datadir")
-                .arg(old.data_dir())
-                .arg("--new-datadir")
-                .arg(self.data_dir())
-                .args(["--username=test", "--no-sync"]),
-        );
+    /// Has `pg_upgrade` fill this server, which is new and stopped, with what is in another, which is stopped as well; if it
+    /// fails, what it said and logged.
+    pub fn upgrade_from(&self, old: &Cluster) -> Result<(), String> {
+        let mut pg_upgrade = self.program("pg_upgrade");
+        pg_upgrade
+            .arg("--old-bindir")
+            .arg(&old.bin_dir)
+            .arg("--new-bindir")
+            .arg(&self.bin_dir)
+            .arg("--old-datadir")
+            .arg(old.data_dir())
+            .arg("--new-datadir")
+            .arg(self.data_dir())
+            .args(["--username=test", "--no-sync"]);
+        let output = pg_upgrade.output().unwrap();
+        if output.status.success() {
+            return Ok(());
+        }
+        // It says no more than where it logged what went wrong.
+        let mut grep = Command::new("grep");
+        grep.args(["--recursive", "--no-filename", "--after-context=4", "-E", "ERROR|FATAL|error:"]);
+        let errors = grep.arg(self.data_dir().join("pg_upgrade_output.d")).output().unwrap();
+        let said = [output.stdout, output.stderr, errors.stdout].concat();
+        Err(String::from_utf8_lossy(&said).into_owned())
     }
 }

@@ -97,8 +97,14 @@ impl Cluster {
     /// The same with the PostgreSQL installation of this `pg_config`.
     pub fn stopped_of(pg_config: &Path, settings: Settings) -> Cluster {
         let cluster = Cluster::without_data(ask_pg_config(pg_config, "--bindir").into());
-        let initdb = ["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
-        successful(cluster.program("initdb").arg("--pgdata").arg(cluster.data_dir()).args(initdb));
+        let options = ["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"];
+        let mut initdb = cluster.program("initdb");
+        initdb.arg("--pgdata").arg(cluster.data_dir()).args(options);
+        if major(pg_config) >= 18 {
+            // As before 18: pg_upgrade wants the same on both sides.
+            initdb.arg("--no-data-checksums");
+        }
+        successful(&mut initdb);
         cluster.listen_at_home();
         cluster.configure(&[
             ("fsync", "off"),
@@ -258,6 +264,13 @@ fn give_to_server_user(dir: &Path) {
     if is_root() {
         successful(Command::new("chown").arg(server_user()).arg(dir));
     }
+}
+
+/// The major version of an installation.
+pub fn major(pg_config: &Path) -> u32 {
+    let version = ask_pg_config(pg_config, "--version");
+    let number = version.trim_start_matches("PostgreSQL ");
+    number.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
 fn is_root() -> bool {

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use snowflake_id_cluster_tests::load::{create_orders, orders, take_until, under_load};
 use snowflake_id_cluster_tests::{
-    Cluster, WORKER_1, ask_pg_config, assert_distinct, failure, ids, pg_config, poll, single, successful,
+    Cluster, WORKER_1, ask_pg_config, assert_distinct, failure, ids, major, pg_config, poll, single,
+    successful,
 };
 
 /// How long clients take IDs before something happens, and afterwards.
@@ -160,17 +161,18 @@ fn with_worker(id: i64, worker: i64) -> i64 {
 #[test]
 fn the_floor_is_moved_by_hand_during_recovery() {
     let primary = Cluster::start(WORKER_1);
+    create_orders(&primary);
     let standby = primary.start_standby(&[]);
-    // A second of IDs.
-    let batch = "SELECT snowflake_batch(1000000)";
-    let before = [(); 4].map(|()| ids(&mut primary.connect(), batch)).concat();
+    primary.replicate_synchronously();
+    burst(&primary);
     primary.stop_server("immediate");
     let (state, message) = failure(&mut standby.connect(), "SELECT snowflake_advance('2024-06-01')");
     assert_eq!(state, "55000", "{message}");
-    standby.set_clock(time_of(before[0]) - now());
+    let before = orders(&standby);
+    standby.set_clock(time_of(*before.last().unwrap()) - 1.0 - now());
     standby.promote();
     let after = take_a_while(&standby);
-    println!("{} IDs handed out, {} after promotion", before.len(), after.len());
+    println!("{} rows, {} IDs after promotion", before.len(), after.len());
     assert_eq!(repeats(&after, &before), 0);
     assert!(message.contains("recovery") && message.contains("pg_promote()"), "{message}");
 }
@@ -370,8 +372,7 @@ fn pg_upgrade_within_a_major_version() {
 #[test]
 fn pg_upgrade_to_another_major_version() {
     match second_installation() {
-        Ok(second) if major(&second) < major(&pg_config()) => upgrade(&second, &pg_config()),
-        Ok(second) => upgrade(&pg_config(), &second),
+        Ok((old, new)) => upgrade(&old, &new),
         Err(reason) => {
             // What println! prints is shown for tests that fail only.
             writeln!(std::io::stderr(), "skipped: pg_upgrade to another major version: {reason}").unwrap();
@@ -379,14 +380,8 @@ fn pg_upgrade_to_another_major_version() {
     }
 }
 
-fn major(pg_config: &Path) -> u32 {
-    let version = ask_pg_config(pg_config, "--version");
-    let number = version.trim_start_matches("PostgreSQL ");
-    number.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap()
-}
-
-/// The `pg_config` of another major version that has the extension as well, or why there is none.
-fn second_installation() -> Result<PathBuf, String> {
+/// The `pg_config` of the older and of the newer one of two major versions that have the extension, or why there are none.
+fn second_installation() -> Result<(PathBuf, PathBuf), String> {
     let candidates: Vec<PathBuf> = match std::env::var_os("SNOWFLAKE_ID_SECOND_PG_CONFIG") {
         Some(path) => vec![path.into()],
         None => {
@@ -401,9 +396,25 @@ fn second_installation() -> Result<PathBuf, String> {
     let other = others.max_by_key(|path| major(path)).ok_or("none is installed")?;
     let program = Path::new(&ask_pg_config(&other, "--bindir")).join("pg_upgrade");
     let control = Path::new(&ask_pg_config(&other, "--sharedir")).join("extension/snowflake_id.control");
-    match [program, control].iter().find(|file| !file.exists()) {
-        Some(missing) => Err(format!("there is no {}", missing.display())),
-        None => Ok(other),
+    if let Some(missing) = [program, control].iter().find(|file| !file.exists()) {
+        return Err(format!("there is no {}", missing.display()));
+    }
+    let mut pair = [pg_config(), other];
+    pair.sort_by_key(|path| major(path));
+    let [old, new] = pair;
+    // A later minor release may store what an earlier one of a newer major version does not know.
+    let empty = Cluster::stopped_of(&old, &[]);
+    empty.start_server().unwrap();
+    empty.connect().batch_execute("CREATE TABLE orders (id bigint PRIMARY KEY)").unwrap();
+    empty.stop_server("fast");
+    match Cluster::stopped_of(&new, &[]).upgrade_from(&empty) {
+        Ok(()) => Ok((old, new)),
+        Err(said) => Err(format!(
+            "it fails without the extension too, from {} to {}: {}",
+            ask_pg_config(&old, "--version"),
+            ask_pg_config(&new, "--version"),
+            said.lines().find(|line| line.contains("ERROR")).unwrap_or(&said)
+        )),
     }
 }
 
@@ -433,7 +444,7 @@ fn upgrade(old: &Path, new: &Path) {
 
     let mut new = Cluster::stopped_of(new, &settings);
     new.give_clock();
-    new.upgrade_from(&old);
+    new.upgrade_from(&old).unwrap_or_else(|said| panic!("pg_upgrade failed:\n{said}"));
     set_clock_behind(&new, &before);
     new.start_server().unwrap();
     let at_stake = at_stake(&new, &before);
