@@ -40,22 +40,6 @@ COMMENT ON FUNCTION snowflake_decode(bigint) IS
     'the fields of a snowflake ID';
 COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
     'the fields of a snowflake ID that was made with the given layout';
-COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
-    'when a snowflake ID was made';
-COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
-    'when a snowflake ID was made with the given layout';
-COMMENT ON FUNCTION snowflake_datacenter(bigint) IS
-    'the datacenter ID in a snowflake ID, NULL if the layout has none';
-COMMENT ON FUNCTION snowflake_datacenter(bigint, text) IS
-    'the datacenter ID in a snowflake ID that was made with the given layout, NULL if it has none';
-COMMENT ON FUNCTION snowflake_worker(bigint) IS
-    'the worker ID in a snowflake ID, NULL if the layout has none';
-COMMENT ON FUNCTION snowflake_worker(bigint, text) IS
-    'the worker ID in a snowflake ID that was made with the given layout, NULL if it has none';
-COMMENT ON FUNCTION snowflake_sequence(bigint) IS
-    'the sequence in a snowflake ID, NULL if the layout has none';
-COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
-    'the sequence in a snowflake ID that was made with the given layout, NULL if it has none';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, int, int) IS
     'the snowflake ID with these fields';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) IS

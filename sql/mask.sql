@@ -26,31 +26,21 @@ COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; masked IDs can be 
 COMMENT ON COLUMN snowflake_mask_key.created_at IS 'when the key was stored';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
-COMMENT ON FUNCTION snowflake_no_mask_key(text) IS 'the error for a mask key that does not exist; not for users';
-REVOKE ALL ON FUNCTION snowflake_no_mask_key(text) FROM PUBLIC;
+-- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody, nobody else may.
+CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
+    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql AS $$
+    SELECT coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
+                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '')
+$$;
+COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; not for users';
+REVOKE ALL ON FUNCTION snowflake_mask_key_of(text) FROM PUBLIC;
 
 -- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers text to bytea, and
 -- would take a key for a name.
-CREATE FUNCTION snowflake_mask_named(id bigint, key_name text) RETURNS bigint
-    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    LANGUAGE sql AS $$
-    SELECT coalesce((SELECT @extschema@.snowflake_mask(snowflake_mask_named.id, k.key)
-                     FROM @extschema@.snowflake_mask_key AS k
-                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_named.key_name),
-                    @extschema@.snowflake_no_mask_key(snowflake_mask_named.key_name))
-$$;
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
 REVOKE ALL ON FUNCTION snowflake_mask_named(bigint, text) FROM PUBLIC;
-
-CREATE FUNCTION snowflake_unmask_named(masked bigint, key_name text) RETURNS bigint
-    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    LANGUAGE sql AS $$
-    SELECT coalesce((SELECT @extschema@.snowflake_unmask(snowflake_unmask_named.masked, k.key)
-                     FROM @extschema@.snowflake_mask_key AS k
-                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_unmask_named.key_name),
-                    @extschema@.snowflake_no_mask_key(snowflake_unmask_named.key_name))
-$$;
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
     'the snowflake ID for which a number stands under a key of table snowflake_mask_key';
 REVOKE ALL ON FUNCTION snowflake_unmask_named(bigint, text) FROM PUBLIC;

@@ -1,17 +1,30 @@
+-- Ranges of time as ranges of IDs.
+
+CREATE FUNCTION snowflake_min_id(instant timestamptz) RETURNS bigint
+    STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_min_id';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
+    'the smallest snowflake ID whose time is at or after an instant';
+
+CREATE FUNCTION snowflake_min_id(instant timestamptz, layout text) RETURNS bigint
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_min_id_as';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz, text) IS
+    'the smallest snowflake ID of the given layout whose time is at or after an instant';
+
+CREATE FUNCTION snowflake_max_id(instant timestamptz) RETURNS bigint
+    STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_max_id';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
+    'the largest snowflake ID whose time is at or before an instant';
+
+CREATE FUNCTION snowflake_max_id(instant timestamptz, layout text) RETURNS bigint
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_max_id_as';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
+    'the largest snowflake ID of the given layout whose time is at or before an instant';
+
 -- Conditions on the time of an ID that the planner sees through: each is replaced by a comparison of the ID itself, which an
 -- index on it answers and by which partitions are pruned.
 --
 -- That takes functions in SQL that are not STRICT, as AND may be true or false where one side is NULL. Their bodies are
 -- bound here and now, so that search_path does not matter later.
-
-COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
-    'the smallest snowflake ID whose time is at or after an instant';
-COMMENT ON FUNCTION snowflake_min_id(timestamptz, text) IS
-    'the smallest snowflake ID of the given layout whose time is at or after an instant';
-COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
-    'the largest snowflake ID whose time is at or before an instant';
-COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
-    'the largest snowflake ID of the given layout whose time is at or before an instant';
 
 CREATE FUNCTION snowflake_since(id bigint, since timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql

@@ -90,42 +90,13 @@ IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_mask_wrapper';
 
-CREATE FUNCTION "snowflake_max_id"(
-	"instant" timestamp with time zone
-) RETURNS bigint
-STRICT STABLE PARALLEL SAFE 
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_max_id_wrapper';
-
-CREATE FUNCTION "snowflake_max_id"(
-	"instant" timestamp with time zone,
-	"layout" text
-) RETURNS bigint
-IMMUTABLE STRICT PARALLEL SAFE 
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_max_id_as_wrapper';
-
-CREATE FUNCTION "snowflake_min_id"(
-	"instant" timestamp with time zone
-) RETURNS bigint
-STRICT STABLE PARALLEL SAFE 
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_min_id_wrapper';
-
-CREATE FUNCTION "snowflake_min_id"(
-	"instant" timestamp with time zone,
-	"layout" text
-) RETURNS bigint
-IMMUTABLE STRICT PARALLEL SAFE 
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_min_id_as_wrapper';
-
-CREATE FUNCTION "snowflake_no_mask_key"(
+CREATE FUNCTION "snowflake_mask_named"(
+	"id" bigint,
 	"key_name" text
 ) RETURNS bigint
 STRICT STABLE PARALLEL SAFE
 LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_no_mask_key_wrapper';
+AS 'MODULE_PATHNAME', 'snowflake_mask_named_wrapper';
 
 CREATE FUNCTION "snowflake_reset_horizon"(
 	"worker_id" INT,
@@ -182,6 +153,14 @@ CREATE FUNCTION "snowflake_unmask"(
 IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_unmask_wrapper';
+
+CREATE FUNCTION "snowflake_unmask_named"(
+	"masked" bigint,
+	"key_name" text
+) RETURNS bigint
+STRICT STABLE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_unmask_named_wrapper';
 
 -- What is stored goes with the extension when that is dropped, while the server goes on under the horizon that it has
 -- promised. Created again, the extension stores that horizon with everything else: the keeper would do so at its next look
@@ -248,20 +227,33 @@ REVOKE ALL ON FUNCTION snowflake_accept_clock(), snowflake_advance(timestamptz),
 GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
 GRANT SELECT ON snowflake_status TO pg_monitor;
 
+-- Ranges of time as ranges of IDs.
+
+CREATE FUNCTION snowflake_min_id(instant timestamptz) RETURNS bigint
+    STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_min_id';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
+    'the smallest snowflake ID whose time is at or after an instant';
+
+CREATE FUNCTION snowflake_min_id(instant timestamptz, layout text) RETURNS bigint
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_min_id_as';
+COMMENT ON FUNCTION snowflake_min_id(timestamptz, text) IS
+    'the smallest snowflake ID of the given layout whose time is at or after an instant';
+
+CREATE FUNCTION snowflake_max_id(instant timestamptz) RETURNS bigint
+    STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_max_id';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
+    'the largest snowflake ID whose time is at or before an instant';
+
+CREATE FUNCTION snowflake_max_id(instant timestamptz, layout text) RETURNS bigint
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_max_id_as';
+COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
+    'the largest snowflake ID of the given layout whose time is at or before an instant';
+
 -- Conditions on the time of an ID that the planner sees through: each is replaced by a comparison of the ID itself, which an
 -- index on it answers and by which partitions are pruned.
 --
 -- That takes functions in SQL that are not STRICT, as AND may be true or false where one side is NULL. Their bodies are
 -- bound here and now, so that search_path does not matter later.
-
-COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
-    'the smallest snowflake ID whose time is at or after an instant';
-COMMENT ON FUNCTION snowflake_min_id(timestamptz, text) IS
-    'the smallest snowflake ID of the given layout whose time is at or after an instant';
-COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
-    'the largest snowflake ID whose time is at or before an instant';
-COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
-    'the largest snowflake ID of the given layout whose time is at or before an instant';
 
 CREATE FUNCTION snowflake_since(id bigint, since timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql
@@ -521,31 +513,21 @@ COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; masked IDs can be 
 COMMENT ON COLUMN snowflake_mask_key.created_at IS 'when the key was stored';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
-COMMENT ON FUNCTION snowflake_no_mask_key(text) IS 'the error for a mask key that does not exist; not for users';
-REVOKE ALL ON FUNCTION snowflake_no_mask_key(text) FROM PUBLIC;
+-- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody, nobody else may.
+CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
+    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    LANGUAGE sql AS $$
+    SELECT coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
+                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '')
+$$;
+COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; not for users';
+REVOKE ALL ON FUNCTION snowflake_mask_key_of(text) FROM PUBLIC;
 
 -- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers text to bytea, and
 -- would take a key for a name.
-CREATE FUNCTION snowflake_mask_named(id bigint, key_name text) RETURNS bigint
-    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    LANGUAGE sql AS $$
-    SELECT coalesce((SELECT @extschema@.snowflake_mask(snowflake_mask_named.id, k.key)
-                     FROM @extschema@.snowflake_mask_key AS k
-                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_named.key_name),
-                    @extschema@.snowflake_no_mask_key(snowflake_mask_named.key_name))
-$$;
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
 REVOKE ALL ON FUNCTION snowflake_mask_named(bigint, text) FROM PUBLIC;
-
-CREATE FUNCTION snowflake_unmask_named(masked bigint, key_name text) RETURNS bigint
-    STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    LANGUAGE sql AS $$
-    SELECT coalesce((SELECT @extschema@.snowflake_unmask(snowflake_unmask_named.masked, k.key)
-                     FROM @extschema@.snowflake_mask_key AS k
-                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_unmask_named.key_name),
-                    @extschema@.snowflake_no_mask_key(snowflake_unmask_named.key_name))
-$$;
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
     'the snowflake ID for which a number stands under a key of table snowflake_mask_key';
 REVOKE ALL ON FUNCTION snowflake_unmask_named(bigint, text) FROM PUBLIC;

@@ -50,10 +50,16 @@ static IS_DEFINING: AtomicBool = AtomicBool::new(false);
 /// The parsed layout of this session; `None` if its text is not a layout.
 static SESSION_LAYOUT: BackendLocal<Cell<Option<Layout>>> = BackendLocal::new(Cell::new(None));
 
-/// The layout that the session uses.
+/// The layout that the session uses, if the setting is one.
+#[inline]
+pub fn valid_layout() -> Option<Layout> {
+    SESSION_LAYOUT.get()
+}
+
+/// The layout that the session uses, or the error to report.
 #[inline]
 pub fn layout() -> Result<Layout, Error> {
-    SESSION_LAYOUT.get().ok_or_else(invalid_layout)
+    valid_layout().ok_or_else(invalid_layout)
 }
 
 /// The text of the session's layout, as it was set.

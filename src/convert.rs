@@ -15,6 +15,7 @@ use pgrx::prelude::*;
 use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 use snowflake_id_core::Layout;
 
+use crate::call::Call;
 use crate::compat::BackendLocal;
 use crate::error::OrReport;
 use crate::layouts;
@@ -54,8 +55,8 @@ impl Row {
 /// # Safety
 /// `fcinfo` is that of a call by PostgreSQL.
 unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
-    // SAFETY: by this function's contract; flinfo is always set.
-    let function = unsafe { (*(*fcinfo).flinfo).fn_oid };
+    // SAFETY: by this function's contract.
+    let function = unsafe { Call::new(fcinfo) }.function();
     if let Some((known, descriptor)) = DESCRIPTOR.get()
         && known == function
     {
@@ -107,8 +108,19 @@ unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
         let datum: Option<pg_sys::Datum> = unsafe { arg.unbox_arg_using_from_datum() };
         let datum = datum.expect("bug: a function with a layout is not strict");
         // SAFETY: the datum points to a varlena that outlives the call.
+        unsafe { LayoutArgument::from_text(datum) }
+    }
+}
+
+impl LayoutArgument {
+    /// The layout that a text describes; an error, which does not return, if it describes none.
+    ///
+    /// # Safety
+    /// The datum is a text.
+    pub unsafe fn from_text(datum: pg_sys::Datum) -> LayoutArgument {
+        // SAFETY: by this function's contract; the text is not kept.
         let text = unsafe { bytes(datum.cast_mut_ptr()) };
-        LayoutArgument(layouts::latest(text).unwrap_or_else(|| layouts::parse(text).or_report()))
+        LayoutArgument(layouts::parse(text).or_report())
     }
 }
 

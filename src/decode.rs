@@ -1,7 +1,7 @@
 //! Reading IDs back, and putting them together: `snowflake_decode`, the accessors, `snowflake_encode`.
 //!
 //! Each comes in two forms: with the session's layout (STABLE, as the setting may change) and with one that is named
-//! (IMMUTABLE).
+//! (IMMUTABLE). The accessors are declared in `sql/decode.sql`.
 
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
@@ -9,6 +9,7 @@ use snowflake_id_core::{Field, Layout, Parts, RangeError};
 
 use crate::config;
 use crate::convert::{LayoutArgument, Row};
+use crate::direct::direct;
 use crate::error::{Error, OrReport};
 
 /// PostgreSQL counts time from 2000-01-01, in microseconds.
@@ -21,10 +22,11 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
         .expect("bug: a layout reaches beyond timestamptz")
 }
 
-/// Microseconds of Unix time. The infinities, and the last thirty years of timestamptz, become the ends of the range,
-/// which lie outside every layout.
-pub fn unix_us(instant: TimestampWithTimeZone) -> i64 {
-    instant.into_inner().saturating_add(POSTGRES_EPOCH_US)
+/// Microseconds of Unix time of a timestamptz as it is stored. The infinities, and the last thirty years of timestamptz,
+/// become the ends of the range, which lie outside every layout.
+#[inline]
+pub fn unix_us(stored: i64) -> i64 {
+    stored.saturating_add(POSTGRES_EPOCH_US)
 }
 
 fn decode(fcinfo: pg_sys::FunctionCallInfo, layout: &Layout, id: i64) -> Result<Row, Error> {
@@ -41,23 +43,6 @@ fn decode(fcinfo: pg_sys::FunctionCallInfo, layout: &Layout, id: i64) -> Result<
             decoded.sequence.and_then(|value| (value as i64).into_datum()),
         ],
     ))
-}
-
-#[inline]
-fn time(layout: &Layout, id: i64) -> Result<TimestampWithTimeZone, Error> {
-    Ok(timestamptz(layout.time_of(id)?))
-}
-
-#[inline]
-fn identity_field(layout: &Layout, field: Field, id: i64) -> Result<Option<i32>, Error> {
-    // An identity field has at most 31 bits.
-    Ok(layout.field_of(field, id)?.map(|value| value as i32))
-}
-
-#[inline]
-fn sequence(layout: &Layout, id: i64) -> Result<Option<i64>, Error> {
-    // A sequence has at most 62 bits.
-    Ok(layout.field_of(Field::Sequence, id)?.map(|value| value as i64))
 }
 
 /// The fields of an ID besides its time, as SQL gives them.
@@ -77,7 +62,7 @@ fn encode(layout: &Layout, generated_at: TimestampWithTimeZone, fields: &Fields)
         })
     };
     let parts = Parts {
-        tick: layout.tick_at(unix_us(generated_at))?,
+        tick: layout.tick_at(unix_us(generated_at.into_inner()))?,
         datacenter: value(Field::Datacenter, fields.datacenter_id.into())?,
         worker: value(Field::Worker, fields.worker_id.into())?,
         clock_seq: value(Field::ClockSeq, fields.clock_seq.into())?,
@@ -116,44 +101,41 @@ fn snowflake_decode_as(id: i64, layout: LayoutArgument, fcinfo: pg_sys::Function
     decode(fcinfo, &layout.0, id).or_report()
 }
 
-#[pg_extern(name = "snowflake_timestamp", stable, parallel_safe)]
-fn snowflake_timestamp(id: i64) -> TimestampWithTimeZone {
-    config::layout().and_then(|layout| time(&layout, id)).or_report()
+direct! {
+    snowflake_timestamp_wrapper: Setting, timestamp;
+    snowflake_timestamp_as_wrapper: Argument, timestamp;
+    snowflake_datacenter_wrapper: Setting, datacenter;
+    snowflake_datacenter_as_wrapper: Argument, datacenter;
+    snowflake_worker_wrapper: Setting, worker;
+    snowflake_worker_as_wrapper: Argument, worker;
+    snowflake_sequence_wrapper: Setting, sequence;
+    snowflake_sequence_as_wrapper: Argument, sequence;
 }
 
-#[pg_extern(name = "snowflake_timestamp", immutable, parallel_safe)]
-fn snowflake_timestamp_as(id: i64, layout: LayoutArgument) -> TimestampWithTimeZone {
-    time(&layout.0, id).or_report()
+#[inline]
+fn timestamp(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
+    Ok(Some(layout.time_of(id)? - POSTGRES_EPOCH_US))
 }
 
-#[pg_extern(name = "snowflake_datacenter", stable, parallel_safe)]
-fn snowflake_datacenter(id: i64) -> Option<i32> {
-    config::layout().and_then(|layout| identity_field(&layout, Field::Datacenter, id)).or_report()
+#[inline]
+fn datacenter(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
+    field(layout, Field::Datacenter, id)
 }
 
-#[pg_extern(name = "snowflake_datacenter", immutable, parallel_safe)]
-fn snowflake_datacenter_as(id: i64, layout: LayoutArgument) -> Option<i32> {
-    identity_field(&layout.0, Field::Datacenter, id).or_report()
+#[inline]
+fn worker(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
+    field(layout, Field::Worker, id)
 }
 
-#[pg_extern(name = "snowflake_worker", stable, parallel_safe)]
-fn snowflake_worker(id: i64) -> Option<i32> {
-    config::layout().and_then(|layout| identity_field(&layout, Field::Worker, id)).or_report()
+#[inline]
+fn sequence(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
+    field(layout, Field::Sequence, id)
 }
 
-#[pg_extern(name = "snowflake_worker", immutable, parallel_safe)]
-fn snowflake_worker_as(id: i64, layout: LayoutArgument) -> Option<i32> {
-    identity_field(&layout.0, Field::Worker, id).or_report()
-}
-
-#[pg_extern(name = "snowflake_sequence", stable, parallel_safe)]
-fn snowflake_sequence(id: i64) -> Option<i64> {
-    config::layout().and_then(|layout| sequence(&layout, id)).or_report()
-}
-
-#[pg_extern(name = "snowflake_sequence", immutable, parallel_safe)]
-fn snowflake_sequence_as(id: i64, layout: LayoutArgument) -> Option<i64> {
-    sequence(&layout.0, id).or_report()
+#[inline]
+fn field(layout: &Layout, field: Field, id: i64) -> Result<Option<i64>, RangeError> {
+    // An identity field has at most 31 bits, an `int`; a sequence at most 62.
+    Ok(layout.field_of(field, id)?.map(|value| value as i64))
 }
 
 #[pg_extern(name = "snowflake_encode", stable, parallel_safe)]

@@ -24,7 +24,7 @@ fn snowflake_guess_layout(
 > {
     // An identity field has at most 31 bits, a sequence at most 62.
     let integer = |value: Option<u32>| value.map(|value| value as i32);
-    TableIterator::new(guess(id, unix_us(now())).into_iter().map(move |guess| {
+    TableIterator::new(guess(id, unix_us(now().into_inner())).into_iter().map(move |guess| {
         let decoded = guess.decoded;
         (
             guess.preset.name,

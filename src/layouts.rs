@@ -1,15 +1,11 @@
 //! Layouts that are given as text, and the view `snowflake_layouts`.
 
-use std::cell::Cell;
-use std::sync::Arc;
-
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::presets::PRESETS;
 use snowflake_id_core::text::{MAX_TEXT_BYTES, shown};
 use snowflake_id_core::{Field, Layout};
 
-use crate::compat::BackendLocal;
 use crate::convert::LayoutArgument;
 use crate::decode::timestamptz;
 use crate::error::Error;
@@ -17,44 +13,20 @@ use crate::error::Error;
 /// How many parsed layouts a backend remembers.
 const CACHE_SIZE: usize = 8;
 
-/// A text and the layout that it describes.
-struct Known {
-    text: Box<[u8]>,
-    layout: Layout,
-}
+/// The layouts that this backend parsed lately, each with its text, the newest last.
+static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
 
-/// The layout that was named last: a query names the same one in each row. It is reached without the lock, which would
-/// take longer than all the rest.
-static LATEST: BackendLocal<Cell<Option<Arc<Known>>>> = BackendLocal::new(Cell::new(None));
-/// The layouts that this backend parsed lately, the newest last, for queries that name several.
-static CACHE: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
-
-/// The layout that a text describes, if it is the one that was named last.
-#[inline]
-pub fn latest(text: &[u8]) -> Option<Layout> {
-    let latest = LATEST.take();
-    let layout = latest.as_ref().filter(|known| *known.text == *text).map(|known| known.layout);
-    LATEST.set(latest);
-    layout
-}
-
-/// The layout that a text describes, in whatever encoding the database has. It becomes the latest.
-#[cold]
+/// The layout that a text describes, in whatever encoding the database has.
 pub fn parse(text: &[u8]) -> Result<Layout, Error> {
     let mut cache = CACHE.lock();
-    let known = match cache.iter().find(|known| *known.text == *text) {
-        Some(known) => Arc::clone(known),
-        None => {
-            let known = Arc::new(Known { text: text.into(), layout: parse_anew(text)? });
-            if cache.len() == CACHE_SIZE {
-                cache.remove(0);
-            }
-            cache.push(Arc::clone(&known));
-            known
-        }
-    };
-    let layout = known.layout;
-    LATEST.set(Some(known));
+    if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {
+        return Ok(*layout);
+    }
+    let layout = parse_anew(text)?;
+    if cache.len() == CACHE_SIZE {
+        cache.remove(0);
+    }
+    cache.push((text.into(), layout));
     Ok(layout)
 }
 

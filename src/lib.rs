@@ -18,6 +18,8 @@
 //! | [`encoding`] | `snowflake_to_text`, `snowflake_from_text` |
 //! | [`mask`] | `snowflake_mask`, `snowflake_unmask` |
 //! | [`layouts`] | layouts given as text, and the view `snowflake_layouts` |
+//! | [`direct`] | functions without a wrapper of pgrx, for those that read whole columns |
+//! | [`call`] | what PostgreSQL tells a function about its call |
 //! | [`convert`] | between SQL and Rust: a row as a result, a layout or bytes as an argument |
 //! | [`status`] | view `snowflake_status`, and what an administrator can order |
 //! | [`error`] | every error that a user can meet |
@@ -25,10 +27,12 @@
 
 use pgrx::prelude::*;
 
+mod call;
 mod compat;
 mod config;
 mod convert;
 mod decode;
+mod direct;
 mod encoding;
 mod error;
 mod guess;
@@ -54,18 +58,10 @@ extension_sql_file!("../sql/adopt.sql", name = "adopt", requires = ["adopt_findi
 extension_sql_file!(
     "../sql/partitions.sql",
     name = "partitions",
-    requires = [layouts::snowflake_describe_layout, range::snowflake_min_id, range::snowflake_min_id_as]
+    requires = [layouts::snowflake_describe_layout, "range"]
 );
-extension_sql_file!(
-    "../sql/range.sql",
-    name = "range",
-    requires = [
-        range::snowflake_min_id,
-        range::snowflake_min_id_as,
-        range::snowflake_max_id,
-        range::snowflake_max_id_as
-    ]
-);
+extension_sql_file!("../sql/range.sql", name = "range");
+extension_sql_file!("../sql/decode.sql", name = "decode");
 extension_sql_file!(
     "../sql/status.sql",
     name = "status",
@@ -85,7 +81,12 @@ extension_sql_file!(
 extension_sql_file!(
     "../sql/mask.sql",
     name = "mask",
-    requires = [mask::snowflake_mask, mask::snowflake_unmask, mask::snowflake_no_mask_key]
+    requires = [
+        mask::snowflake_mask,
+        mask::snowflake_unmask,
+        mask::snowflake_mask_named,
+        mask::snowflake_unmask_named
+    ]
 );
 extension_sql_file!(
     "../sql/promised.sql",

@@ -1,10 +1,14 @@
-//! Masked IDs: `snowflake_mask` and `snowflake_unmask`. The forms that take the name of a key are in `sql/mask.sql`.
+//! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and the forms that take the name of a key. The table of the keys is in
+//! `sql/mask.sql`.
+
+use std::cell::Cell;
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::{KEY_BYTES, Mask};
 use zeroize::Zeroizing;
 
+use crate::call::Call;
 use crate::convert::TextBytes;
 use crate::error::{Error, OrReport};
 
@@ -35,10 +39,43 @@ fn snowflake_unmask(masked: i64, key: &[u8]) -> i64 {
     with_mask(key, |mask| Ok(mask.unmask(masked)?)).or_report()
 }
 
-/// The error for a name that no key has; does not return.
 #[pg_extern(stable, parallel_safe)]
-fn snowflake_no_mask_key(key_name: TextBytes<'_>) -> i64 {
-    Err(no_key(key_name.0)).or_report()
+fn snowflake_mask_named(id: i64, key_name: TextBytes<'_>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
+    with_named_mask(fcinfo, key_name.0, |mask| Ok(mask.mask(id)?)).or_report()
+}
+
+#[pg_extern(stable, parallel_safe)]
+fn snowflake_unmask_named(masked: i64, key_name: TextBytes<'_>, fcinfo: pg_sys::FunctionCallInfo) -> i64 {
+    with_named_mask(fcinfo, key_name.0, |mask| Ok(mask.unmask(masked)?)).or_report()
+}
+
+/// The name and the key that were last used at one place in a query.
+type Named = Cell<Option<(Box<[u8]>, Key)>>;
+
+/// Looks a key up, once for all rows of a query that name the same one.
+fn with_named_mask<T>(
+    fcinfo: pg_sys::FunctionCallInfo,
+    name: &[u8],
+    action: impl FnOnce(&Mask) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers nothing else.
+    let (call, named) = unsafe {
+        let call = Call::new(fcinfo);
+        (call, call.remembered::<Named>().unwrap_or_else(|| call.remember(Named::default())))
+    };
+    let known = named.take().filter(|(known, _)| **known == *name);
+    let (name, key) = match known {
+        Some(known) => known,
+        None => (name.into(), key_of(call, name)?),
+    };
+    let result = with_mask(&key[..], action);
+    named.set(Some((name, key)));
+    result
+}
+
+fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
+    let key = call.text_to_bytea(c"snowflake_mask_key_of", name);
+    <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
 }
 
 /// What looks like a key is not shown; see the constraint on names in `sql/mask.sql`.

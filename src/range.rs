@@ -1,29 +1,24 @@
-//! Ranges of time as ranges of IDs, which the index on the ID answers: `snowflake_min_id` and `snowflake_max_id`. The
-//! predicates on top of them are SQL (`sql/range.sql`), so that the planner sees through them.
+//! Ranges of time as ranges of IDs, which the index on the ID answers: `snowflake_min_id` and `snowflake_max_id`. They are
+//! declared, and the predicates on top of them defined, in `sql/range.sql`: in SQL, so that the planner sees through them.
 
-use pgrx::prelude::*;
+use snowflake_id_core::{Layout, RangeError};
 
-use crate::config;
-use crate::convert::LayoutArgument;
 use crate::decode::unix_us;
-use crate::error::OrReport;
+use crate::direct::direct;
 
-#[pg_extern(name = "snowflake_min_id", stable, parallel_safe)]
-fn snowflake_min_id(instant: TimestampWithTimeZone) -> i64 {
-    config::layout().or_report().min_id(unix_us(instant))
+direct! {
+    snowflake_min_id: Setting, min_id;
+    snowflake_min_id_as: Argument, min_id;
+    snowflake_max_id: Setting, max_id;
+    snowflake_max_id_as: Argument, max_id;
 }
 
-#[pg_extern(name = "snowflake_min_id", immutable, parallel_safe)]
-fn snowflake_min_id_as(instant: TimestampWithTimeZone, layout: LayoutArgument) -> i64 {
-    layout.0.min_id(unix_us(instant))
+#[inline]
+fn min_id(layout: &Layout, instant: i64) -> Result<Option<i64>, RangeError> {
+    Ok(Some(layout.min_id(unix_us(instant))))
 }
 
-#[pg_extern(name = "snowflake_max_id", stable, parallel_safe)]
-fn snowflake_max_id(instant: TimestampWithTimeZone) -> i64 {
-    config::layout().or_report().max_id(unix_us(instant))
-}
-
-#[pg_extern(name = "snowflake_max_id", immutable, parallel_safe)]
-fn snowflake_max_id_as(instant: TimestampWithTimeZone, layout: LayoutArgument) -> i64 {
-    layout.0.max_id(unix_us(instant))
+#[inline]
+fn max_id(layout: &Layout, instant: i64) -> Result<Option<i64>, RangeError> {
+    Ok(Some(layout.max_id(unix_us(instant))))
 }

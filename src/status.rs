@@ -153,7 +153,7 @@ fn snowflake_accept_clock() {
 /// Moves the floor up: no ID whose time is earlier will be made.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_advance(floor: TimestampWithTimeZone) {
-    let floor_us = unix_us(floor);
+    let floor_us = unix_us(floor.into_inner());
     let words = keeper();
     if floor_us > compat::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
         Err(Error::AdvanceTooFar).or_report()

@@ -43,6 +43,23 @@ SELECT name, snowflake_timestamp(0, name) = epoch AS starts_at_epoch, snowflake_
 FROM generate_series(1, 2) AS round, snowflake_layouts
 ORDER BY round, array_position(snowflake_preset_names(), name);
 
+-- Another layout in each round of a loop, in which an expression stays the same, and as a parameter of a prepared statement.
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['twitter', 'discord', 'twitter'] LOOP
+        RAISE NOTICE '%: % %', name, snowflake_timestamp(0, name), snowflake_max_id('2020-01-01 00:00Z', name);
+    END LOOP;
+END
+$$;
+SET plan_cache_mode = force_generic_plan;
+PREPARE time_in (text) AS SELECT snowflake_timestamp(0, $1), snowflake_worker(1541815603606036480, $1);
+EXECUTE time_in ('twitter');
+EXECUTE time_in ('discord');
+DEALLOCATE time_in;
+RESET plan_cache_mode;
+
 -- A layout that is stored short, compressed or apart from its row.
 CREATE TABLE stored (short text, compressed text, apart text, filler text) WITH (toast_tuple_target = 128);
 ALTER TABLE stored ALTER apart SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN;

@@ -52,6 +52,20 @@ UPDATE snowflake_mask_key SET key = '\x00000000000000000000000000000000' WHERE n
 SELECT snowflake_mask_named(0, 'orders');
 UPDATE snowflake_mask_key SET key = :'key' WHERE name = 'orders';
 SELECT snowflake_mask_named(0, 'orders');
+-- Another name in each row, and in each round of a loop.
+INSERT INTO snowflake_mask_key (name, key) VALUES ('zeros', '\x00000000000000000000000000000000');
+SELECT name, snowflake_mask_named(0, name) AS masked, snowflake_unmask_named(snowflake_mask_named(0, name), name) AS id
+FROM unnest(ARRAY['orders', 'zeros', 'zeros', 'orders']) AS name;
+DO $$
+DECLARE
+    name text;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['orders', 'zeros', 'orders'] LOOP
+        RAISE NOTICE '%: %', name, snowflake_mask_named(0, name);
+    END LOOP;
+END
+$$;
+DELETE FROM snowflake_mask_key WHERE name = 'zeros';
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('short', '\x00')$$);
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('', '\x0123456712345678234567893456789A')$$);
 
@@ -75,7 +89,7 @@ SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_key');
 SELECT code, message FROM sqlstate_of($$DELETE FROM snowflake_mask_key$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'orders')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'orders')$$);
-SELECT code, message FROM sqlstate_of($$SELECT snowflake_no_mask_key('orders')$$);
+SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_key_of('orders')$$);
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_mask_named(bigint, text) TO regress_snowflake_clerk;
 CREATE SCHEMA AUTHORIZATION regress_snowflake_clerk;
@@ -105,7 +119,8 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT,
                             context = PG_EXCEPTION_CONTEXT;
-    RETURN concat_ws(' ', message, detail, hint, regexp_replace(context, E'\n.*', ''));
+    -- The last two lines are those of this function's own EXECUTE.
+    RETURN concat_ws(' ', message, detail, hint, nullif(regexp_replace(context, E'(\n|^)SQL statement .*', ''), ''));
 END
 $$;
 DROP TABLE pg_temp.snowflake_mask_key;
