@@ -118,7 +118,10 @@ fn against_baseline(client: &mut Client, pg_config: &str) {
     }
     let [this, other] = net.map(median);
     println!("\n### This build and the baseline\n");
-    println!("`snowflake_nextval()`: {this:.1} ns, baseline {other:.1} ns: {:.2} x", this / other);
+    let (ratio, difference) = (this / other, this - other);
+    println!(
+        "`snowflake_nextval()`: {this:.1} ns, baseline {other:.1} ns: {ratio:.2} x, {difference:+.1} ns"
+    );
 }
 
 fn reading(client: &mut Client) {

@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// Reserves up to `n` values.
-    #[inline]
+    #[inline(always)] // As Slot::reserve.
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
         let reservation = self.place.slot.reserve(self.gate, &self.generator, compat::clock_us, n)?;
         self.uncounted.set(self.uncounted.get() + reservation.count());
