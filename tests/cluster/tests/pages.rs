@@ -1,37 +1,78 @@
 //! The SQL examples of the README and of the pages in docs/, run as they stand. Where a comment follows a query
 //! (`; -- 1 | 2`), it is the row that the query has to return.
 
+use std::collections::BTreeSet;
+
 use postgres::{Client, SimpleQueryMessage};
 use snowflake_id_cluster_tests::{Cluster, WORKER_1, single, text};
+
+const README: &str = include_str!("../../../README.md");
+
+/// The pages in docs/ that have examples, and how many results at least they tell.
+const PAGES: [(&str, &str, usize); 6] = [
+    ("clients", include_str!("../../../docs/clients.md"), 4),
+    ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
+    ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
+    ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
+    ("text_and_masks", include_str!("../../../docs/text-and-masks.md"), 7),
+    ("time_ranges", include_str!("../../../docs/time-ranges.md"), 7),
+];
 
 #[test]
 fn examples_of_the_readme() {
     let cluster = Cluster::start(WORKER_1);
     let mut client = cluster.connect();
     client.batch_execute("DROP EXTENSION snowflake_id").unwrap();
-    let checked = run_examples(&mut client, include_str!("../../../README.md"));
-    assert!(checked >= 6, "only {checked} results were checked");
+    let checked = run_examples(&mut client, README);
+    assert!(checked >= 15, "only {checked} results were checked");
 }
 
 /// Each in a database of its own, which has the extension.
 #[test]
 fn examples_of_the_other_pages() {
-    let pages = [
-        ("clients", include_str!("../../../docs/clients.md"), 4),
-        ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
-        ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
-        ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
-        ("text_and_masks", include_str!("../../../docs/text-and-masks.md"), 7),
-        ("time_ranges", include_str!("../../../docs/time-ranges.md"), 7),
-    ];
     let cluster = Cluster::start(WORKER_1);
     single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
-    for (page, text, at_least) in pages {
+    for (page, text, at_least) in PAGES {
         cluster.connect().batch_execute(&format!("CREATE DATABASE {page}")).unwrap();
         let mut client = cluster.connect_to(page);
         client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
         let checked = run_examples(&mut client, text);
         assert!(checked >= at_least, "{page}: only {checked} results were checked");
+    }
+}
+
+/// The README's table has every function that is for users, with the volatility that it has, and each has an example.
+#[test]
+fn every_function_is_in_the_readme() {
+    // What is not for users: parts of others, and what views and triggers call.
+    const PARTS: &str = "snowflake_(adopt_.*|preset_names|mask_key_of|server_status|slots|worker_check)";
+    let cluster = Cluster::start(WORKER_1);
+    let query = "SELECT p.proname || ' ' || CASE p.provolatile
+                     WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END
+                 FROM pg_proc AS p
+                 JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+                 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
+                 WHERE p.proname !~ ('^' || $1 || '$')";
+    let functions = cluster.connect().query(query, &[&PARTS]).unwrap();
+    let functions: BTreeSet<String> = functions.iter().map(|row| row.get(0)).collect();
+
+    let (_, table) = README.split_once("\n## Functions\n").unwrap();
+    let rows =
+        table.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with('|'));
+    let mut documented = BTreeSet::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        for call in cells[1].split('`').filter(|text| text.starts_with("snowflake_")) {
+            let (name, _) = call.split_once('(').unwrap();
+            documented.extend(cells[3].split(", ").map(|volatility| format!("{name} {volatility}")));
+        }
+    }
+    assert_eq!(documented, functions);
+
+    let examples: String = PAGES.iter().map(|(_, page, _)| *page).chain([README]).flat_map(blocks).collect();
+    for function in functions {
+        let (name, _) = function.split_once(' ').unwrap();
+        assert!(examples.contains(&format!("{name}(")), "{name} has no example");
     }
 }
 
@@ -69,8 +110,7 @@ fn column_of_metric(line: &str) -> Option<&str> {
 /// Runs the SQL blocks of a page; how many results were compared.
 fn run_examples(client: &mut Client, page: &str) -> usize {
     let mut checked = 0;
-    for block in page.split("```sql\n").skip(1) {
-        let (block, _) = block.split_once("```").expect("an open code block");
+    for block in blocks(page) {
         for (statement, expected) in statements(block) {
             let row = last_row(client, &statement);
             if !expected.is_empty() {
@@ -80,6 +120,11 @@ fn run_examples(client: &mut Client, page: &str) -> usize {
         }
     }
     checked
+}
+
+/// The SQL blocks of a page.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0)
 }
 
 /// Statements with the comments that stand behind them.
