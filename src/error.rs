@@ -44,7 +44,6 @@ pub enum Error {
         report: String,
     },
     HorizonStalled {
-        committing: Option<Duration>,
         report: String,
         max_wait: Duration,
     },
@@ -226,10 +225,7 @@ impl Error {
             ),
             Error::GateClosed => return None,
             Error::KeeperNotReady { report } => report.clone(),
-            Error::HorizonStalled { committing: Some(time), .. } => {
-                format!("A commit of the keeper has been under way for {}.", length(*time))
-            }
-            Error::HorizonStalled { report, max_wait, .. } => {
+            Error::HorizonStalled { report, max_wait } => {
                 format!("Waited {}, as snowflake_id.max_wait says. {report}", length(*max_wait))
             }
             Error::AdvanceTooFar => "No ID could be made until the clock has come so far.".into(),
@@ -362,7 +358,7 @@ pub fn name_of(identity: Identity) -> String {
 }
 
 /// A length of time as people read it, rounded up.
-fn length(time: Duration) -> String {
+pub fn length(time: Duration) -> String {
     const SECONDS_PER_DAY: u64 = 86_400;
     match time.as_micros().div_ceil(1_000) {
         milliseconds @ ..100_000 => format!("{milliseconds} ms"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use snowflake_id_core::Stall;
 
 use crate::compat::WaitEvent;
-use crate::error::Error;
+use crate::error::{Error, length};
 use crate::session::Session;
 use crate::shared::{Closed, KeeperWords};
 use crate::{compat, config, session, shared};
@@ -25,6 +25,17 @@ fn report(words: &KeeperWords) -> String {
         true => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
         false => "The keeper has not reported anything.".into(),
     })
+}
+
+/// What a call waited for in vain: a commit of the keeper that is under way, or what it reported.
+fn obstacle(words: &KeeperWords) -> String {
+    match words.committing_since_us.load(Ordering::Relaxed) {
+        since_us if since_us > 0 => {
+            let time = Duration::from_micros((compat::clock_us() - since_us).max(0) as u64);
+            format!("A commit of the keeper has been under way for {}.", length(time))
+        }
+        _ => report(words),
+    }
 }
 
 /// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in whichever way.
@@ -70,7 +81,7 @@ impl Patience {
             match words.closed() {
                 Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
                 Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report(words) }),
-                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: report(words) }),
+                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: obstacle(words) }),
                 _ => self.nap(words),
             }
         }
@@ -82,7 +93,7 @@ impl Patience {
         let look = Look::ask(words);
         while !look.is_over() {
             if self.left().is_zero() {
-                return Err(Error::KeeperNotReady { report: report(words) });
+                return Err(Error::KeeperNotReady { report: obstacle(words) });
             }
             self.nap(words);
         }
@@ -102,11 +113,8 @@ impl Patience {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
         }
         if self.left().is_zero() {
-            let since_us = words.committing_since_us.load(Ordering::Relaxed);
-            let committing =
-                (since_us > 0).then(|| Duration::from_micros((compat::clock_us() - since_us).max(0) as u64));
             session::forget(); // Its slot may be retired.
-            return Err(Error::HorizonStalled { committing, report: report(words), max_wait: self.max_wait });
+            return Err(Error::HorizonStalled { report: obstacle(words), max_wait: self.max_wait });
         }
         self.nap(words);
         Ok(())

@@ -273,6 +273,11 @@ pub fn major(pg_config: &Path) -> u32 {
     number.split(|character: char| !character.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
+/// What `pg_stat_activity` shows for a wait event of ours: an extension can name its own since version 17.
+pub fn wait_event(name: &str) -> &str {
+    if major(&pg_config()) >= 17 { name } else { "Extension" }
+}
+
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| std::os::unix::fs::MetadataExt::uid(&process) == 0)
 }

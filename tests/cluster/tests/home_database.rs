@@ -11,6 +11,7 @@ use snowflake_id_cluster_tests::faults::{WalReceiver, keeper_pid, replace_keeper
 use snowflake_id_cluster_tests::load::{Random, StopAtEnd, take_in_database_until};
 use snowflake_id_cluster_tests::{
     Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, poll, single, successful, text,
+    wait_event,
 };
 
 /// A lock on what the keeper reads, and one on what it writes. Calls fail when the horizon is reached, each within
@@ -97,7 +98,14 @@ fn a_call_that_comes_while_a_commit_waits() {
             let call = "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()";
             cluster.connect().batch_execute(call).unwrap();
         });
-        waits(&mut client, "query LIKE '%nextval%' AND pid <> pg_backend_pid()", "Extension");
+        waits(
+            &mut client,
+            "query LIKE '%nextval%' AND pid <> pg_backend_pid()",
+            wait_event("SnowflakeHorizon"),
+        );
+        let refused =
+            failure(&mut cluster.connect(), "SET snowflake_id.max_wait = 0; SELECT snowflake_nextval()");
+        assert!(refused.1.contains("A commit of the keeper has been under way"), "{refused:?}");
         // Until it has gone through a few of its short waits.
         thread::sleep(Duration::from_millis(100));
         let _standby = WalReceiver::start(&cluster, "late");

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::{Client, NoTls};
-use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, ids, poll, single, text};
+use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, ids, poll, single, text, wait_event};
 
 /// One ID in ten seconds.
 const SLOW: &str = "SET snowflake_id.layout = 'time:30 worker:10 unit=10s'";
@@ -91,10 +91,11 @@ fn a_wait_is_visible_cancellable_and_holds_no_lock() {
     let mut observer = cluster.connect();
     poll("the wait to show", || {
         let row = observer.query_one(
-            "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1 AND state = 'active'",
+            "SELECT wait_event FROM pg_stat_activity
+             WHERE pid = $1 AND state = 'active' AND wait_event_type = 'Extension'",
             &[&pid],
         );
-        (row.ok()?.get::<_, Option<String>>(0)? == "Extension").then_some(())
+        (row.ok()?.get::<_, String>(0) == wait_event("SnowflakeClock")).then_some(())
     });
     // As any query: the lock on its own virtual transaction ID, none else.
     let locks: i64 = single(
@@ -154,9 +155,9 @@ fn short_waits_are_visible_and_cancellable() {
         (client, text(&error))
     });
     let mut observer = cluster.connect();
-    let wait_event = format!("SELECT wait_event FROM pg_stat_activity WHERE pid = {pid}");
+    let query = format!("SELECT wait_event FROM pg_stat_activity WHERE pid = {pid}");
     poll("the wait to show", || {
-        (single::<Option<String>>(&mut observer, &wait_event)? == "Extension").then_some(())
+        (single::<Option<String>>(&mut observer, &query)? == wait_event("SnowflakeClock")).then_some(())
     });
     cancel.cancel_query(NoTls).unwrap();
     let (mut client, message) = running.join().unwrap();
@@ -164,7 +165,7 @@ fn short_waits_are_visible_and_cancellable() {
     // It does not wait for the clock any more, but for its client.
     client.batch_execute("SELECT 1").unwrap();
     poll("the wait to be over", || {
-        (single::<Option<String>>(&mut observer, &wait_event)? == "ClientRead").then_some(())
+        (single::<Option<String>>(&mut observer, &query)? == "ClientRead").then_some(())
     });
 }
 
