@@ -79,7 +79,12 @@ BEGIN
                   DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
                   HINT = 'Call it as a role that is a member of all their owners, or as a superuser.';
     END IF;
-    IF for_execution THEN
+    IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'snowflake_adopt() cannot alter tables at isolation level %', current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'What others did before it had its locks would not be seen.',
+                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
+    ELSIF for_execution THEN
         PERFORM @extschema@.snowflake_nextval();
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
@@ -124,7 +129,9 @@ BEGIN
                         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
-        lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0);
+        -- Exactly the types of the parameters, and all of them: no function that somebody else made in the same schema
+        -- can fit better.
+        lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',

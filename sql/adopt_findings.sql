@@ -209,6 +209,13 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE involved.is_adopted
 
     UNION
+    SELECT format('%s has row-level security that applies to you',
+                  pg_describe_object('pg_class'::regclass, involved.relation, 0)),
+           'Its highest value has to be known: call snowflake_adopt() as a superuser or as a role with BYPASSRLS.'
+    FROM involved
+    WHERE involved.relation = adopted_table AND involved.is_adopted AND row_security_active(involved.relation)
+
+    UNION
     SELECT format('%s uses sequence %s, which goes with the identity', used_by, sequence_name),
            'Give what uses the sequence another one.'
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)

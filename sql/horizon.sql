@@ -1,6 +1,5 @@
 -- The durable horizon, and the workers of the fleet.
 
--- Nobody but the owner, a superuser, has rights in this schema.
 CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores; not for users';
 
@@ -42,7 +41,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_worker_check() IS 'keeps rows of snowflake_worker to the keeper''s database';
-REVOKE ALL ON FUNCTION snowflake_worker_check() FROM PUBLIC;
 
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();

@@ -17,8 +17,6 @@ CREATE TABLE snowflake_mask_key (
         CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
 );
--- PUBLIC might have rights by ALTER DEFAULT PRIVILEGES.
-REVOKE ALL ON TABLE snowflake_mask_key FROM PUBLIC;
 COMMENT ON TABLE snowflake_mask_key IS
     'secret keys of masked snowflake IDs; they are part of every dump and backup of the database';
 COMMENT ON COLUMN snowflake_mask_key.name IS 'what snowflake_mask_named() and snowflake_unmask_named() are given';
@@ -29,18 +27,14 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '')
 -- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody, nobody else may.
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    LANGUAGE sql AS $$
-    SELECT coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
-                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '')
-$$;
+    LANGUAGE sql
+    RETURN coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
+                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
 COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; not for users';
-REVOKE ALL ON FUNCTION snowflake_mask_key_of(text) FROM PUBLIC;
 
 -- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers text to bytea, and
 -- would take a key for a name.
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
-REVOKE ALL ON FUNCTION snowflake_mask_named(bigint, text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
     'the snowflake ID for which a number stands under a key of table snowflake_mask_key';
-REVOKE ALL ON FUNCTION snowflake_unmask_named(bigint, text) FROM PUBLIC;

@@ -1,12 +1,14 @@
 -- Partitions by the time of the ID.
 
--- Runs with the rights of its caller, who has to own the table. It counts time in UTC, so that the same call gives the same
--- bounds in every session.
-CREATE FUNCTION snowflake_create_partitions(
-    parent regclass, start timestamptz, stop timestamptz, step interval,
-    layout text DEFAULT NULL, dry_run boolean DEFAULT false
+-- snowflake_create_partitions_plan() makes the checks and writes the statements, snowflake_create_partitions() executes them. Both
+-- run with the rights of the caller, who has to own the table. search_path is pinned in the former only: what the statements
+-- set off, such as event triggers, has to find the caller's search_path, as it would if they were typed.
+
+-- Time is counted in UTC, so that the same call gives the same bounds in every session.
+CREATE FUNCTION snowflake_create_partitions_plan(
+    parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
-    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
 ) VOLATILE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most_partitions CONSTANT int := 10000;
@@ -22,11 +24,17 @@ DECLARE
     part_name text;
     planned record;
 BEGIN
-    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR dry_run IS NULL THEN
+    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
         RAISE EXCEPTION 'an argument is NULL'
             USING ERRCODE = 'null_value_not_allowed',
                   DETAIL = 'Only the layout may be NULL, which stands for that of the session.',
                   HINT = 'Give a table, a start, a stop and a step.';
+    ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'snowflake_create_partitions() cannot create partitions at isolation level %',
+            current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'Partitions that others have just made would not be seen.',
+                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
     END IF;
 
     SELECT n.nspname, c.relname, CASE
@@ -100,7 +108,7 @@ BEGIN
        OR extract(epoch FROM step - date_trunc('day', step)) % 86400 <> 0 THEN
         suffix := '_pYYYYMMDD_HH24MISS';
     END IF;
-    IF NOT dry_run THEN
+    IF for_execution THEN
         -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one made.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
@@ -140,7 +148,6 @@ BEGIN
                       HINT = 'Use a longer one, such as interval ''1 month''.';
         ELSIF planned.found_from = from_id AND planned.found_to = to_id THEN
             partition := format('%I.%I', planned.nspname, planned.relname);
-            created := false;
             statement := NULL;
         ELSIF planned.relname IS NOT NULL THEN
             RAISE EXCEPTION 'partition "%" overlaps the range from % to %', planned.relname, since, before
@@ -164,12 +171,29 @@ BEGIN
                           HINT = 'Rename or drop that.';
             END IF;
             partition := format('%I.%I', place, part_name);
-            created := NOT dry_run;
             statement := format('CREATE TABLE %s PARTITION OF %I.%I FOR VALUES FROM (%s) TO (%s)',
                                 partition, place, table_name, from_id, to_id);
-            IF created THEN
-                EXECUTE statement;
-            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+    'for snowflake_create_partitions(): checks, takes the lock if partitions are to be created, and returns the statements';
+
+CREATE FUNCTION snowflake_create_partitions(
+    parent regclass, start timestamptz, stop timestamptz, step interval,
+    layout text DEFAULT NULL, dry_run boolean DEFAULT false
+) RETURNS TABLE (
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
+) VOLATILE LANGUAGE plpgsql AS $$
+BEGIN
+    FOR partition, since, before, from_id, to_id, statement IN
+        SELECT * FROM @extschema@.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
+    LOOP
+        created := NOT dry_run AND statement IS NOT NULL;
+        IF created THEN
+            EXECUTE statement;
         END IF;
         RETURN NEXT;
     END LOOP;

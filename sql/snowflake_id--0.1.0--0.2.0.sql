@@ -1,7 +1,6 @@
 -- From 0.1.0 to 0.2.0. Released scripts are frozen: what stands here stands in the other files as it was then.
 -- The durable horizon, and the workers of the fleet.
 
--- Nobody but the owner, a superuser, has rights in this schema.
 CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores; not for users';
 
@@ -43,7 +42,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_worker_check() IS 'keeps rows of snowflake_worker to the keeper''s database';
-REVOKE ALL ON FUNCTION snowflake_worker_check() FROM PUBLIC;
 
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
@@ -180,7 +178,7 @@ EXCEPTION WHEN object_not_in_prerequisite_state THEN
 END
 $$;
 
--- View snowflake_status, and who may order the keeper about.
+-- View snowflake_status, and the functions with which an administrator orders the keeper about.
 
 CREATE VIEW snowflake_status AS
     SELECT server.*, slot.*
@@ -219,13 +217,6 @@ COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
     'make no more IDs whose time is earlier';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
     'begin anew now, under a worker ID that this server has never used, after its clock was far ahead';
-
-REVOKE ALL ON FUNCTION snowflake_server_status(), snowflake_slots() FROM PUBLIC;
-REVOKE ALL ON FUNCTION snowflake_accept_clock(), snowflake_advance(timestamptz), snowflake_reset_horizon(int, int)
-    FROM PUBLIC;
--- A view checks EXECUTE on its functions as the caller.
-GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
-GRANT SELECT ON snowflake_status TO pg_monitor;
 
 -- Ranges of time as ranges of IDs.
 
@@ -295,13 +286,15 @@ COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
 
 -- Partitions by the time of the ID.
 
--- Runs with the rights of its caller, who has to own the table. It counts time in UTC, so that the same call gives the same
--- bounds in every session.
-CREATE FUNCTION snowflake_create_partitions(
-    parent regclass, start timestamptz, stop timestamptz, step interval,
-    layout text DEFAULT NULL, dry_run boolean DEFAULT false
+-- snowflake_create_partitions_plan() makes the checks and writes the statements, snowflake_create_partitions() executes them. Both
+-- run with the rights of the caller, who has to own the table. search_path is pinned in the former only: what the statements
+-- set off, such as event triggers, has to find the caller's search_path, as it would if they were typed.
+
+-- Time is counted in UTC, so that the same call gives the same bounds in every session.
+CREATE FUNCTION snowflake_create_partitions_plan(
+    parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
-    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, statement text
 ) VOLATILE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     most_partitions CONSTANT int := 10000;
@@ -317,11 +310,17 @@ DECLARE
     part_name text;
     planned record;
 BEGIN
-    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR dry_run IS NULL THEN
+    IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
         RAISE EXCEPTION 'an argument is NULL'
             USING ERRCODE = 'null_value_not_allowed',
                   DETAIL = 'Only the layout may be NULL, which stands for that of the session.',
                   HINT = 'Give a table, a start, a stop and a step.';
+    ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'snowflake_create_partitions() cannot create partitions at isolation level %',
+            current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'Partitions that others have just made would not be seen.',
+                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
     END IF;
 
     SELECT n.nspname, c.relname, CASE
@@ -395,7 +394,7 @@ BEGIN
        OR extract(epoch FROM step - date_trunc('day', step)) % 86400 <> 0 THEN
         suffix := '_pYYYYMMDD_HH24MISS';
     END IF;
-    IF NOT dry_run THEN
+    IF for_execution THEN
         -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one made.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
@@ -435,7 +434,6 @@ BEGIN
                       HINT = 'Use a longer one, such as interval ''1 month''.';
         ELSIF planned.found_from = from_id AND planned.found_to = to_id THEN
             partition := format('%I.%I', planned.nspname, planned.relname);
-            created := false;
             statement := NULL;
         ELSIF planned.relname IS NOT NULL THEN
             RAISE EXCEPTION 'partition "%" overlaps the range from % to %', planned.relname, since, before
@@ -459,12 +457,29 @@ BEGIN
                           HINT = 'Rename or drop that.';
             END IF;
             partition := format('%I.%I', place, part_name);
-            created := NOT dry_run;
             statement := format('CREATE TABLE %s PARTITION OF %I.%I FOR VALUES FROM (%s) TO (%s)',
                                 partition, place, table_name, from_id, to_id);
-            IF created THEN
-                EXECUTE statement;
-            END IF;
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
+    'for snowflake_create_partitions(): checks, takes the lock if partitions are to be created, and returns the statements';
+
+CREATE FUNCTION snowflake_create_partitions(
+    parent regclass, start timestamptz, stop timestamptz, step interval,
+    layout text DEFAULT NULL, dry_run boolean DEFAULT false
+) RETURNS TABLE (
+    partition text, since timestamptz, before timestamptz, from_id bigint, to_id bigint, created boolean, statement text
+) VOLATILE LANGUAGE plpgsql AS $$
+BEGIN
+    FOR partition, since, before, from_id, to_id, statement IN
+        SELECT * FROM @extschema@.snowflake_create_partitions_plan(parent, start, stop, step, layout, NOT dry_run)
+    LOOP
+        created := NOT dry_run AND statement IS NOT NULL;
+        IF created THEN
+            EXECUTE statement;
         END IF;
         RETURN NEXT;
     END LOOP;
@@ -504,8 +519,6 @@ CREATE TABLE snowflake_mask_key (
         CONSTRAINT snowflake_mask_key_has_16_bytes CHECK (pg_catalog.octet_length(key) OPERATOR(pg_catalog.=) 16),
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
 );
--- PUBLIC might have rights by ALTER DEFAULT PRIVILEGES.
-REVOKE ALL ON TABLE snowflake_mask_key FROM PUBLIC;
 COMMENT ON TABLE snowflake_mask_key IS
     'secret keys of masked snowflake IDs; they are part of every dump and backup of the database';
 COMMENT ON COLUMN snowflake_mask_key.name IS 'what snowflake_mask_named() and snowflake_unmask_named() are given';
@@ -516,21 +529,17 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '')
 -- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody, nobody else may.
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    LANGUAGE sql AS $$
-    SELECT coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
-                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '')
-$$;
+    LANGUAGE sql
+    RETURN coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
+                     WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
 COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; not for users';
-REVOKE ALL ON FUNCTION snowflake_mask_key_of(text) FROM PUBLIC;
 
 -- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers text to bytea, and
 -- would take a key for a name.
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
-REVOKE ALL ON FUNCTION snowflake_mask_named(bigint, text) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
     'the snowflake ID for which a number stands under a key of table snowflake_mask_key';
-REVOKE ALL ON FUNCTION snowflake_unmask_named(bigint, text) FROM PUBLIC;
 
 -- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned, what stands
 -- in the way, what the caller has to be told. All of it is read from the catalogs, with the rights of the caller.
@@ -743,6 +752,13 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE involved.is_adopted
 
     UNION
+    SELECT format('%s has row-level security that applies to you',
+                  pg_describe_object('pg_class'::regclass, involved.relation, 0)),
+           'Its highest value has to be known: call snowflake_adopt() as a superuser or as a role with BYPASSRLS.'
+    FROM involved
+    WHERE involved.relation = adopted_table AND involved.is_adopted AND row_security_active(involved.relation)
+
+    UNION
     SELECT format('%s uses sequence %s, which goes with the identity', used_by, sequence_name),
            'Give what uses the sequence another one.'
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
@@ -919,7 +935,12 @@ BEGIN
                   DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
                   HINT = 'Call it as a role that is a member of all their owners, or as a superuser.';
     END IF;
-    IF for_execution THEN
+    IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'snowflake_adopt() cannot alter tables at isolation level %', current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'What others did before it had its locks would not be seen.',
+                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
+    ELSIF for_execution THEN
         PERFORM @extschema@.snowflake_nextval();
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
@@ -964,7 +985,9 @@ BEGIN
                         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
-        lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0);
+        -- Exactly the types of the parameters, and all of them: no function that somebody else made in the same schema
+        -- can fit better.
+        lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -1036,3 +1059,57 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean) IS
     'moves a column to snowflake IDs, with the foreign keys that point at it; without dry_run => false it only says how';
+
+-- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the server or of the fleet,
+-- what shows it, and keys. It is taken from PUBLIC, which may call any new function, and from those whom ALTER DEFAULT
+-- PRIVILEGES gives rights to new objects.
+DO $$
+DECLARE
+    revocation text;
+BEGIN
+    FOR revocation IN
+        SELECT pg_catalog.format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
+                                 CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::pg_catalog.regrole::text END)
+        FROM (
+            SELECT 'SCHEMA', 'snowflake_internal', n.nspowner, coalesce(n.nspacl, pg_catalog.acldefault('n', n.nspowner))
+            FROM pg_catalog.pg_namespace AS n
+            WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_internal'
+            UNION ALL
+            -- GRANT and REVOKE take a view or a sequence for a table.
+            SELECT 'TABLE', c.oid::pg_catalog.regclass::text, c.relowner,
+                   coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
+            FROM pg_catalog.pg_class AS c
+            WHERE c.oid = ANY (ARRAY[
+                'snowflake_internal.horizon',
+                'snowflake_internal.used_identity',
+                '@extschema@.snowflake_worker',
+                '@extschema@.snowflake_mask_key',
+                '@extschema@.snowflake_status'
+            ]::pg_catalog.regclass[])
+            UNION ALL
+            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::text, p.proowner,
+                   coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
+            FROM pg_catalog.pg_proc AS p
+            WHERE p.oid = ANY (ARRAY[
+                '@extschema@.snowflake_worker_check()',
+                '@extschema@.snowflake_server_status()',
+                '@extschema@.snowflake_slots()',
+                '@extschema@.snowflake_accept_clock()',
+                '@extschema@.snowflake_advance(timestamptz)',
+                '@extschema@.snowflake_reset_horizon(int, int)',
+                '@extschema@.snowflake_mask_key_of(text)',
+                '@extschema@.snowflake_mask_named(bigint, text)',
+                '@extschema@.snowflake_unmask_named(bigint, text)'
+            ]::pg_catalog.regprocedure[])
+        ) AS object (kind, name, owner, privileges),
+        LATERAL pg_catalog.aclexplode(object.privileges) AS acl
+        WHERE acl.grantee <> object.owner
+    LOOP
+        EXECUTE revocation;
+    END LOOP;
+END
+$$;
+
+-- A view checks EXECUTE on its functions as the caller.
+GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
+GRANT SELECT ON snowflake_status TO pg_monitor;

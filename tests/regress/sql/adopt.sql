@@ -434,6 +434,26 @@ RESET ROLE;
 DROP OWNED BY regress_snowflake_owner, regress_snowflake_other;
 DROP ROLE regress_snowflake_owner, regress_snowflake_other;
 
+-- Functions that somebody else made in the extension's schema, and that would fit in place of its own, are not called.
+CREATE TABLE orders (id serial PRIMARY KEY);
+CREATE FUNCTION snowflake_encode(timestamptz, int, int) RETURNS bigint LANGUAGE sql AS 'SELECT (1 / 0)::bigint';
+CREATE FUNCTION snowflake_encode(timestamptz, int, bigint) RETURNS bigint LANGUAGE sql AS 'SELECT (1 / 0)::bigint';
+CREATE FUNCTION snowflake_encode(timestamptz, int, int, int, int) RETURNS bigint LANGUAGE sql AS 'SELECT (1 / 0)::bigint';
+SELECT * FROM snowflake_adopt('orders', 'id');
+DROP FUNCTION snowflake_encode(timestamptz, int, int);
+DROP FUNCTION snowflake_encode(timestamptz, int, bigint);
+DROP FUNCTION snowflake_encode(timestamptz, int, int, int, int);
+
+-- What other sessions did before the locks were granted has to be seen.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT count(*) FROM snowflake_adopt('orders', 'id');
+SELECT * FROM sqlstate_of($$SELECT snowflake_adopt('orders', 'id', dry_run => false)$$);
+ROLLBACK;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT code FROM sqlstate_of($$SELECT snowflake_adopt('orders', 'id', dry_run => false)$$);
+ROLLBACK;
+DROP TABLE orders;
+
 -- What fails in the middle leaves nothing half-done.
 CREATE FUNCTION is_even(int) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 % 2 = 0';
 CREATE TABLE orders (id serial PRIMARY KEY);

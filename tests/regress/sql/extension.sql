@@ -45,6 +45,38 @@ SELECT count(*) FROM snowflake_layouts;
 DROP EXTENSION snowflake_id;
 DROP FUNCTION public.unnest(text[]);
 
+-- What new objects are granted to others by default does not open what is the owner's alone.
+CREATE ROLE regress_snowflake_reader;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO regress_snowflake_reader, PUBLIC;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO regress_snowflake_reader, PUBLIC;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO regress_snowflake_reader;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO regress_snowflake_reader, PUBLIC;
+CREATE SCHEMA "od d";
+CREATE EXTENSION snowflake_id SCHEMA "od d";
+SELECT pg_describe_object(d.classid, d.objid, d.objsubid) COLLATE "C" AS object, acl.grantee::regrole, acl.privilege_type
+FROM pg_depend AS d
+LEFT JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+LEFT JOIN pg_class AS c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass
+LEFT JOIN pg_namespace AS n ON n.oid = d.objid AND d.classid = 'pg_namespace'::regclass,
+     LATERAL aclexplode(coalesce(p.proacl, c.relacl, n.nspacl)) AS acl
+WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id')
+  AND acl.grantee NOT IN (0, current_user::regrole)
+  -- What everybody may do, if PUBLIC may.
+  AND NOT (p.proname IS NOT NULL AND has_function_privilege(0::oid, p.oid, 'EXECUTE'))
+  AND c.relname IS DISTINCT FROM 'snowflake_layouts'
+ORDER BY 1, 2, 3;
+SELECT count(*) AS open_to_public
+FROM pg_class AS c, aclexplode(c.relacl) AS acl
+WHERE (c.relname LIKE 'snowflake\_%' OR c.relnamespace = 'snowflake_internal'::regnamespace)
+  AND c.relname <> 'snowflake_layouts' AND acl.grantee = 0;
+DROP EXTENSION snowflake_id;
+DROP SCHEMA "od d";
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM regress_snowflake_reader, PUBLIC;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON SEQUENCES FROM regress_snowflake_reader, PUBLIC;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM regress_snowflake_reader;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON SCHEMAS FROM regress_snowflake_reader, PUBLIC;
+DROP ROLE regress_snowflake_reader;
+
 -- In a schema of its own, which nobody needs in search_path. All objects lie there.
 CREATE SCHEMA ids;
 CREATE EXTENSION snowflake_id SCHEMA ids;

@@ -122,6 +122,22 @@ CREATE TABLE hostile.pg_class AS SELECT * FROM pg_class LIMIT 0;
 SET search_path = hostile, pg_catalog, public;
 SELECT partition, created FROM public.snowflake_create_partitions('public.orders', '2027-01-01', '2027-02-01', '1 month');
 RESET search_path;
+-- What the statements set off finds the caller's search_path.
+SET search_path = "My Shop", public;
+CREATE TABLE "My Shop".commands (tag text);
+CREATE FUNCTION "My Shop".note() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO commands VALUES (tg_tag); END';
+CREATE EVENT TRIGGER note_commands ON ddl_command_end EXECUTE FUNCTION "My Shop".note();
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+DROP EVENT TRIGGER note_commands;
+TABLE commands;
+RESET search_path;
+
+-- What other sessions have made has to be seen.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT * FROM refused($$'orders', '2027-03-01', '2027-04-01', '1 month'$$);
+SELECT created FROM snowflake_create_partitions('orders', '2027-03-01', '2027-04-01', '1 month', dry_run => true);
+ROLLBACK;
+
 SET client_min_messages = warning;
 DROP SCHEMA hostile, "My Shop" CASCADE;
 DROP TABLE orders, plain, listed, hashed, small, two, computed, :"fits", :"too_long";

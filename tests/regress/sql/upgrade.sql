@@ -3,7 +3,7 @@ CREATE VIEW members AS
     SELECT pg_describe_object(d.classid, d.objid, d.objsubid) COLLATE "C" AS object,
            obj_description(d.objid, d.classid::regclass::name) AS comment,
            coalesce(p.proacl, c.relacl, n.nspacl)::text AS privileges,
-           p.provolatile, p.proparallel, p.proisstrict, p.prosrc, pg_get_function_result(p.oid) AS result
+           p.provolatile, p.proparallel, p.proisstrict, coalesce(pg_get_function_sqlbody(p.oid), p.prosrc) AS body, pg_get_function_result(p.oid) AS result
     FROM pg_depend AS d
     JOIN pg_extension AS e ON e.oid = d.refobjid
     LEFT JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass

@@ -1,0 +1,53 @@
+-- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the server or of the fleet,
+-- what shows it, and keys. It is taken from PUBLIC, which may call any new function, and from those whom ALTER DEFAULT
+-- PRIVILEGES gives rights to new objects.
+DO $$
+DECLARE
+    revocation text;
+BEGIN
+    FOR revocation IN
+        SELECT pg_catalog.format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
+                                 CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::pg_catalog.regrole::text END)
+        FROM (
+            SELECT 'SCHEMA', 'snowflake_internal', n.nspowner, coalesce(n.nspacl, pg_catalog.acldefault('n', n.nspowner))
+            FROM pg_catalog.pg_namespace AS n
+            WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_internal'
+            UNION ALL
+            -- GRANT and REVOKE take a view or a sequence for a table.
+            SELECT 'TABLE', c.oid::pg_catalog.regclass::text, c.relowner,
+                   coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
+            FROM pg_catalog.pg_class AS c
+            WHERE c.oid = ANY (ARRAY[
+                'snowflake_internal.horizon',
+                'snowflake_internal.used_identity',
+                '@extschema@.snowflake_worker',
+                '@extschema@.snowflake_mask_key',
+                '@extschema@.snowflake_status'
+            ]::pg_catalog.regclass[])
+            UNION ALL
+            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::text, p.proowner,
+                   coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
+            FROM pg_catalog.pg_proc AS p
+            WHERE p.oid = ANY (ARRAY[
+                '@extschema@.snowflake_worker_check()',
+                '@extschema@.snowflake_server_status()',
+                '@extschema@.snowflake_slots()',
+                '@extschema@.snowflake_accept_clock()',
+                '@extschema@.snowflake_advance(timestamptz)',
+                '@extschema@.snowflake_reset_horizon(int, int)',
+                '@extschema@.snowflake_mask_key_of(text)',
+                '@extschema@.snowflake_mask_named(bigint, text)',
+                '@extschema@.snowflake_unmask_named(bigint, text)'
+            ]::pg_catalog.regprocedure[])
+        ) AS object (kind, name, owner, privileges),
+        LATERAL pg_catalog.aclexplode(object.privileges) AS acl
+        WHERE acl.grantee <> object.owner
+    LOOP
+        EXECUTE revocation;
+    END LOOP;
+END
+$$;
+
+-- A view checks EXECUTE on its functions as the caller.
+GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
+GRANT SELECT ON snowflake_status TO pg_monitor;
