@@ -23,7 +23,9 @@ pub enum Error {
         layout: Layout,
         problem: RangeError,
     },
-    TooManyLayouts,
+    TooManyLayouts {
+        retired: usize,
+    },
     InvalidLayout {
         text: String,
         problem: LayoutError,
@@ -153,7 +155,7 @@ impl Error {
             | Error::MaskKeyForName => ERRCODE_INVALID_PARAMETER_VALUE,
             Error::InvalidText { .. } => ERRCODE_INVALID_TEXT_REPRESENTATION,
             Error::NoMaskKey { .. } => ERRCODE_UNDEFINED_OBJECT,
-            Error::TooManyLayouts => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            Error::TooManyLayouts { .. } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
         }
     }
 
@@ -164,7 +166,7 @@ impl Error {
             Error::InRecovery => "cannot make snowflake IDs during recovery".into(),
             Error::NoKeeperInRecovery => "the keeper of snowflake IDs does not run during recovery".into(),
             Error::IdentityDoesNotFit { problem, .. } => problem.to_string(),
-            Error::TooManyLayouts => "too many layouts are in use".into(),
+            Error::TooManyLayouts { .. } => "too many layouts are in use".into(),
             Error::InvalidLayout { text, .. } => format!("invalid layout: \"{text}\""),
             Error::InvalidLayoutSetting { text, .. } => {
                 format!("invalid value for parameter \"snowflake_id.layout\": \"{}\"", shown(text))
@@ -210,8 +212,12 @@ impl Error {
             Error::IdentityDoesNotFit { layout, problem } => {
                 format!("{} The layout is \"{layout}\".", problem.allowed())
             }
-            Error::TooManyLayouts => {
-                format!("All {MAX_SLOTS} places have been taken since the server was started.")
+            Error::TooManyLayouts { retired } => {
+                let places = format!("All {MAX_SLOTS} places have been taken since the server was started");
+                match retired {
+                    0 => format!("{places}."),
+                    _ => format!("{places}, {retired} of them before snowflake_reset_horizon() was called."),
+                }
             }
             Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
                 problem.to_string()
@@ -284,7 +290,7 @@ impl Error {
                     "Change snowflake_id.worker_id or snowflake_id.datacenter_id, or choose a layout {field}."
                 )
             }
-            Error::TooManyLayouts => {
+            Error::TooManyLayouts { .. } => {
                 "Use fewer layouts (settings of snowflake_id.layout), and restart the server to free the places of those no longer used.".into()
             }
             Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {

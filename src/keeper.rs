@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use snowflake_id_core::horizon::{ClockWatch, next_horizon_us};
-use snowflake_id_core::{Identity, SlotKey};
+use snowflake_id_core::{Generator, Identity, SlotKey};
 
 use crate::error::name_of;
 use crate::shared::{Closed, State};
@@ -26,7 +26,7 @@ use process::{is_stopping, transaction};
 
 /// For how long the horizon is extended when no IDs are made any more.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
-/// How soon the keeper looks again when something is in its way.
+/// How soon the keeper looks again when something is in its way: an error, a clock that jumped, no identity.
 const RETRY_TIME: Duration = Duration::from_secs(2);
 /// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone until it looks.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -77,6 +77,14 @@ impl Found {
     }
 }
 
+/// Why an identity is of no use in the layout that the server uses by default, if it is not. Other layouts may have room for it, so
+/// that the gate is opened all the same.
+fn misfit(identity: Identity) -> Option<String> {
+    let layout = config::valid_layout()?;
+    let problem = Generator::new(layout, identity, 0, 0).err()?;
+    Some(format!("{} does not fit snowflake_id.layout \"{layout}\": {problem}", name_of(identity)))
+}
+
 struct Keeper {
     shared: &'static State,
     /// What this process committed last, without an error since.
@@ -95,7 +103,8 @@ impl Keeper {
             compat::reload_if_asked();
             let wanted = self.shared.keeper.take_wanted();
             let (pause, breather) = match self.look(wanted) {
-                Ok(pause) => (pause, Duration::ZERO),
+                Ok(pause) if self.shared.gate.identity().is_some() => (pause, Duration::ZERO),
+                Ok(pause) => (pause, BREATHER),
                 Err(Problem(text)) => {
                     self.committed = None;
                     self.complain(&text);
@@ -126,13 +135,15 @@ impl Keeper {
     /// Looks after everything once. Returns how long to sleep until the next time.
     fn look(&mut self, wanted: bool) -> Result<Option<Duration>, Problem> {
         self.begin_anew_if_asked()?;
+        let words = &self.shared.keeper;
+        let ordered_us = words.advance_to_us.load(Ordering::Acquire);
         let lease = config::lease();
         let (now_us, since_boot_us) = compat::clocks_us();
         let jump_us = self.watch_clock(now_us, since_boot_us);
-        self.advance();
+        self.advance(ordered_us);
         let is_active = self.is_active() || wanted;
         let renew = (is_active || self.shared.gate.identity().is_none()) && jump_us.is_none();
-        let found = transaction(|| self.look_into_database(now_us, renew))?;
+        let found = transaction(|| self.look_into_database(now_us, renew, ordered_us))?;
         if is_stopping() {
             // A wait for a standby that was cut short ends like one that was successful: do not publish.
             return Ok(None);
@@ -141,14 +152,22 @@ impl Keeper {
             self.committed = Some(Stored { horizon_us: Some(horizon_us), ..found.stored });
             self.shared.publish(horizon_us);
         }
+        words.advanced_to_us.store(ordered_us, Ordering::Release);
         self.apply_identity(found.identity, found.used_until_us);
         if let Some(problem) = found.refusal {
             return Err(problem);
         }
         if jump_us.is_none() {
-            shared::set_report(None, 0);
+            match found.identity.and_then(misfit) {
+                Some(text) => self.complain(&text),
+                None => shared::set_report(None, 0),
+            }
         }
-        Ok(is_active.then_some(lease / 2))
+        Ok(match is_active {
+            true => Some(lease / 2),
+            // Nobody may ask any more when what is in the way goes.
+            false => (jump_us.is_some() || found.identity.is_none()).then_some(RETRY_TIME),
+        })
     }
 
     /// Compares the clock with the time since boot. At the start of the server the clock is taken as it is.
@@ -182,10 +201,8 @@ impl Keeper {
 
     /// Moves the floor up if an administrator asked for it. The first floor, which takes that into account, is set
     /// elsewhere: an order must not take the place of what is stored.
-    fn advance(&self) {
-        let words = &self.shared.keeper;
-        let floor_us = words.advance_to_us.load(Ordering::Acquire);
-        let known_us = words.floor_us.load(Ordering::Acquire);
+    fn advance(&self, floor_us: i64) {
+        let known_us = self.shared.keeper.floor_us.load(Ordering::Acquire);
         if known_us != 0 && floor_us > known_us {
             self.shared.fence(floor_us, |key, _| key.counter_at(key.first_tick_from(floor_us)));
         }
@@ -203,9 +220,9 @@ impl Keeper {
         self.activity.1.is_some_and(|last| last.elapsed() < IDLE_AFTER)
     }
 
-    /// Reads what is stored, and writes the next horizon if it is to be renewed or if what is stored is not what was
-    /// written. Sets the floor at the start of the server.
-    fn look_into_database(&mut self, now_us: i64, renew: bool) -> Result<Found, Problem> {
+    /// Reads what is stored, and writes the next horizon if it is to be renewed, if what is stored is not what was
+    /// written, or if it lies below the floor that an administrator ordered. Sets the floor at the start of the server.
+    fn look_into_database(&mut self, now_us: i64, renew: bool, ordered_us: i64) -> Result<Found, Problem> {
         let Some(stored) = store::read()? else {
             let database = config::database();
             return Err(Problem(format!(
@@ -215,7 +232,9 @@ impl Keeper {
         };
         let mut found =
             Found { stored, identity: identity::find()?, refusal: None, used_until_us: 0, written_us: None };
-        if found.identity != self.shared.gate.identity() {
+        // The extension may have been created anew, and have forgotten who uses it.
+        let is_known_here = self.committed.is_some_and(|committed| committed.sequence == stored.sequence);
+        if found.identity != self.shared.gate.identity() || !is_known_here {
             found.look_up_use()?;
         }
         let words = &self.shared.keeper;
@@ -226,7 +245,6 @@ impl Keeper {
                 log!("snowflake_id: the past of this server is not known; its IDs begin now");
                 now_us + max_drift_us
             });
-            let ordered_us = words.advance_to_us.load(Ordering::Acquire);
             words.floor_us.store(floor_us.max(ordered_us), Ordering::Release);
         }
         let is_lost = self.committed.is_some_and(|committed| {
@@ -235,15 +253,18 @@ impl Keeper {
         if is_lost {
             warning!("snowflake_id: the stored horizon was changed by somebody else; it is written anew");
         }
-        let renew = renew && found.identity.is_some();
-        if !renew && !is_lost {
+        let renew = is_lost || (renew && found.identity.is_some());
+        if !renew && ordered_us <= stored.horizon_us.unwrap_or(0) {
             return Ok(found);
         }
         let mut known = vec![published_us, words.floor_us.load(Ordering::Acquire)];
         known.extend(stored.horizon_us);
         let in_use = self.shared.slots_in_use();
         known.extend(in_use.iter().map(|slot| SlotKey::of(&slot.layout).end_of_use_us(slot.counter)));
-        let horizon_us = self.next_horizon_us(now_us, known);
+        let horizon_us = match renew {
+            true => self.next_horizon_us(now_us, known),
+            false => known.into_iter().fold(ordered_us, i64::max),
+        };
         store::write(stored.sequence, horizon_us)?;
         Ok(Found { written_us: Some(horizon_us), ..found })
     }
@@ -256,7 +277,8 @@ impl Keeper {
 
     /// Opens the gate for the identity, once this process has committed a horizon: what an earlier keeper published may lie
     /// above what it stored when it ended. If the gate was last open for another identity, each slot goes on in its next
-    /// tick, so that IDs stay in order, and not before `used_until_us`.
+    /// tick, so that IDs stay in order. No slot begins before `used_until_us`: after everything began anew the gate may be opened
+    /// for an identity that was used before, even for the one that was the last.
     fn apply_identity(&self, identity: Option<Identity>, used_until_us: i64) {
         let shared = self.shared;
         let open_for = shared.gate.identity();
@@ -265,9 +287,11 @@ impl Keeper {
             Some(_) if self.committed.is_none() => {}
             Some(identity) => {
                 let last = &shared.keeper.last_identity;
-                if last.identity().is_some_and(|last| last != identity) {
+                let is_another = last.identity().is_some_and(|last| last != identity);
+                if is_another || used_until_us > shared.keeper.floor_us.load(Ordering::Acquire) {
                     shared.fence(used_until_us, |key, counter| {
-                        key.next_unused_tick(counter).max(key.counter_at(key.first_tick_from(used_until_us)))
+                        let next = if is_another { key.next_unused_tick(counter) } else { counter };
+                        next.max(key.counter_at(key.first_tick_from(used_until_us)))
                     });
                 }
                 last.open(identity);

@@ -110,6 +110,12 @@ impl Session {
         })
     }
 
+    /// Whether everything may have begun anew, so that the layout has another slot. (A slot that nobody may use yet
+    /// looks the same.)
+    pub fn may_be_retired(&self) -> bool {
+        self.place.slot.horizon() == 0
+    }
+
     fn is_as(&self, other: &Session) -> bool {
         self.generator == other.generator && std::ptr::eq(self.place.slot, other.place.slot)
     }

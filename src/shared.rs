@@ -68,7 +68,8 @@ pub struct Statistics {
 /// What the keeper tells the backends, and they tell it. Times are microseconds of Unix time; 0 means none.
 ///
 /// Written by the keeper alone, except for what it is asked: `is_wanted`, `advance_to_us`, `accept_clock`, `reset_for`. No word is
-/// used to order another: Relaxed would do for all but `looks`, which is counted up (Release) after everything that a look found out was written.
+/// used to order another: Relaxed would do for all but `looks` and `resets`, which are counted up (Release) after everything
+/// that a look found out, or did, was written.
 #[derive(Default)]
 pub struct KeeperWords {
     /// The horizon that was published last.
@@ -81,6 +82,8 @@ pub struct KeeperWords {
     pub clock_jump_us: AtomicI64,
     /// Where an administrator wants the floor to be.
     pub advance_to_us: AtomicI64,
+    /// Where the floor has been moved to of that, durably.
+    pub advanced_to_us: AtomicI64,
     /// Set when an administrator accepts the clock as it is.
     pub accept_clock: AtomicBool,
     /// The clock less the time since boot when they were last found to agree.
@@ -91,6 +94,8 @@ pub struct KeeperWords {
     pub last_identity: Gate,
     /// The identity for which an administrator wants everything to begin anew: a word like the gate's.
     pub reset_for: Gate,
+    /// The one for which everything began anew last: a word like the gate's that nobody closes.
+    pub last_reset_for: Gate,
     /// How often everything began anew.
     pub resets: AtomicU64,
     /// How often the keeper has looked after everything.
@@ -302,11 +307,10 @@ pub fn slot(layout: &Layout) -> Result<SlotInUse<'static>, Error> {
     let at = match directory.find(key) {
         Some(at) => at,
         None => {
-            let free = directory
-                .places
-                .iter()
-                .position(|place| *place == Place::Free)
-                .ok_or(Error::TooManyLayouts)?;
+            let free = directory.places.iter().position(|place| *place == Place::Free);
+            let free = free.ok_or_else(|| Error::TooManyLayouts {
+                retired: directory.places.iter().filter(|place| **place == Place::Retired).count(),
+            })?;
             let floor = key.first_tick_from(state.keeper.floor_us.load(Ordering::Acquire));
             let horizon = key.first_tick_from(state.keeper.horizon_us.load(Ordering::Acquire));
             state.slots[free].assign(key.counter_at(floor), horizon);

@@ -146,11 +146,14 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
 /// Follows a clock that jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
-    keeper().accept_clock.store(true, Ordering::Release);
-    Patience::new().wait_for_look().or_report();
+    let words = keeper();
+    words.accept_clock.store(true, Ordering::Release);
+    let looked = Patience::of_order().wait_for_look();
+    words.accept_clock.store(false, Ordering::Release); // Not later, when nobody expects it any more.
+    looked.or_report();
 }
 
-/// Moves the floor up: no ID whose time is earlier will be made.
+/// Moves the floor up: no ID whose time is earlier will be made. When it returns, that is durable.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_advance(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
@@ -159,7 +162,11 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
         Err(Error::AdvanceTooFar).or_report()
     }
     words.advance_to_us.fetch_max(floor_us, Ordering::AcqRel);
-    Patience::new().wait_for_look().or_report();
+    let patience = Patience::of_order();
+    patience.wait_for_look().or_report();
+    if words.advanced_to_us.load(Ordering::Acquire) < floor_us {
+        Err(patience.keeper_not_ready()).or_report()
+    }
 }
 
 /// Where to leave orders for the keeper. During recovery there is none: an order would be forgotten at the next restart.

@@ -51,11 +51,18 @@ impl Patience {
         Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
     }
 
+    /// That of an administrator's order, which does not end before the keeper can have followed it.
+    pub fn of_order() -> Patience {
+        const LEAST: Duration = Duration::from_secs(5);
+        let max_wait = config::max_wait().max(LEAST);
+        Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
+    }
+
     /// Waits until it is worth while to try again.
     pub fn wait_out(&self, session: &Session, stall: Stall) -> Result<(), Error> {
         match stall {
             Stall::Ahead { wait_us } => self.wait(session, Duration::from_micros(wait_us)),
-            Stall::Horizon => self.wait_for_horizon(),
+            Stall::Horizon => self.wait_for_horizon(session),
             // The session is made anew, for another identity or, once there is one, for the same.
             Stall::Identity(_) => {
                 session::forget();
@@ -106,18 +113,29 @@ impl Patience {
     }
 
     /// Asks the keeper to extend the horizon, and waits a moment.
-    fn wait_for_horizon(&self) -> Result<(), Error> {
+    fn wait_for_horizon(&self, session: &Session) -> Result<(), Error> {
         let words = &shared::state()?.keeper;
+        words.wake(); // Also if this call fails at once: the next one shall not.
+        if session.may_be_retired() {
+            session::forget();
+        }
         let jump_us = words.clock_jump_us.load(Ordering::Relaxed);
         if jump_us > 0 {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
         }
         if self.left().is_zero() {
-            session::forget(); // Its slot may be retired.
             return Err(Error::HorizonStalled { report: obstacle(words), max_wait: self.max_wait });
         }
         self.nap(words);
         Ok(())
+    }
+
+    /// The error for an order that the keeper has not followed.
+    pub fn keeper_not_ready(&self) -> Error {
+        match shared::state() {
+            Ok(shared) => Error::KeeperNotReady { report: obstacle(&shared.keeper) },
+            Err(error) => error,
+        }
     }
 
     fn left(&self) -> Duration {
@@ -176,6 +194,7 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn ask(words: &KeeperWords) -> Look<'_> {
+        words.wake();
         // One that is under way may have begun before whatever the caller relies on, such as CREATE EXTENSION.
         Look { words, last: words.looks.load(Ordering::Acquire) + 2 }
     }

@@ -13,7 +13,7 @@ use snowflake_id_core::Identity;
 use super::process::{is_stopping, transaction};
 use super::{Keeper, Problem};
 use crate::error::{Error, OrReport, name_of};
-use crate::shared::Closed;
+use crate::shared::{Closed, KeeperWords};
 use crate::store::Stored;
 use crate::wait::Patience;
 use crate::{compat, config, identity, shared, status, store};
@@ -26,19 +26,43 @@ fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
     if compat::current_database() != Some(config::database()) {
         Err(Error::NotTheKeepersDatabase).or_report()
     }
-    if identity::is_used(identity).unwrap_or_else(|problem| error!("{problem}")) {
+    let is_used = identity::is_used(identity).unwrap_or_else(|problem| error!("{problem}"));
+    if is_used || words.last_identity.identity() == Some(identity) {
         Err(Error::IdentityUsed(identity)).or_report()
     }
     let resets = words.resets.load(Ordering::Acquire);
-    words.reset_for.open(identity);
-    let looked = Patience::new().wait_for_look();
-    if words.resets.load(Ordering::Acquire) == resets {
-        words.reset_for.close();
+    let looked = {
+        let _order = Order::give(words, identity);
+        Patience::of_order().wait_for_look()
+    };
+    let is_done = words.resets.load(Ordering::Acquire) != resets;
+    if !is_done || words.last_reset_for.identity() != Some(identity) {
         looked.or_report();
         let report = shared::report().text().unwrap_or_default();
         Err(Error::KeeperNotReady { report }).or_report()
     }
     notice!("snowflake IDs can be made as soon as this server has {}", name_of(identity));
+}
+
+/// An order to begin anew. It is withdrawn when the call ends, in whichever way, unless the keeper has taken it.
+struct Order<'a> {
+    words: &'a KeeperWords,
+    identity: Identity,
+}
+
+impl Order<'_> {
+    fn give(words: &KeeperWords, identity: Identity) -> Order<'_> {
+        words.reset_for.open(identity);
+        Order { words, identity }
+    }
+}
+
+impl Drop for Order<'_> {
+    fn drop(&mut self) {
+        if self.words.reset_for.identity() == Some(self.identity) {
+            self.words.reset_for.close();
+        }
+    }
 }
 
 fn wanted_identity(worker_id: i32, datacenter_id: i32) -> Result<Identity, Error> {
@@ -58,6 +82,9 @@ impl Keeper {
         let words = &self.shared.keeper;
         let Some(wanted) = words.reset_for.identity() else { return Ok(()) };
         words.reset_for.close();
+        if words.last_identity.identity() == Some(wanted) {
+            return Err(Problem(format!("{} is in use by this server", name_of(wanted))));
+        }
         let end_us = self.shared.fence(0, |_, _| 0).max(words.horizon_us.load(Ordering::Acquire));
         words.set_closed(Closed::Problem);
         self.committed = None;
@@ -81,7 +108,9 @@ impl Keeper {
         self.committed = Some(Stored { sequence, horizon_us: Some(horizon_us) });
         words.clock_offset_us.store(0, Ordering::Relaxed); // The clock is taken as it is, as at a start.
         words.advance_to_us.store(0, Ordering::Release); // What was ordered by a wrong clock.
+        words.advanced_to_us.store(0, Ordering::Release);
         self.shared.begin_anew(now_us, horizon_us);
+        words.last_reset_for.open(wanted);
         words.resets.fetch_add(1, Ordering::Release);
         log!("snowflake_id: the horizon was reset to the present, for {}", name_of(wanted));
         Ok(())

@@ -146,6 +146,29 @@ fn calls_that_wait_do_not_keep_the_keeper_busy() {
     assert!(spent < Duration::from_millis(300), "{spent:?} in 3 s");
 }
 
+/// The same without a worker ID, where each call fails at once and comes again.
+#[test]
+fn calls_without_a_worker_id_do_not_keep_the_keeper_busy() {
+    let cluster = Cluster::start(&[WORKER_1[0]]);
+    let mut client = cluster.connect();
+    assert!(failure(&mut client, "SELECT snowflake_nextval()").1.contains("worker"));
+    let keeper: i32 = single(&mut client, "SELECT keeper_pid FROM snowflake_status");
+    let before = processor_time(keeper);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = cluster.connect();
+                while start.elapsed() < Duration::from_secs(3) {
+                    assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+                }
+            });
+        }
+    });
+    let spent = processor_time(keeper) - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?} in 3 s");
+}
+
 /// The processor time that a process has used, in steps of 10 ms.
 fn processor_time(pid: i32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use postgres::Client;
-use snowflake_id_cluster_tests::{Cluster, WORKER_1, assert_distinct, failure, ids, poll, single, text};
+use snowflake_id_cluster_tests::{
+    Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, poll, single, text,
+};
 
 const HOUR: f64 = 3_600.0;
 const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
@@ -88,4 +90,46 @@ fn a_horizon_burnt_into_the_far_future() {
     });
     all.extend(ids(&mut client, TAKE));
     assert_distinct(&all);
+}
+
+/// More values per second than this layout has are ahead of the clock; a second's worth may be.
+const SMALL: &str =
+    "SET snowflake_id.layout = 'time:41 worker:18 sequence:4'; SET snowflake_id.max_wait = '10s'";
+
+/// A reset where there was no need for one, and the server keeps its worker ID: that one begins again where its IDs ended, in sessions
+/// that were there before as well.
+#[test]
+fn a_reset_on_a_healthy_server() {
+    let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
+    let (mut client, mut session) = (cluster.connect(), cluster.connect());
+    client.batch_execute(SMALL).unwrap();
+    session.batch_execute(SMALL).unwrap();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100)");
+    all.extend(ids(&mut session, "SELECT snowflake_batch(15000)"));
+    client.batch_execute("SELECT snowflake_reset_horizon(13)").unwrap();
+    let start = Instant::now();
+    all.extend(ids(&mut session, "SELECT snowflake_batch(15000)"));
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    all.extend(ids(&mut client, "SELECT snowflake_batch(15000)"));
+    assert_distinct(&all);
+    assert_increasing(&all);
+}
+
+/// The extension, created anew, knows under which worker ID the server makes IDs.
+#[test]
+fn a_reset_after_the_extension_was_created_again() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    client.batch_execute("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id").unwrap();
+    let known = "SELECT count(*) FROM snowflake_internal.used_identity WHERE worker_id = 1";
+    assert_eq!(single::<i64>(&mut client, known), 1);
+    assert_eq!(failure(&mut client, "SELECT snowflake_reset_horizon(1)").0, "22023");
+    // Nor does it help to forget it by hand.
+    client.batch_execute("DELETE FROM snowflake_internal.used_identity").unwrap();
+    assert_eq!(failure(&mut client, "SELECT snowflake_reset_horizon(1)").0, "22023");
+    let anew = "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id; DELETE FROM snowflake_internal.used_identity";
+    client.batch_execute(anew).unwrap();
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    poll("the keeper to note it", || (single::<i64>(&mut client, known) == 1).then_some(()));
 }
