@@ -1,7 +1,8 @@
 //! `make bench`: what IDs cost in SQL, beside what PostgreSQL itself offers. Prints Markdown.
 //!
 //! All that is compared is measured in one run, in turn, repetition by repetition, so that a machine that is busy for a
-//! while slows down both sides. Figures are medians over the repetitions.
+//! while slows down both sides. Figures are medians over the repetitions, which go round several servers: where the system
+//! happens to put things in memory makes a difference of some nanoseconds per call, for as long as a server runs.
 //!
 //! `BASELINE_PG_CONFIG=/path/to/pg_config` names a PostgreSQL into which another build of the extension is installed, with
 //! which this one is then compared.
@@ -15,6 +16,7 @@ use postgres::Client;
 use snowflake_id_cluster_tests::{Cluster, Settings, single};
 
 const REPETITIONS: usize = 9;
+const SERVERS: usize = 3;
 const ROWS: u32 = 1_000_000;
 const CLIENTS: [usize; 5] = [1, 2, 4, 8, 16];
 
@@ -33,18 +35,18 @@ const SETTINGS: Settings = &[
 ];
 
 fn main() {
-    let cluster = Cluster::start(SETTINGS);
-    let mut client = cluster.connect();
-    print_machine(&mut client);
-    calls(&mut client);
+    let clusters: Vec<_> = (0..SERVERS).map(|_| Cluster::start(SETTINGS)).collect();
+    let mut clients: Vec<_> = clusters.iter().map(Cluster::connect).collect();
+    print_machine(&mut clients[0]);
+    calls(&mut clients);
     if let Ok(pg_config) = std::env::var("BASELINE_PG_CONFIG") {
-        against_baseline(&mut client, &pg_config);
+        against_baseline(&mut clients, &pg_config);
     }
-    reading(&mut client);
-    showing(&mut client);
-    filling(&cluster, &mut client);
-    throughput(&cluster);
-    saturation(&cluster);
+    reading(&mut clients);
+    showing(&mut clients);
+    filling(&clusters[0], &mut clients[0]);
+    throughput(&clusters[0]);
+    saturation(&clusters[0]);
 }
 
 fn print_machine(client: &mut Client) {
@@ -53,7 +55,7 @@ fn print_machine(client: &mut Client) {
     let count = thread::available_parallelism().map_or(0, |count| count.get());
     let version: String = single(client, "SELECT split_part(version(), ' on ', 1)");
     println!(
-        "{version}; {count} x {}; medians of {REPETITIONS} repetitions.",
+        "{version}; {count} x {}; medians of {REPETITIONS} repetitions on {SERVERS} servers.",
         model.trim_start_matches([' ', '\t', ':'])
     );
 }
@@ -71,8 +73,8 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression beside it.
-fn net_ns(client: &mut Client, pairs: &[(&str, &str)]) -> Vec<f64> {
-    let runs: Vec<_> = (0..REPETITIONS).map(|_| net_ns_once(client, pairs)).collect();
+fn net_ns(clients: &mut [Client], pairs: &[(&str, &str)]) -> Vec<f64> {
+    let runs: Vec<_> = (0..REPETITIONS).map(|at| net_ns_once(&mut clients[at % SERVERS], pairs)).collect();
     (0..pairs.len()).map(|at| median(runs.iter().map(|run| run[at]).collect())).collect()
 }
 
@@ -88,8 +90,10 @@ fn net_ns_once(client: &mut Client, pairs: &[(&str, &str)]) -> Vec<f64> {
     net.collect()
 }
 
-fn calls(client: &mut Client) {
-    client.batch_execute("CREATE SEQUENCE plain; CREATE SEQUENCE cached CACHE 1000").unwrap();
+fn calls(clients: &mut [Client]) {
+    for client in clients.iter_mut() {
+        client.batch_execute("CREATE SEQUENCE plain; CREATE SEQUENCE cached CACHE 1000").unwrap();
+    }
     const BASE: &str = "42::bigint";
     let expressions = [
         ("`snowflake_nextval()`", "snowflake_nextval()"),
@@ -99,7 +103,7 @@ fn calls(client: &mut Client) {
         ("`gen_random_uuid()`", "gen_random_uuid()"),
     ];
     let pairs = expressions.map(|(_, expression)| (expression, BASE));
-    let ns = net_ns(client, &pairs);
+    let ns = net_ns(clients, &pairs);
     println!("\n### One call, net (layout `wide`)\n");
     println!("| call | ns | `snowflake_nextval()` is |\n| --- | ---: | ---: |");
     for ((name, _), value) in expressions.iter().zip(&ns) {
@@ -107,12 +111,13 @@ fn calls(client: &mut Client) {
     }
 }
 
-fn against_baseline(client: &mut Client, pg_config: &str) {
-    let baseline = Cluster::start_of(pg_config.as_ref(), SETTINGS);
-    let mut clients = [client, &mut baseline.connect()];
+fn against_baseline(clients: &mut [Client], pg_config: &str) {
+    let baselines: Vec<_> = (0..SERVERS).map(|_| Cluster::start_of(pg_config.as_ref(), SETTINGS)).collect();
+    let mut others: Vec<_> = baselines.iter().map(Cluster::connect).collect();
     let mut net = [Vec::new(), Vec::new()];
-    for _ in 0..REPETITIONS * 3 {
-        for (client, net) in clients.iter_mut().zip(&mut net) {
+    for at in 0..REPETITIONS * SERVERS {
+        let pair = [&mut clients[at % SERVERS], &mut others[at % SERVERS]];
+        for (client, net) in pair.into_iter().zip(&mut net) {
             net.extend(net_ns_once(client, &[("snowflake_nextval()", "42::bigint")]));
         }
     }
@@ -124,7 +129,7 @@ fn against_baseline(client: &mut Client, pg_config: &str) {
     );
 }
 
-fn reading(client: &mut Client) {
+fn reading(clients: &mut [Client]) {
     let expressions = [
         ("`to_timestamp(double precision)`", "to_timestamp(n::float8)", "n::float8"),
         ("`snowflake_timestamp(id)`", "snowflake_timestamp(n)", "n"),
@@ -146,7 +151,7 @@ fn reading(client: &mut Client) {
             "to_timestamp(n)",
         ),
     ];
-    let ns = net_ns(client, &expressions.map(|(_, expression, base)| (expression, base)));
+    let ns = net_ns(clients, &expressions.map(|(_, expression, base)| (expression, base)));
     println!("\n### Reading an ID back, and the bounds of a range of time, net\n");
     println!("| call | ns | of `to_timestamp` |\n| --- | ---: | ---: |");
     for ((name, ..), value) in expressions.iter().zip(&ns) {
@@ -155,12 +160,11 @@ fn reading(client: &mut Client) {
 }
 
 /// IDs as they are shown outside: as text, and masked.
-fn showing(client: &mut Client) {
-    client
-        .batch_execute(
-            "INSERT INTO snowflake_mask_key (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))",
-        )
-        .unwrap();
+fn showing(clients: &mut [Client]) {
+    let key = "INSERT INTO snowflake_mask_key (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))";
+    for client in clients.iter_mut() {
+        client.batch_execute(key).unwrap();
+    }
     const ID: &str = "n + 1541815603606036480";
     const KEY: &str = "'\\x0123456712345678234567893456789a'";
     let row = |name: &str, expression: String, base: &str| (name.to_owned(), expression, base.to_owned());
@@ -176,7 +180,7 @@ fn showing(client: &mut Client) {
     rows.push(row("`snowflake_mask_named(id, name)`", format!("snowflake_mask_named({ID}, 'bench')"), ID));
     let pairs: Vec<_> =
         rows.iter().map(|(_, expression, base)| (expression.as_str(), base.as_str())).collect();
-    let ns = net_ns(client, &pairs);
+    let ns = net_ns(clients, &pairs);
     println!("\n### Showing an ID outside, net\n");
     println!("| call | ns | of `encode` |\n| --- | ---: | ---: |");
     for ((name, ..), value) in rows.iter().zip(&ns) {

@@ -288,7 +288,7 @@ impl Keeper {
             Some(identity) => {
                 let last = &shared.keeper.last_identity;
                 let is_another = last.identity().is_some_and(|last| last != identity);
-                if is_another || used_until_us > shared.keeper.floor_us.load(Ordering::Acquire) {
+                if is_another || used_until_us > 0 {
                     shared.fence(used_until_us, |key, counter| {
                         let next = if is_another { key.next_unused_tick(counter) } else { counter };
                         next.max(key.counter_at(key.first_tick_from(used_until_us)))

@@ -17,20 +17,25 @@ pub const RESUMES: &str = "generation resumes from everywhere";
 
 /// A name, the bounds. The state is finite: what a fence adds without an ID being made is cut off two units beyond
 /// the last ID that the clock allows. Crashes, restarts, errors and IDs are not counted.
-pub const CORRECT: [(&str, Protocol); 3] = [
+pub const CORRECT: [(&str, Protocol); 4] = [
     ("two layouts, clock 0 to 1", bounds(&[FINE, COARSE], 1, 1)),
     ("one layout, clock 0 to 3", bounds(&[FINE], 1, 3)),
     ("one layout, two identities, clock 0 to 2", bounds(&[COARSE], 2, 2)),
+    (
+        "one layout, two identities, everything may begin anew, clock 0 to 1",
+        Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
+    ),
 ];
 
 const fn bounds(layouts: &'static [Layout], identities: u8, clock_max: u8) -> Protocol {
-    Protocol { layouts, identities, clock_max, broken: None }
+    Protocol { layouts, identities, clock_max, resets: false, broken: None }
 }
 
 /// The smallest bounds that show what is wrong.
 pub fn broken(mutation: Mutation) -> Protocol {
     let bounds = match mutation {
         Mutation::OpenUnfenced => bounds(&[COARSE], 2, 1),
+        _ if mutation.needs_reset() => Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
         _ => bounds(&[FINE], 1, 1),
     };
     Protocol { broken: Some(mutation), ..bounds }
@@ -74,7 +79,9 @@ impl Model for Protocol {
 
 impl Protocol {
     fn is_covered(&self, state: &State) -> bool {
-        state.watched.is_none_or(|id| self.layouts[id.slot].start_of(id.tick) < state.stored.durable)
+        // An identity that was used before everything began anew is kept below another one.
+        let covers = |id: Id| state.stored.durable.max(state.stored.used[id.identity as usize].unwrap_or(0));
+        state.watched.is_none_or(|id| self.layouts[id.slot].start_of(id.tick) < covers(id))
     }
 
     /// Whether each slot gives an ID if from now on the keeper is left alone, nobody else interferes, and the clock has

@@ -12,10 +12,13 @@ pub enum Mutation {
     OpenAtOnce,
     EndWithoutFloor,
     OpenUnfenced,
+    ResetInUse,
+    ResetUnfenced,
+    ResetSameSlots,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 8] = [
+    pub const ALL: [Mutation; 11] = [
         Mutation::PublishFirst,
         Mutation::GateBeforeCounter,
         Mutation::LateSlotAtClock,
@@ -24,7 +27,15 @@ impl Mutation {
         Mutation::OpenAtOnce,
         Mutation::EndWithoutFloor,
         Mutation::OpenUnfenced,
+        Mutation::ResetInUse,
+        Mutation::ResetUnfenced,
+        Mutation::ResetSameSlots,
     ];
+
+    /// Whether it is about beginning anew.
+    pub fn needs_reset(self) -> bool {
+        matches!(self, Mutation::ResetInUse | Mutation::ResetUnfenced | Mutation::ResetSameSlots)
+    }
 
     /// The name on the command line, and what is broken.
     pub fn name(self) -> (&'static str, &'static str) {
@@ -44,6 +55,15 @@ impl Mutation {
             Mutation::EndWithoutFloor => ("end-without-floor", "the exact end leaves out the floor"),
             Mutation::OpenUnfenced => {
                 ("open-unfenced", "an identity that changed while no keeper ran is taken without a fence")
+            }
+            Mutation::ResetInUse => {
+                ("reset-in-use", "everything begins anew, and who was used before is not shut out")
+            }
+            Mutation::ResetUnfenced => {
+                ("reset-unfenced", "an identity that was used before begins anew with everything else")
+            }
+            Mutation::ResetSameSlots => {
+                ("reset-same-slots", "when everything begins anew, slots are set back and used again")
             }
         }
     }

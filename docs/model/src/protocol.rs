@@ -42,6 +42,12 @@ pub enum Action {
     /// "after a clean stop ... the keeper fences and stores the exact end"
     WriteEnd,
     CommitEnd,
+    /// `snowflake_reset_horizon()`, after the fence: notes up to when each identity may have been used, ...
+    ShutOut,
+    /// ... writes a horizon in the present; when that is committed, layouts get new slots.
+    WriteLow {
+        clock: u8,
+    },
     /// The keeper is terminated, or fails, wherever it stands. Shared memory stays.
     Die,
     /// Only when broken: goes on without its own commit.
@@ -75,6 +81,8 @@ pub struct Protocol {
     pub layouts: &'static [Layout],
     pub identities: u8,
     pub clock_max: u8,
+    /// Whether everything may begin anew.
+    pub resets: bool,
     pub broken: Option<Mutation>,
 }
 
@@ -109,8 +117,13 @@ impl Protocol {
                 steps.extend((0..=self.clock_max).map(|clock| Action::Write { clock }));
                 steps.push(Action::Close(Then::Stop));
                 if let Some(open_for) = state.shared.gate {
-                    let others = (0..self.identities).filter(|&identity| identity != open_for);
-                    steps.extend(others.map(|identity| Action::Close(Then::Open(identity))));
+                    let others = || (0..self.identities).filter(|&identity| identity != open_for);
+                    let allowed = others().filter(|&identity| self.is_allowed(state, identity));
+                    steps.extend(allowed.map(|identity| Action::Close(Then::Open(identity))));
+                    if self.resets {
+                        let unused = others().filter(|&identity| state.stored.used[identity as usize].is_none());
+                        steps.extend(unused.map(|identity| Action::Close(Then::Reset(identity))));
+                    }
                 }
                 let may_skip = self.is(Mutation::PublishRead)
                     && state.stored.readable > state.shared.published
@@ -122,9 +135,16 @@ impl Protocol {
                 }
             }
             Keeper::Written(_) if self.is(Mutation::PublishFirst) => steps.push(Action::Skip),
-            Keeper::Written(_) => steps.extend([Action::Commit, Action::Error]),
+            Keeper::Written(_) | Keeper::WrittenLow { .. } => steps.extend([Action::Commit, Action::Error]),
+            Keeper::ShutOut => {
+                steps.extend((0..=self.clock_max).map(|clock| Action::WriteLow { clock }));
+            }
             Keeper::Publishing(..) => steps.push(Action::Publish),
-            Keeper::Opening => steps.extend((0..self.identities).map(|identity| Action::Open { identity })),
+            Keeper::Opening => {
+                let allowed = (0..self.identities).filter(|&identity| self.is_allowed(state, identity));
+                steps.extend(allowed.map(|identity| Action::Open { identity }));
+            }
+            Keeper::Fencing(Then::Reset(_), slot) if slot == self.layouts.len() => steps.push(Action::ShutOut),
             Keeper::Fencing(Then::Stop, slot) if slot == self.layouts.len() => steps.push(Action::WriteEnd),
             Keeper::Fencing(Then::Open(identity), slot) if slot == self.layouts.len() => {
                 steps.push(Action::Open { identity });
@@ -188,6 +208,13 @@ impl Protocol {
                 stored.readable = known.max(clock + MAX_DRIFT + LEASE);
                 *keeper = Keeper::Written(stored.readable);
             }
+            (Action::Commit, Keeper::WrittenLow { horizon, clock }) => {
+                stored.durable = stored.readable;
+                shared.floor = Some(clock);
+                shared.published = horizon;
+                self.begin_anew(shared, callers);
+                *keeper = Keeper::Opening;
+            }
             (Action::Commit, Keeper::Written(horizon)) => {
                 stored.durable = stored.readable;
                 *keeper = Keeper::Publishing(horizon, 0);
@@ -210,11 +237,16 @@ impl Protocol {
             }
             (Action::Open { identity }, Keeper::Opening)
                 if shared.identity.is_some_and(|last| last != identity)
-                    && !self.is(Mutation::OpenUnfenced) =>
+                    && !self.is(Mutation::OpenUnfenced)
+                    || self.used_until(before, identity) > 0 =>
             {
+                shared.floor = shared.floor.max(Some(self.used_until(before, identity)));
                 *keeper = Keeper::Fencing(Then::Open(identity), 0);
             }
             (Action::Open { identity }, _) => {
+                if self.resets {
+                    stored.used[identity as usize].get_or_insert(0);
+                }
                 shared.gate = Some(identity);
                 shared.identity = shared.gate;
                 *keeper = Keeper::Up;
@@ -223,18 +255,38 @@ impl Protocol {
                 if !self.is(Mutation::StopUnclosed) {
                     shared.gate = None;
                 }
+                if let Then::Open(identity) = then {
+                    shared.floor = shared.floor.max(Some(self.used_until(before, identity)));
+                }
                 *keeper = Keeper::Fencing(then, 0);
             }
             (Action::Raise, Keeper::Fencing(then, at)) => {
                 if let Some(slot) = &mut shared.slots[at] {
-                    let next_tick =
-                        self.layouts[at].counter_at(self.layouts[at].next_unused_tick(slot.counter));
+                    let layout = self.layouts[at];
+                    let next_tick = layout.counter_at(layout.next_unused_tick(slot.counter));
                     slot.counter = match then {
-                        Then::Stop => slot.counter + 1,
-                        Then::Open(_) => next_tick.max(slot.counter + 1),
+                        Then::Stop | Then::Reset(_) => slot.counter + 1,
+                        Then::Open(identity) => {
+                            let until = self.used_until(before, identity);
+                            let from = if shared.identity == Some(identity) { slot.counter } else { next_tick };
+                            from.max(slot.counter + 1).max(layout.counter_at(layout.first_tick_from(until)))
+                        }
                     };
                 }
                 *keeper = Keeper::Fencing(then, at + 1);
+            }
+            (Action::ShutOut, _) => {
+                let until = stored.readable.max(shared.published).max(shared.floor?).max(end_of_use);
+                if !self.is(Mutation::ResetInUse) {
+                    for used in stored.used.iter_mut().flatten() {
+                        *used = until.max(*used);
+                    }
+                }
+                *keeper = Keeper::ShutOut;
+            }
+            (Action::WriteLow { clock }, _) => {
+                stored.readable = clock + MAX_DRIFT + LEASE;
+                *keeper = Keeper::WrittenLow { horizon: stored.readable, clock };
             }
             (Action::WriteEnd, _) => {
                 let floor = if self.is(Mutation::EndWithoutFloor) { 0 } else { shared.floor? };
@@ -249,6 +301,12 @@ impl Protocol {
             (Action::Skip, Keeper::Up) if self.is(Mutation::OpenAtOnce) => *keeper = Keeper::Opening,
             (Action::Skip, _) => *keeper = Keeper::Publishing(stored.readable, 0),
 
+            (Action::LoadGate { caller, .. } | Action::LoadCounter { caller, .. }, _)
+                if callers[caller].retired.is_some() =>
+            {
+                // The limit of a slot that is retired is 0.
+                callers[caller] = Caller::default();
+            }
             (Action::LoadCounter { caller, slot }, _) => {
                 callers[caller].slot = Some(slot);
                 callers[caller].current = Some(shared.slots[slot]?.counter);
@@ -272,25 +330,61 @@ impl Protocol {
 
     /// The exchange. When it succeeds, the ID counts as handed out.
     fn exchange(&self, state: &mut State, caller: usize, watch: bool) -> Option<()> {
-        let Caller { slot, current, identity, first, .. } = std::mem::take(&mut state.callers[caller]);
+        let Caller { slot, current, identity, first, retired, .. } = std::mem::take(&mut state.callers[caller]);
         let (at, first) = (slot?, first?);
-        let slot = state.shared.slots[at].as_mut()?;
-        if Some(slot.counter) != current {
+        let slot = state.shared.slots[at].as_mut();
+        let counter = retired.or(slot.as_ref().map(|slot| slot.counter))?;
+        if Some(counter) != current {
             return (!watch).then_some(()); // Failed: everything is loaded again.
         }
-        slot.counter = first + 1;
+        if let (None, Some(slot)) = (retired, slot) {
+            slot.counter = first + 1;
+        }
         let tick = self.layouts[at].tick(first);
         let id =
             Id { slot: at, tick, identity: identity?, sequence: first - self.layouts[at].counter_at(tick) };
         match state.watched {
             None if watch => state.watched = Some(id),
             Some(watched) if id == watched => state.verdict = Verdict::Repeated,
-            Some(watched) if id.slot == at && watched.slot == at && id < watched => {
+            // Who begins anew gives up the order.
+            Some(watched) if !self.resets && watched.slot == at && id < watched => {
                 state.verdict = Verdict::Smaller;
             }
             _ => {}
         }
         Some(())
+    }
+
+    /// Whether the gate may be opened for an identity: not while it may have been used up to a time that lies ahead.
+    fn is_allowed(&self, state: &State, identity: u8) -> bool {
+        state.stored.used[identity as usize].is_none_or(|until| until <= state.stored.readable)
+    }
+
+    /// Where an identity that was used before everything began anew may begin.
+    fn used_until(&self, state: &State, identity: u8) -> u8 {
+        match self.is(Mutation::ResetUnfenced) {
+            true => 0,
+            false => state.stored.used[identity as usize].unwrap_or(0),
+        }
+    }
+
+    /// Layouts get new slots. Whoever is in the middle of an attempt still has the old one.
+    fn begin_anew(&self, shared: &mut Shared, callers: &mut [Caller; 2]) {
+        if self.is(Mutation::ResetSameSlots) {
+            for (slot, layout) in shared.slots.iter_mut().zip(self.layouts) {
+                if let Some(slot) = slot {
+                    slot.counter = layout.counter_at(layout.first_tick_from(shared.floor.unwrap_or(0)));
+                    slot.limit = layout.first_tick_from(shared.published);
+                }
+            }
+            return;
+        }
+        for caller in callers {
+            if let (Some(slot), None) = (caller.slot, caller.retired) {
+                caller.retired = shared.slots[slot].map(|slot| slot.counter);
+            }
+        }
+        shared.slots = Default::default();
     }
 
     /// `Generator::advance`: a stall ends the attempt, and nothing is taken.

@@ -66,6 +66,9 @@ pub struct State {
 pub struct Stored {
     pub durable: u8,
     pub readable: u8,
+    /// Where everything may begin anew: which identities were used, each with the time up to which it may have been when
+    /// that last happened. Durable before the step after it.
+    pub used: [Option<u8>; 2],
 }
 
 /// What a crash of the server wipes out.
@@ -107,6 +110,13 @@ pub enum Keeper {
     Fencing(Then, usize),
     /// The exact end is written, but not committed.
     Sealing,
+    /// Everything is about to begin anew, after a fence; the identities used so far are shut out.
+    ShutOut,
+    /// The low horizon, made of a clock, is written, but not committed.
+    WrittenLow {
+        horizon: u8,
+        clock: u8,
+    },
 }
 
 /// What a fence is for.
@@ -114,6 +124,8 @@ pub enum Keeper {
 pub enum Then {
     Stop,
     Open(u8),
+    /// Everything begins anew, for this identity.
+    Reset(u8),
 }
 
 /// A caller of `snowflake_nextval()`: what its attempt holds in registers. It may stay like that for ever.
@@ -125,6 +137,8 @@ pub struct Caller {
     pub limit: Option<u8>,
     /// Decided: this value is the caller's if the exchange succeeds.
     pub first: Option<u8>,
+    /// The slot was retired under the attempt: its counter from then on.
+    pub retired: Option<u8>,
 }
 
 /// In the order in which IDs sort.

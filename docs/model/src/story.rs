@@ -60,6 +60,13 @@ impl Protocol {
                 }
                 _ => return None,
             },
+            Action::Close(Then::Reset(identity)) => {
+                (keeper, format!("closes the gate, to begin anew for worker {identity}"))
+            }
+            Action::ShutOut => (keeper, format!("notes until when workers were used: {:?}", stored.used)),
+            Action::WriteLow { clock } => {
+                (keeper, format!("at clock {clock} setval({}), to begin anew", stored.readable))
+            }
             Action::WriteEnd => (keeper, format!("setval({}), the exact end", stored.readable)),
             Action::CommitEnd => (keeper, "commits; ends".into()),
             Action::Die => (keeper, "is terminated".into()),
