@@ -15,8 +15,8 @@ pub const HORIZON: &str = "every ID handed out starts before the durable horizon
 /// "generation resumes as soon as clock + max_drift reaches" the floor.
 pub const RESUMES: &str = "generation resumes from everywhere";
 
-/// A name, the bounds. The state is finite: what a fence adds without an ID being made is cut off two units beyond
-/// the last ID that the clock allows. Crashes, restarts, errors and IDs are not counted.
+/// A name, the bounds. The state is finite: what a fence adds without an ID being made is cut off two units (where everything may
+/// begin anew: one) beyond the last ID that the clock allows. Crashes, restarts, errors, resets and IDs are not counted.
 pub const CORRECT: [(&str, Protocol); 4] = [
     ("two layouts, clock 0 to 1", bounds(&[FINE, COARSE], 1, 1)),
     ("one layout, clock 0 to 3", bounds(&[FINE], 1, 3)),
@@ -61,7 +61,7 @@ impl Model for Protocol {
     }
 
     fn within_boundary(&self, state: &State) -> bool {
-        self.end_of_use(&state.shared) <= self.clock_max + MAX_DRIFT + 2
+        self.end_of_use(&state.shared) <= self.clock_max + MAX_DRIFT + if self.resets { 1 } else { 2 }
     }
 
     fn properties(&self) -> Vec<Property<Protocol>> {
