@@ -29,7 +29,7 @@ pub enum Source {
 }
 
 /// Defines the C functions: their names, where the layout comes from, and the [`Reader`]. The SQL declarations are in
-/// `sql/direct.sql`.
+/// `sql/decode.sql` and `sql/range.sql`.
 ///
 /// The names end as those that pgrx gives, because scripts of earlier versions hold them.
 macro_rules! direct {
@@ -45,7 +45,7 @@ macro_rules! direct {
                 }
 
                 /// # Safety
-                /// Called by PostgreSQL alone, as `sql/direct.sql` declares it.
+                /// Called by PostgreSQL alone, as it is declared in SQL.
                 #[unsafe(no_mangle)]
                 unsafe extern "C-unwind" fn $name(
                     fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
