@@ -51,9 +51,9 @@ impl Patience {
         Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
     }
 
-    /// That of an administrator's order, which does not end before the keeper can have followed it.
+    /// That of an administrator's order: long enough for a keeper that has nothing else to do, also with a shorter `max_wait`.
     pub fn of_order() -> Patience {
-        const LEAST: Duration = Duration::from_secs(5);
+        const LEAST: Duration = Duration::from_secs(1);
         let max_wait = config::max_wait().max(LEAST);
         Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
     }

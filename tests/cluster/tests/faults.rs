@@ -174,7 +174,7 @@ fn a_keeper_that_stands_still() {
     assert!(waited < SLACK, "{waited:?}");
     let state: String = single(&mut client, "SELECT state FROM snowflake_status LIMIT 1");
     assert_eq!(state, "horizon stalled");
-    // Orders wait no longer than calls.
+    // Orders wait no longer than calls, or a second.
     client.batch_execute("SET snowflake_id.max_wait = '300ms'").unwrap();
     for order in ["SELECT snowflake_advance(now())", "SELECT snowflake_accept_clock()"] {
         let (waited, state, message) = timed_failure(&mut client, order);
