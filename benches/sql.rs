@@ -15,8 +15,11 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 use snowflake_id_cluster_tests::{Cluster, Settings, single};
 
+/// Of what takes seconds.
 const REPETITIONS: usize = 9;
-const SERVERS: usize = 3;
+/// Of single calls, which differ by few nanoseconds.
+const CALL_REPETITIONS: usize = 27;
+const SERVERS: usize = 9;
 const ROWS: u32 = 1_000_000;
 const CLIENTS: [usize; 5] = [1, 2, 4, 8, 16];
 
@@ -55,7 +58,7 @@ fn print_machine(client: &mut Client) {
     let count = thread::available_parallelism().map_or(0, |count| count.get());
     let version: String = single(client, "SELECT split_part(version(), ' on ', 1)");
     println!(
-        "{version}; {count} x {}; medians of {REPETITIONS} repetitions on {SERVERS} servers.",
+        "{version}; {count} x {}; medians of {REPETITIONS} repetitions, of single calls {CALL_REPETITIONS} on {SERVERS} servers.",
         model.trim_start_matches([' ', '\t', ':'])
     );
 }
@@ -74,8 +77,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression beside it.
 fn net_ns(clients: &mut [Client], pairs: &[(&str, &str)]) -> Vec<f64> {
-    let client_of = |at: usize| at * SERVERS / REPETITIONS;
-    let runs: Vec<_> = (0..REPETITIONS).map(|at| net_ns_once(&mut clients[client_of(at)], pairs)).collect();
+    let client_of = |at: usize| at * SERVERS / CALL_REPETITIONS;
+    let runs: Vec<_> =
+        (0..CALL_REPETITIONS).map(|at| net_ns_once(&mut clients[client_of(at)], pairs)).collect();
     (0..pairs.len()).map(|at| median(runs.iter().map(|run| run[at]).collect())).collect()
 }
 
@@ -118,8 +122,9 @@ fn against_baseline(clients: &mut [Client], pg_config: &str) {
     let baselines: Vec<_> = (0..SERVERS).map(|_| Cluster::start_of(pg_config.as_ref(), SETTINGS)).collect();
     let mut others: Vec<_> = baselines.iter().map(Cluster::connect).collect();
     let mut net = [Vec::new(), Vec::new()];
-    for at in 0..REPETITIONS * SERVERS {
-        let pair = [&mut clients[at / REPETITIONS], &mut others[at / REPETITIONS]];
+    for at in 0..CALL_REPETITIONS * 2 {
+        let server = at * SERVERS / (CALL_REPETITIONS * 2);
+        let pair = [&mut clients[server], &mut others[server]];
         for (client, net) in pair.into_iter().zip(&mut net) {
             net.extend(net_ns_once(client, &[("snowflake_nextval()", "42::bigint")]));
         }
