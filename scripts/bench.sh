@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The benchmark: SQL against a real server, then the core alone. Takes about ten minutes; nothing else should run.
+# The benchmark: SQL against a real server, then the core alone. Takes about a quarter of an hour; nothing else should run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
