@@ -5,7 +5,8 @@ use std::ffi::CStr;
 
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
-use pgrx::varlena::varlena_to_byte_slice;
+
+use crate::convert::bytes;
 
 /// The call that a function is being run for.
 #[derive(Clone, Copy)]
@@ -114,7 +115,7 @@ impl Call {
                 pg_sys::DEFAULT_COLLATION_OID,
                 pg_sys::Datum::from(text),
             );
-            varlena_to_byte_slice(pg_sys::pg_detoast_datum_packed(result.cast_mut_ptr()))
+            bytes(result.cast_mut_ptr())
         }
     }
 }

@@ -130,7 +130,7 @@ impl LayoutArgument {
 /// # Safety
 /// `varlena` points to a varlena that lives for `'a`.
 #[inline]
-unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
+pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     // SAFETY: by this function's contract.
     unsafe {
         let is_short = varatt_is_1b(varlena) && !varatt_is_1b_e(varlena);

@@ -363,8 +363,8 @@ impl State {
             .fold(floor_us, i64::max)
     }
 
-    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and if the gate
-    /// is opened next for an identity that was never used.
+    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and if no identity that
+    /// was used before goes on below what it was used for.
     ///
     /// Slots are not used again. An attempt that has been paused since before the fence must not find in its slot, one
     /// day, the very counter that it knows.

@@ -9,7 +9,7 @@ use snowflake_id_core::SlotKey;
 use crate::decode::{timestamptz, unix_us};
 use crate::error::{Error, OrReport};
 use crate::shared::{Closed, KeeperWords, State};
-use crate::wait::Patience;
+use crate::wait::{Order, Patience, not_followed};
 use crate::{compat, config, shared};
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
@@ -148,9 +148,8 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
 fn snowflake_accept_clock() {
     let words = keeper();
     words.accept_clock.store(true, Ordering::Release);
-    let looked = Patience::of_order().wait_for_look();
-    words.accept_clock.store(false, Ordering::Release); // Not later, when nobody expects it any more.
-    looked.or_report();
+    let _order = Order::until_withdrawn_by(|| words.accept_clock.store(false, Ordering::Release));
+    Patience::of_order().wait_for_look().or_report();
 }
 
 /// Moves the floor up: no ID whose time is earlier will be made. When it returns, that is durable.
@@ -162,10 +161,9 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
         Err(Error::AdvanceTooFar).or_report()
     }
     words.advance_to_us.fetch_max(floor_us, Ordering::AcqRel);
-    let patience = Patience::of_order();
-    patience.wait_for_look().or_report();
+    Patience::of_order().wait_for_look().or_report();
     if words.advanced_to_us.load(Ordering::Acquire) < floor_us {
-        Err(patience.keeper_not_ready()).or_report()
+        Err(not_followed(words)).or_report()
     }
 }
 

@@ -38,6 +38,30 @@ fn obstacle(words: &KeeperWords) -> String {
     }
 }
 
+/// The error for what the keeper was asked, and has not done.
+pub fn not_followed(words: &KeeperWords) -> Error {
+    Error::KeeperNotReady { report: obstacle(words) }
+}
+
+/// What an administrator asked of the keeper. It is withdrawn when the call ends, in whichever way, so that nothing happens when
+/// nobody expects it any more.
+pub struct Order<F: Fn()> {
+    withdraw: F,
+}
+
+impl<F: Fn()> Order<F> {
+    /// Stands for an order that has just been given.
+    pub fn until_withdrawn_by(withdraw: F) -> Order<F> {
+        Order { withdraw }
+    }
+}
+
+impl<F: Fn()> Drop for Order<F> {
+    fn drop(&mut self) {
+        (self.withdraw)();
+    }
+}
+
 /// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in whichever way.
 pub struct Patience {
     max_wait: Duration,
@@ -47,14 +71,16 @@ pub struct Patience {
 
 impl Patience {
     pub fn new() -> Patience {
-        let max_wait = config::max_wait();
-        Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
+        Patience::lasting(config::max_wait())
     }
 
     /// That of an administrator's order: long enough for a keeper that has nothing else to do, also with a shorter `max_wait`.
     pub fn of_order() -> Patience {
         const LEAST: Duration = Duration::from_secs(1);
-        let max_wait = config::max_wait().max(LEAST);
+        Patience::lasting(config::max_wait().max(LEAST))
+    }
+
+    fn lasting(max_wait: Duration) -> Patience {
         Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
     }
 
@@ -88,7 +114,7 @@ impl Patience {
             match words.closed() {
                 Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
                 Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report(words) }),
-                _ if self.left().is_zero() => return Err(Error::KeeperNotReady { report: obstacle(words) }),
+                _ if self.left().is_zero() => return Err(not_followed(words)),
                 _ => self.nap(words),
             }
         }
@@ -100,7 +126,7 @@ impl Patience {
         let look = Look::ask(words);
         while !look.is_over() {
             if self.left().is_zero() {
-                return Err(Error::KeeperNotReady { report: obstacle(words) });
+                return Err(not_followed(words));
             }
             self.nap(words);
         }
@@ -128,14 +154,6 @@ impl Patience {
         }
         self.nap(words);
         Ok(())
-    }
-
-    /// The error for an order that the keeper has not followed.
-    pub fn keeper_not_ready(&self) -> Error {
-        match shared::state() {
-            Ok(shared) => Error::KeeperNotReady { report: obstacle(&shared.keeper) },
-            Err(error) => error,
-        }
     }
 
     fn left(&self) -> Duration {

@@ -13,10 +13,10 @@ use snowflake_id_core::Identity;
 use super::process::{is_stopping, transaction};
 use super::{Keeper, Problem};
 use crate::error::{Error, OrReport, name_of};
-use crate::shared::{Closed, KeeperWords};
+use crate::shared::Closed;
 use crate::store::Stored;
-use crate::wait::Patience;
-use crate::{compat, config, identity, shared, status, store};
+use crate::wait::{Order, Patience, not_followed};
+use crate::{compat, config, identity, status, store};
 
 /// Asks the keeper to begin anew, and waits until it has.
 #[pg_extern(volatile, parallel_unsafe)]
@@ -32,37 +32,20 @@ fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
     }
     let resets = words.resets.load(Ordering::Acquire);
     let looked = {
-        let _order = Order::give(words, identity);
+        words.reset_for.open(identity);
+        let _order = Order::until_withdrawn_by(|| {
+            if words.reset_for.identity() == Some(identity) {
+                words.reset_for.close();
+            }
+        });
         Patience::of_order().wait_for_look()
     };
     let is_done = words.resets.load(Ordering::Acquire) != resets;
     if !is_done || words.last_reset_for.identity() != Some(identity) {
         looked.or_report();
-        let report = shared::report().text().unwrap_or_default();
-        Err(Error::KeeperNotReady { report }).or_report()
+        Err(not_followed(words)).or_report()
     }
     notice!("snowflake IDs can be made as soon as this server has {}", name_of(identity));
-}
-
-/// An order to begin anew. It is withdrawn when the call ends, in whichever way, unless the keeper has taken it.
-struct Order<'a> {
-    words: &'a KeeperWords,
-    identity: Identity,
-}
-
-impl Order<'_> {
-    fn give(words: &KeeperWords, identity: Identity) -> Order<'_> {
-        words.reset_for.open(identity);
-        Order { words, identity }
-    }
-}
-
-impl Drop for Order<'_> {
-    fn drop(&mut self) {
-        if self.words.reset_for.identity() == Some(self.identity) {
-            self.words.reset_for.close();
-        }
-    }
 }
 
 fn wanted_identity(worker_id: i32, datacenter_id: i32) -> Result<Identity, Error> {

@@ -78,9 +78,8 @@ fn sessions_that_never_wait() {
     let settings =
         [WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "100ms"), ("snowflake_id.max_drift", "100ms")];
     let cluster = Cluster::start(&settings);
-    cluster.configure(&[("snowflake_id.max_wait", "0")]);
-    cluster.reload();
     let mut client = cluster.connect();
+    client.batch_execute("SET snowflake_id.max_wait = 0").unwrap();
     keeper_pid(&mut client);
     poll("the horizon to lapse", || {
         single::<bool>(&mut client, "SELECT horizon < now() FROM snowflake_status LIMIT 1").then_some(())
@@ -132,4 +131,19 @@ fn a_reset_that_was_cancelled() {
     client.batch_execute("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')").unwrap();
     assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
     client.batch_execute("SELECT snowflake_nextval()").unwrap();
+}
+
+/// The same of an accepted clock: it jumps while the keeper stands still, and is not followed afterwards.
+#[test]
+fn an_accepted_clock_that_was_cancelled() {
+    let cluster = Cluster::start_with_clock(WORKER_1);
+    let mut client = cluster.connect();
+    {
+        let _paused = Paused::new(vec![keeper_pid(&mut client)]);
+        let call = "SET statement_timeout = '300ms'; SELECT snowflake_accept_clock()";
+        assert_eq!(failure(&mut client, call).0, "57014");
+        cluster.set_clock(TEN_YEARS);
+    }
+    client.batch_execute("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')").unwrap();
+    assert_eq!(state(&mut client), "clock jumped");
 }
