@@ -54,8 +54,6 @@ package=$PWD/target/package
 rm -rf "$package"
 quietly cargo pgrx package --pg-config "$PG_CONFIG" --out-dir "$package" \
     --no-default-features --features "pg$major"
-# The scripts of earlier versions, from which a database is brought up to date.
-cp sql/snowflake_id--[0-9].[0-9].[0-9].sql "$package$("$PG_CONFIG" --sharedir)/extension/"
 # A server that runs has the old library mapped: install(1) puts a new file in its place, and leaves the old one whole.
 while IFS= read -r file; do
     case $file in *.so) mode=755 ;; *) mode=644 ;; esac

@@ -102,14 +102,14 @@ fn snowflake_decode_as(id: i64, layout: LayoutArgument, fcinfo: pg_sys::Function
 }
 
 direct! {
-    snowflake_timestamp_wrapper: Setting, timestamp;
-    snowflake_timestamp_as_wrapper: Argument, timestamp;
-    snowflake_datacenter_wrapper: Setting, datacenter;
-    snowflake_datacenter_as_wrapper: Argument, datacenter;
-    snowflake_worker_wrapper: Setting, worker;
-    snowflake_worker_as_wrapper: Argument, worker;
-    snowflake_sequence_wrapper: Setting, sequence;
-    snowflake_sequence_as_wrapper: Argument, sequence;
+    snowflake_timestamp: Setting, timestamp;
+    snowflake_timestamp_as: Argument, timestamp;
+    snowflake_datacenter: Setting, datacenter;
+    snowflake_datacenter_as: Argument, datacenter;
+    snowflake_worker: Setting, worker;
+    snowflake_worker_as: Argument, worker;
+    snowflake_sequence: Setting, sequence;
+    snowflake_sequence_as: Argument, sequence;
 }
 
 #[inline]

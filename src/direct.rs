@@ -30,8 +30,6 @@ pub enum Source {
 
 /// Defines the C functions: their names, where the layout comes from, and the [`Reader`]. The SQL declarations are in
 /// `sql/decode.sql` and `sql/range.sql`.
-///
-/// The names end as those that pgrx gives, because scripts of earlier versions hold them.
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
         $(

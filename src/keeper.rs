@@ -226,7 +226,7 @@ impl Keeper {
         let Some(stored) = store::read()? else {
             let database = config::database();
             return Err(Problem(format!(
-                "extension snowflake_id is not in database \"{0}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there, or ALTER EXTENSION snowflake_id UPDATE if it is an old version",
+                "extension snowflake_id is not in database \"{0}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
                 database.to_string_lossy()
             )));
         };
