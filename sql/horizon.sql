@@ -7,21 +7,23 @@ COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores;
 CREATE SEQUENCE snowflake_internal.horizon MINVALUE 0 START 0;
 COMMENT ON SEQUENCE snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
 
--- Under which identities this server has made IDs, noted before the first one is made. Once snowflake_reset_horizon() has been
--- called, up to when each of them may have been used (microseconds of Unix time). Without a key: a subscription that
--- receives the rows of another server must not fail.
-CREATE TABLE snowflake_internal.used_identity (
-    datacenter_id int NOT NULL,
-    worker_id int NOT NULL,
-    used_until_us bigint NOT NULL DEFAULT 0,
-    noted_at timestamptz NOT NULL DEFAULT pg_catalog.now()
-);
-COMMENT ON TABLE snowflake_internal.used_identity IS 'under which identities this server has made snowflake IDs; do not touch';
+-- Under which identities this server has made IDs, noted by the keeper before the first one is made. See src/keeper/store.rs for
+-- why this is no table, and core/src/keeper_plan.rs for what the rows say.
+CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, used_until_us, noted_at) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz
+    WHERE false;
+COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
+    'under which identities this server has made snowflake IDs; do not touch';
+COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'NULL: every identity without a row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'NULL: every identity without a row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
+    'up to when (microseconds of Unix time); 0 as long as only the stored horizon limits it';
+COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';
 
 CREATE TABLE snowflake_worker (
-    node_name text PRIMARY KEY CHECK (node_name <> ''),
-    datacenter_id int NOT NULL DEFAULT 0 CHECK (datacenter_id >= 0),
-    worker_id int NOT NULL CHECK (worker_id >= 0),
+    node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),
+    datacenter_id int NOT NULL DEFAULT 0 CHECK (datacenter_id OPERATOR(pg_catalog.>=) 0),
+    worker_id int NOT NULL CHECK (worker_id OPERATOR(pg_catalog.>=) 0),
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     UNIQUE (datacenter_id, worker_id)
 );
@@ -31,7 +33,7 @@ SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 -- A row elsewhere than in the keeper's database would be waited for in vain.
 CREATE FUNCTION snowflake_worker_check() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF pg_catalog.current_setting('snowflake_id.database', true) <> pg_catalog.current_database() THEN
+    IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
         RAISE EXCEPTION 'the workers of this server are not kept in database "%"', pg_catalog.current_database()
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = pg_catalog.format('Connect to database "%s" (snowflake_id.database).',

@@ -18,6 +18,7 @@ COMMENT ON COLUMN snowflake_status.clock_jump IS 'how far the clock has jumped a
 COMMENT ON COLUMN snowflake_status.keeper_pid IS 'the process of the keeper';
 COMMENT ON COLUMN snowflake_status.last_error IS 'what keeps the keeper from its work';
 COMMENT ON COLUMN snowflake_status.last_error_at IS 'when it last found so';
+COMMENT ON COLUMN snowflake_status.warning IS 'what should be mended although IDs can be made';
 COMMENT ON COLUMN snowflake_status.calls_waited IS 'how many calls had to wait, since the server was started';
 COMMENT ON COLUMN snowflake_status.time_waited IS 'how long they waited, all together';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'how often the clock was set back, as seen by the keeper about once per lease';

@@ -61,6 +61,12 @@ pub fn current_database() -> Option<CString> {
     name.map(CStr::to_owned)
 }
 
+/// The OID of that database.
+pub fn database_oid() -> pg_sys::Oid {
+    // SAFETY: a plain variable of this process.
+    unsafe { pg_sys::MyDatabaseId }
+}
+
 /// The server's clock, in microseconds of Unix time.
 #[inline]
 pub fn clock_us() -> i64 {
@@ -166,6 +172,12 @@ pub fn at_exit(action: fn()) {
 ///
 /// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen right after.
 pub fn wait(timeout: Duration, event: WaitEvent) {
+    wait_uninterrupted(timeout, event);
+    pgrx::check_for_interrupts!();
+}
+
+/// The same, but a cancelled statement stays to be noticed.
+pub fn wait_uninterrupted(timeout: Duration, event: WaitEvent) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
         // SAFETY: my_wait_event_info points to this process's own word, in shared memory or in its stand-in. PostgreSQL
@@ -187,7 +199,6 @@ pub fn wait(timeout: Duration, event: WaitEvent) {
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }
     }
-    pgrx::check_for_interrupts!();
 }
 
 /// Gives a check hook's DETAIL and HINT; the hook then returns false.
@@ -233,13 +244,13 @@ const LOCK_TIMEOUT: c_int = 2;
 pub fn handle_signals(handler: unsafe extern "C-unwind" fn(i32)) {
     unsafe extern "C-unwind" fn on_sigint(_signal: i32) {
         // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this process.
-        unsafe {
+        keeping_errno(|| unsafe {
             if get_timeout_indicator(LOCK_TIMEOUT, false) {
                 (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
                 (&raw mut pg_sys::InterruptPending).write_volatile(1);
                 pg_sys::SetLatch(pg_sys::MyLatch);
             }
-        }
+        });
     }
     #[cfg(not(feature = "pg18"))]
     use pg_sys::pqsignal;
@@ -250,6 +261,17 @@ pub fn handle_signals(handler: unsafe extern "C-unwind" fn(i32)) {
         pqsignal(pg_sys::SIGTERM as i32, Some(handler));
         pqsignal(pg_sys::SIGINT as i32, Some(on_sigint));
     }
+}
+
+/// Runs what a signal handler does. Whoever was interrupted finds `errno` as it was.
+pub fn keeping_errno(action: impl FnOnce()) {
+    // SAFETY: the address of this thread's own variable.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    action();
+    // SAFETY: as above.
+    unsafe { *errno = before };
 }
 
 /// Wakes this process. With `die`, ends also a wait of a commit for a standby, which then is as good as successful to
@@ -295,13 +317,17 @@ pub fn registers_worker(register: impl FnOnce()) -> bool {
 /// Connects the keeper to its database, also if that allows no connections, and pins the settings on which it depends.
 /// Does not return if there is no such database.
 pub fn connect_keeper(database: &CStr) {
-    const PINNED: [(&CStr, &CStr); 6] = [
+    const PINNED: &[(&CStr, &CStr)] = &[
         (c"default_transaction_read_only", c"off"),
+        (c"default_transaction_isolation", c"read committed"),
         (c"lock_timeout", c"1s"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
+        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+        (c"transaction_timeout", c"0"),
+        // An error would end the process.
+        (c"exit_on_error", c"off"),
         (c"search_path", c""),
-        (c"default_transaction_isolation", c"read committed"),
     ];
     // SAFETY: called once by a background worker that asked for a database connection; all texts are C strings.
     unsafe {
@@ -326,19 +352,24 @@ pub fn commit_locally_at_least() {
     // SAFETY: a setting, read by the process that it belongs to.
     let synchronous_commit = unsafe { pg_sys::synchronous_commit };
     if synchronous_commit == pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as i32 {
-        // SAFETY: both texts are C strings; the change ends with the transaction.
-        unsafe {
-            pg_sys::set_config_option(
-                c"synchronous_commit".as_ptr(),
-                c"local".as_ptr(),
-                pg_sys::GucContext::PGC_USERSET,
-                pg_sys::GucSource::PGC_S_SESSION,
-                pg_sys::GucAction::GUC_ACTION_LOCAL,
-                true,
-                0,
-                false,
-            );
-        }
+        commit_locally();
+    }
+}
+
+/// Within a transaction: has its commit wait for the local disk and for nothing else.
+pub fn commit_locally() {
+    // SAFETY: both texts are C strings; the change ends with the transaction.
+    unsafe {
+        pg_sys::set_config_option(
+            c"synchronous_commit".as_ptr(),
+            c"local".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_LOCAL,
+            true,
+            0,
+            false,
+        );
     }
 }
 

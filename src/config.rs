@@ -19,9 +19,10 @@ use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 use snowflake_id_core::{Identity, Layout, LayoutError};
 
+use crate::compat;
 use crate::compat::BackendLocal;
 use crate::error::Error;
-use crate::{compat, session};
+use crate::generate::session;
 
 static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
 static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(-1);

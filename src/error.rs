@@ -9,8 +9,8 @@ use snowflake_id_core::text::{instant, shown};
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 
 use crate::config;
-use crate::nextval::MAX_BATCH;
-use crate::shared::MAX_SLOTS;
+use crate::generate::nextval::MAX_BATCH;
+use crate::shared::slots::MAX_SLOTS;
 
 /// Why a call fails.
 #[derive(Debug)]
@@ -52,6 +52,9 @@ pub enum Error {
     AdvanceTooFar,
     NotTheKeepersDatabase,
     IdentityUsed(Identity),
+    /// Which identities this server has used is not known.
+    PastUnknown(Identity),
+    AnotherOrder,
     NotAnIdentity {
         datacenter_id: i32,
         worker_id: i32,
@@ -138,8 +141,11 @@ impl Error {
             | Error::GateClosed
             | Error::KeeperNotReady { .. }
             | Error::NotTheKeepersDatabase
+            | Error::PastUnknown(_)
             | Error::ClockJumped { .. } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::WaitTooLong { .. } | Error::HorizonStalled { .. } => ERRCODE_LOCK_NOT_AVAILABLE,
+            Error::WaitTooLong { .. } | Error::HorizonStalled { .. } | Error::AnotherOrder => {
+                ERRCODE_LOCK_NOT_AVAILABLE
+            }
             Error::Exhausted { .. } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
             Error::BeforeEpoch { .. } | Error::Range(_) | Error::AdvanceTooFar => {
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE
@@ -176,7 +182,11 @@ impl Error {
             Error::HorizonStalled { .. } => "the durable horizon was not extended in time".into(),
             Error::AdvanceTooFar => "cannot move the floor further than a day ahead of the clock".into(),
             Error::NotTheKeepersDatabase => "the horizon is not kept in this database".into(),
-            Error::IdentityUsed(identity) => format!("{} has been used by this server", name_of(*identity)),
+            Error::IdentityUsed(identity) => format!("{identity} has been used by this server"),
+            Error::PastUnknown(identity) => {
+                format!("cannot tell whether {identity} has been used by this server")
+            }
+            Error::AnotherOrder => "another order to the keeper is under way".into(),
             Error::NotAnIdentity { datacenter_id, worker_id } => {
                 format!("not an identity: worker ID {worker_id}, datacenter ID {datacenter_id}")
             }
@@ -241,6 +251,10 @@ impl Error {
             Error::IdentityUsed(_) => {
                 "Its IDs would repeat when the clock comes to where it has been.".into()
             }
+            Error::PastUnknown(_) => {
+                "What it knew was lost, as with DROP EXTENSION. Any worker ID may have been used up to the highest horizon that there was.".into()
+            }
+            Error::AnotherOrder => "The keeper takes one at a time.".into(),
             Error::NotAnIdentity { .. } => "Both have to be between 0 and 2147483647.".into(),
             Error::ClockJumped { jump } => format!("It jumped by {}.", length(*jump)),
             Error::Exhausted { layout } => format!(
@@ -311,6 +325,8 @@ impl Error {
                 format!("Connect to database \"{}\".", config::database().to_string_lossy())
             }
             Error::IdentityUsed(_) => "Choose a worker ID that no server of the fleet has ever used.".into(),
+            Error::PastUnknown(_) => "Wait until the clock has come to that horizon, or, if that is too far in the future and no ID with a time that lies ahead is in use, drop the extension in this database, restart the server, and create it again.".into(),
+            Error::AnotherOrder => "Try again when it has ended: see pg_stat_activity.".into(),
             Error::NotAnIdentity { .. } => return None,
             Error::ClockJumped { .. } => {
                 "Set the clock right; or, if it is right now, have a superuser run SELECT snowflake_accept_clock().".into()
@@ -354,14 +370,6 @@ impl Error {
 
 /// The longest name of a key that a HINT repeats, in bytes.
 const MAX_SHOWN_NAME: usize = 60;
-
-/// An identity as people read it.
-pub fn name_of(identity: Identity) -> String {
-    match identity {
-        Identity { datacenter: 0, worker } => format!("worker ID {worker}"),
-        Identity { datacenter, worker } => format!("worker ID {worker} of datacenter {datacenter}"),
-    }
-}
 
 /// A length of time as people read it, rounded up.
 pub fn length(time: Duration) -> String {

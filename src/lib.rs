@@ -7,11 +7,8 @@
 //! | [`config`] | the settings and their hooks |
 //! | [`shared`] | the state in shared memory, and who may touch it how |
 //! | [`keeper`] | the background worker that writes the horizon ahead and opens the gate |
-//! | [`store`] | the durable horizon |
-//! | [`identity`] | who this server is |
-//! | [`session`] | what this backend remembers: its generator and its last ID |
-//! | [`nextval`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
-//! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
+//! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
+//! | [`admin`] | view `snowflake_status`, and what an administrator can order |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
 //! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
 //! | [`guess`] | `snowflake_guess_layout`: which preset an ID may be of |
@@ -21,12 +18,12 @@
 //! | [`direct`] | functions without a wrapper of pgrx, for those that read whole columns |
 //! | [`call`] | what PostgreSQL tells a function about its call |
 //! | [`convert`] | between SQL and Rust: a row as a result, a layout or bytes as an argument |
-//! | [`status`] | view `snowflake_status`, and what an administrator can order |
 //! | [`error`] | every error that a user can meet |
-//! | [`compat`] | what is particular to PostgreSQL's C side |
+//! | [`pg`], [`compat`] | what is particular to PostgreSQL's C side |
 
 use pgrx::prelude::*;
 
+mod admin;
 mod call;
 mod compat;
 mod config;
@@ -35,18 +32,14 @@ mod decode;
 mod direct;
 mod encoding;
 mod error;
+mod generate;
 mod guess;
-mod identity;
 mod keeper;
 mod layouts;
 mod mask;
-mod nextval;
+mod pg;
 mod range;
-mod session;
 mod shared;
-mod status;
-mod store;
-mod wait;
 
 ::pgrx::pg_module_magic!(name, version);
 
@@ -89,11 +82,7 @@ extension_sql_file!(
     ]
 );
 extension_sql_file!("../sql/privileges.sql", name = "privileges", requires = ["horizon", "status", "mask"]);
-extension_sql_file!(
-    "../sql/promised.sql",
-    name = "promised",
-    requires = ["horizon", snowflake_server_status]
-);
+extension_sql_file!("../sql/past.sql", name = "past", requires = ["horizon", store_past]);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.

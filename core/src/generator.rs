@@ -7,19 +7,11 @@
 use std::num::NonZeroU64;
 
 use crate::error::RangeError;
+use crate::identity::Identity;
 use crate::layout::{Field, Layout};
 
 /// 146,000 years: any drift, and small enough that a time since the epoch plus a drift stays in 64 bits.
 const MAX_DRIFT_US: u64 = 1 << 62;
-
-/// Who makes the IDs: what is written into the `datacenter` and `worker` fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// 0 where the layout has no `datacenter` field; at most 2^31 - 1.
-    pub datacenter: u32,
-    /// 0 to 2^31 - 1.
-    pub worker: u32,
-}
 
 /// Values that belong to the caller alone: `count` of them from `first` on, as counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,10 @@
 //! | [`text`] | the text form of a layout, and its form in JSON |
 //! | [`presets`] | the layouts that have names |
 //! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
-//! | [`horizon`] | how far ahead IDs may be made, and the watch over the clock |
+//! | [`identity`] | [`Identity`]: who makes the IDs |
+//! | [`slot_key`] | [`SlotKey`]: which layouts share a slot; between counters, ticks and instants |
+//! | [`keeper_plan`] | what the keeper of the durable horizon decides, from what it sees |
+//! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`encoding`] | [`Encoding`]: IDs as text |
 //! | [`mask`] | [`Mask`]: IDs that do not show when they were made |
 //! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
@@ -31,21 +34,26 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod clock_watch;
 pub mod encoding;
 pub mod error;
 pub mod generator;
 pub mod guess;
-pub mod horizon;
+pub mod identity;
+pub mod keeper_plan;
 pub mod layout;
 pub mod mask;
 pub mod presets;
 pub mod range;
 pub mod slot;
+pub mod slot_key;
 pub mod text;
 
 pub use encoding::{Encoding, TextError};
 pub use error::{LayoutError, RangeError};
-pub use generator::{Generator, Identity, Reservation, Stall};
+pub use generator::{Generator, Reservation, Stall};
+pub use identity::Identity;
 pub use layout::{Decoded, Field, Layout, Parts};
 pub use mask::Mask;
-pub use slot::{Gate, Slot, SlotKey};
+pub use slot::{Gate, Slot};
+pub use slot_key::SlotKey;

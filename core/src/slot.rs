@@ -13,8 +13,8 @@
 
 use std::num::NonZeroU64;
 
-use crate::generator::{Generator, Identity, Reservation, Stall};
-use crate::layout::{Field, Layout, MAX_IDENTITY_BITS};
+use crate::generator::{Generator, Reservation, Stall};
+use crate::identity::Identity;
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -28,72 +28,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// Set in every open gate, so that datacenter 0 and worker 0 do not look like a closed one.
-    const OPEN: u64 = 1 << 63;
-    const CLOSED: u64 = 0;
-
-    fn word(identity: Identity) -> u64 {
-        Gate::OPEN | u64::from(identity.datacenter) << 32 | u64::from(identity.worker)
-    }
-
     /// Lets calls with this identity through. Release: they see what was written before, such as raised counters.
     ///
     /// # Panics
-    /// If a part of the identity has more than 31 bits: no layout has room for it.
+    /// If no layout has room for the identity.
     pub fn open(&self, identity: Identity) {
-        let widest = identity.datacenter.max(identity.worker);
-        assert!(widest >> MAX_IDENTITY_BITS == 0, "bug: no layout has room for {identity:?}");
-        self.0.store(Gate::word(identity), Ordering::Release);
+        assert!(identity.is_possible(), "bug: no layout has room for {identity:?}");
+        self.0.store(identity.to_word(), Ordering::Release);
     }
 
     /// Lets no call through.
     pub fn close(&self) {
-        self.0.store(Gate::CLOSED, Ordering::Release);
+        self.0.store(Identity::NOBODY, Ordering::Release);
     }
 
     /// The identity for which the gate is open.
     pub fn identity(&self) -> Option<Identity> {
-        let word = self.0.load(Ordering::Acquire);
-        let identity = Identity { datacenter: ((word & !Gate::OPEN) >> 32) as u32, worker: word as u32 };
-        (word != Gate::CLOSED).then_some(identity)
+        Identity::from_word(self.0.load(Ordering::Acquire))
     }
 
     fn is_open_for(&self, identity: Identity) -> bool {
-        self.0.load(Ordering::Acquire) == Gate::word(identity)
+        self.0.load(Ordering::Acquire) == identity.to_word()
     }
 
     /// Closes the gate and raises the counter of every slot by at least one, and at least to what the function beside it
     /// makes of the counter. When this returns, no attempt that began before will succeed, and none that begins until
-    /// [`Gate::open`].
-    pub fn fence<'a, F: Fn(u64) -> u64>(&self, slots: impl IntoIterator<Item = (&'a Slot, F)>) {
+    /// [`Gate::open`]. Returns for each slot the counter before and after: what lies before the first was handed out, or
+    /// skipped earlier; what lies between the two never will be.
+    pub fn fence<'a, F: Fn(u64) -> u64>(
+        &self,
+        slots: impl IntoIterator<Item = (&'a Slot, F)>,
+    ) -> Vec<(u64, u64)> {
         self.close();
-        for (slot, floor) in slots {
-            slot.raise(floor);
-        }
-    }
-}
-
-/// What decides which number a counter becomes. Layouts with the same key share a slot: `worker:10` and
-/// `datacenter:5 worker:5` give the same numbers, so that two counters would give them twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotKey {
-    pub(crate) epoch_us: i64,
-    pub(crate) unit_us: u64,
-    pub(crate) time_shift: u32,
-    sequence_shift: u32,
-    pub(crate) sequence_bits: u32,
-}
-
-impl SlotKey {
-    /// The key of a layout. The width of the time field is not part of it: it only says when the layout ends.
-    pub fn of(layout: &Layout) -> SlotKey {
-        SlotKey {
-            epoch_us: layout.epoch_us(),
-            unit_us: layout.unit_us(),
-            time_shift: layout.shift(Field::Time),
-            sequence_shift: layout.shift(Field::Sequence),
-            sequence_bits: layout.bits(Field::Sequence),
-        }
+        slots.into_iter().map(|(slot, floor)| slot.raise(floor)).collect()
     }
 }
 
@@ -176,16 +143,15 @@ impl Slot {
         }
     }
 
-    /// Raises the counter by at least one and at least to what `floor` makes of it.
-    fn raise(&self, floor: impl Fn(u64) -> u64) {
+    /// Raises the counter by at least one and at least to what `floor` makes of it. Returns it as it was and as it is.
+    fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
         let mut current = self.counter.load(Ordering::Acquire);
-        while let Err(found) = self.counter.compare_exchange_weak(
-            current,
-            floor(current).max(current + 1),
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        ) {
-            current = found;
+        loop {
+            let raised = floor(current).max(current + 1);
+            match self.counter.compare_exchange_weak(current, raised, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return (current, raised),
+                Err(found) => current = found,
+            }
         }
     }
 }

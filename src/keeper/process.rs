@@ -1,24 +1,19 @@
-//! The process of the keeper: its registration, its signals, its transactions.
+//! The process of the keeper: its registration, its beginning and its end.
 
-use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags};
-use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
-use super::{Keeper, Problem, RETRY_TIME};
-use crate::shared::Closed;
+use super::transaction::{is_stopping, note_commit, on_sigterm};
+use super::{Keeper, RETRY_TIME};
+use crate::shared::board::Closed;
+use crate::shared::order_desk::Answer;
 use crate::{compat, config, shared};
 
 /// How long the postmaster waits before it starts a keeper again.
 const RESTART_TIME: Duration = Duration::from_secs(1);
-
-/// Set by SIGTERM.
-static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while a commit is under way, which SIGTERM then has to interrupt: it may wait for a standby that is gone.
-static IS_COMMITTING: AtomicBool = AtomicBool::new(false);
 
 /// Registers the keeper with the postmaster. Nothing of ours may run while pg_upgrade copies catalogs.
 pub fn register() {
@@ -50,78 +45,39 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     let Ok(shared) = shared::state() else {
         return; // Registered by the postmaster, which made the shared memory.
     };
-    shared.keeper.register();
+    let board = &shared.board;
+    board.keeper.has_succeeded.store(false, Ordering::Relaxed);
+    board.bell.answer_from_here();
+    compat::at_exit(on_exit);
+
     let database = config::database();
     let cannot_connect =
         format!("cannot connect to database \"{}\" (snowflake_id.database)", database.to_string_lossy());
-    if shared::report().text().as_ref() == Some(&cannot_connect) {
+    let last_error = shared::report().error();
+    if last_error.as_ref() == Some(&cannot_connect) {
         // The keeper before this one found that out, and ended. Each attempt leaves a message in the log.
         BackgroundWorker::wait_latch(Some(RETRY_TIME));
     }
-    shared::set_report(Some(&cannot_connect), compat::clock_us());
-    shared.keeper.set_closed(Closed::Problem);
+    shared::report_error(Some(&cannot_connect), compat::clock_us());
+    board.keeper.set_closed(Closed::Problem);
     compat::connect_keeper(&database);
-    shared::set_report(None, 0);
-    shared.keeper.set_closed(Closed::Starting);
+    // What ended the keeper before this one may end this one as well: it stays in the report until a look was successful.
+    let last_error = last_error.filter(|error| *error != cannot_connect);
+    shared::report_error(last_error.as_deref(), compat::clock_us());
+    board.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
     Keeper::new(shared).run();
-    shared.keeper.unregister();
     // With code 0 the postmaster would never start it again.
     compat::exit(1);
 }
 
-/// Runs between any two instructions of the keeper.
-unsafe extern "C-unwind" fn on_sigterm(_signal: i32) {
-    IS_STOPPING.store(true, Ordering::SeqCst);
-    compat::interrupt(IS_COMMITTING.load(Ordering::SeqCst));
-}
-
-pub fn is_stopping() -> bool {
-    IS_STOPPING.load(Ordering::SeqCst)
-}
-
-/// Runs a transaction, and commits it whatever `body` returns. On an error of PostgreSQL it is rolled back, and the error is
-/// the problem.
-///
-/// When it returns and the process [`is_stopping`], the commit may not have reached a synchronous standby: a wait that was
-/// cut short ends like one that was successful.
-pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
-    let run = AssertUnwindSafe(|| {
-        BackgroundWorker::transaction(AssertUnwindSafe(|| {
-            compat::commit_locally_at_least();
-            let result = body();
-            // A lock that came just when its time was up: what is left of that must not end a wait of the commit.
-            pgrx::check_for_interrupts!();
-            note_commit(compat::clock_us());
-            IS_COMMITTING.store(true, Ordering::SeqCst);
-            if is_stopping() {
-                // The signal came too early to interrupt the commit by itself.
-                compat::interrupt(true);
-            }
-            result
-        }))
-    });
-    let result = PgTryBuilder::new(run)
-        .catch_others(|error| {
-            compat::abort_transaction();
-            Err(Problem(message_of(&error)))
-        })
-        .execute();
-    IS_COMMITTING.store(false, Ordering::SeqCst);
+/// Runs when the process ends, in whichever way but by SIGKILL, after which the postmaster makes all shared memory anew.
+fn on_exit() {
+    let Ok(shared) = shared::state() else { return };
+    if !is_stopping() && shared::report().error().is_none() {
+        let text = "the keeper has ended over its work, and is started again: see the server's log";
+        shared::report_error(Some(text), compat::clock_us());
+    }
+    shared.board.orders.answer_claimed(Answer::Failed);
+    shared.board.bell.answer_no_more();
     note_commit(0);
-    result
-}
-
-/// Tells the backends since when a commit has been under way; 0: none is.
-fn note_commit(since_us: i64) {
-    if let Ok(shared) = shared::state() {
-        shared.keeper.committing_since_us.store(since_us, Ordering::Relaxed);
-    }
-}
-
-fn message_of(error: &CaughtError) -> String {
-    match error {
-        CaughtError::PostgresError(report)
-        | CaughtError::ErrorReport(report)
-        | CaughtError::RustPanic { ereport: report, .. } => report.message().into(),
-    }
 }

@@ -306,6 +306,15 @@ pub fn kill(signal: &str, pid: i32) {
     Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).output().unwrap();
 }
 
+/// Kills a backend, and waits until the server has made its shared memory anew and can be connected to.
+pub fn crash_a_backend(cluster: &Cluster) {
+    let mut victim = cluster.connect();
+    let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
+    kill("KILL", pid);
+    poll("the victim to be gone", || victim.batch_execute("SELECT 1").is_err().then_some(()));
+    poll("the server", || cluster.try_connect("postgres").ok()?.batch_execute("SELECT 1").ok());
+}
+
 /// Asks again and again until the answer is `Some`.
 pub fn poll<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use snowflake_id_cluster_tests::faults::set_clock_as_needed;
+use snowflake_id_cluster_tests::faults::{keeper_pid, set_clock_as_needed};
 use snowflake_id_cluster_tests::load::{Random, take_until};
 use snowflake_id_cluster_tests::{
     Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, kill, poll, single,
@@ -422,4 +422,83 @@ fn idleness_costs_nothing() {
     client.batch_execute("SELECT snowflake_nextval()").unwrap();
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert!(single::<i64>(&mut client, horizon) > before);
+}
+
+/// Quick restarts with a failing call each, in a layout with long ticks: what was not used is not burnt, and no layout waits for
+/// another one's ticks.
+#[test]
+fn long_ticks_that_are_not_used_move_no_floor() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut all = ids(&mut cluster.connect(), "SELECT snowflake_batch(1000)");
+    for _ in 0..8 {
+        cluster.stop_server("fast");
+        cluster.start_server().unwrap();
+        let mut client = cluster.connect();
+        keeper_pid(&mut client);
+        // Fails, unless the next tick is about to begin.
+        let _ = client.batch_execute(
+            "SET snowflake_id.layout = 'time:30 worker:10 unit=10s'; SET snowflake_id.max_wait = 0;
+             SELECT snowflake_nextval()",
+        );
+        let ahead: f64 = single(
+            &mut client,
+            "SELECT extract(epoch FROM floor - clock_timestamp())::float8 FROM snowflake_status LIMIT 1",
+        );
+        assert!(ahead < 1.0, "{ahead}");
+    }
+    let mut client = cluster.connect();
+    client.batch_execute("SET snowflake_id.max_wait = '1s'").unwrap();
+    all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+    assert_increasing(&all);
+}
+
+/// A tick that was used is not used again, though the floor lies within it.
+#[test]
+fn long_ticks_that_are_used_do_not_repeat() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut all = Vec::new();
+    for mode in ["fast", "fast", "immediate", "fast"] {
+        let mut client = cluster.connect();
+        client
+            .batch_execute(
+                "SET snowflake_id.layout = 'time:30 worker:10 sequence:2 unit=3s'; SET snowflake_id.max_wait = '20s'",
+            )
+            .unwrap();
+        all.extend(ids(&mut client, "SELECT snowflake_nextval() FROM generate_series(1, 3)"));
+        client.batch_execute("RESET snowflake_id.layout; SET snowflake_id.max_wait = '20s'").unwrap();
+        client.batch_execute("SELECT snowflake_nextval()").unwrap();
+        cluster.stop_server(mode);
+        cluster.start_server().unwrap();
+        if mode == "fast" {
+            // The layout with short ticks need not wait for the long ones.
+            let start = Instant::now();
+            let mut client = cluster.connect();
+            client.batch_execute("SELECT snowflake_nextval()").unwrap();
+            assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        }
+    }
+    assert_increasing(&all);
+}
+
+/// A lowered lease counts at once: what was stored under the higher one is given back.
+#[test]
+fn a_lease_that_is_lowered() {
+    let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "10min")]);
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
+    cluster.configure(&[("snowflake_id.lease", "500ms")]);
+    cluster.reload();
+    poll("the horizon to come nearer", || {
+        all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+        let near = "SELECT horizon < now() + interval '5 s' FROM snowflake_status LIMIT 1";
+        single::<bool>(&mut client, near).then_some(())
+    });
+    cluster.stop_server("immediate");
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    let start = Instant::now();
+    client.batch_execute("SET snowflake_id.max_wait = '30s'").unwrap();
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert_increasing(&all);
 }

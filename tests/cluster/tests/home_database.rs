@@ -354,3 +354,148 @@ fn what_the_keeper_writes_to_the_wal() {
     assert!(renewals > 0);
     assert!((bytes as f64) < 1_000.0 * seconds, "{bytes} bytes in {seconds:.1} s");
 }
+
+/// Whatever ends the keeper's session, or makes it somebody else's, does not end IDs.
+#[test]
+fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
+    let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE ROLE mallory").unwrap();
+    for setting in [
+        "exit_on_error = on",
+        "role = 'mallory'",
+        "session_authorization = 'mallory'",
+        "transaction_timeout = '700ms'",
+        "statement_timeout = '1ms'",
+        "lock_timeout = '1ms'",
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_deferrable = on",
+    ] {
+        match client.batch_execute(&format!("ALTER DATABASE postgres SET {setting}")) {
+            Ok(()) => {}
+            // Before version 17 there is no such setting.
+            Err(error) if setting.starts_with("transaction_timeout") => {
+                assert!(text(&error).contains("unrecognized"), "{}", text(&error));
+                continue;
+            }
+            Err(error) => panic!("{setting}: {}", text(&error)),
+        }
+        println!("{setting}");
+        replace_keeper(&mut client);
+        expect_renewals(&mut client);
+        // With a lock on what it has to write, it waits and reports, and goes on.
+        let mut other = cluster.connect_to("template1");
+        other.batch_execute("SELECT 1").unwrap();
+        client.batch_execute("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0").unwrap();
+        let keeper: i32 =
+            single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'");
+        thread::sleep(Duration::from_secs(4));
+        let still: i32 =
+            single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'");
+        assert_eq!(keeper, still, "{setting}");
+        client.batch_execute("ROLLBACK; ALTER DATABASE postgres RESET ALL").unwrap();
+        client
+            .batch_execute(
+                "SET snowflake_id.max_wait = '20s'; SELECT snowflake_nextval(); RESET snowflake_id.max_wait",
+            )
+            .unwrap();
+    }
+    cluster.stop_server("fast");
+}
+
+/// The keeper ends over each look: the status does not say that all is well.
+#[test]
+fn a_keeper_that_ends_again_and_again() {
+    let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
+    let mut client = cluster.connect();
+    let keeper = keeper_pid(&mut client);
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    let locked = AtomicBool::new(true);
+    thread::scope(|scope| {
+        // Ends each keeper while that waits for a lock.
+        let mut locker = cluster.connect();
+        locker.batch_execute("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0").unwrap();
+        let locked = &locked;
+        let cluster = &cluster;
+        scope.spawn(move || {
+            let mut killer = cluster.connect();
+            while locked.load(std::sync::atomic::Ordering::Relaxed) {
+                let waiting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                               WHERE backend_type = 'snowflake_id keeper' AND wait_event_type = 'Lock'";
+                killer.batch_execute(waiting).unwrap();
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        let _ = keeper;
+        client.batch_execute("SET snowflake_id.max_wait = '100ms'").unwrap();
+        poll("the horizon to be reached", || client.batch_execute("SELECT snowflake_nextval()").err());
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(4) {
+            let failed = client.batch_execute("SELECT snowflake_nextval()").is_err();
+            let state: String = single(&mut client, "SELECT state FROM snowflake_status LIMIT 1");
+            assert!(!(failed && state == "ready"));
+            thread::sleep(Duration::from_millis(5));
+        }
+        locked.store(false, std::sync::atomic::Ordering::Relaxed);
+        locker.batch_execute("ROLLBACK").unwrap();
+    });
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    poll("the state", || {
+        (single::<String>(&mut client, "SELECT state FROM snowflake_status LIMIT 1") == "ready").then_some(())
+    });
+}
+
+/// Its name in `snowflake_worker` is not ASCII, and the database has another encoding than the configuration.
+#[test]
+fn the_keepers_database_is_not_in_utf8() {
+    let cluster = Cluster::stopped(&[
+        ("shared_preload_libraries", "snowflake_id"),
+        ("snowflake_id.database", "home"),
+        ("snowflake_id.node_name", "köln"),
+    ]);
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE DATABASE home ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0").unwrap();
+    let mut home = cluster.connect_to("home");
+    home.batch_execute("CREATE SCHEMA \"grün\"; CREATE EXTENSION snowflake_id SCHEMA \"grün\"").unwrap();
+    home.batch_execute("INSERT INTO \"grün\".snowflake_worker (node_name, worker_id) VALUES ('köln', 5)")
+        .unwrap();
+    poll("an ID", || home.batch_execute("SELECT \"grün\".snowflake_nextval()").ok());
+    assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
+}
+
+/// By force the keeper's database can be dropped. IDs end when the horizon is reached, on the whole server, and go on when there is
+/// such a database again.
+#[test]
+fn the_keepers_database_is_dropped_by_force() {
+    let cluster = Cluster::stopped(&[
+        WORKER_1[0],
+        WORKER_1[1],
+        ("snowflake_id.lease", "500ms"),
+        ("snowflake_id.database", "home"),
+    ]);
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    client.batch_execute("CREATE DATABASE home").unwrap();
+    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
+    client.batch_execute("DROP DATABASE home WITH (FORCE)").unwrap();
+    client.batch_execute("SET snowflake_id.max_wait = '100ms'").unwrap();
+    let message =
+        poll("the refusal", || Some(text(&client.batch_execute("SELECT snowflake_nextval()").err()?)));
+    println!("{message}");
+    poll("the state", || {
+        let state: String = single(&mut client, "SELECT state FROM snowflake_status LIMIT 1");
+        assert_ne!(state, "ready");
+        let error: Option<String> = single(&mut client, "SELECT last_error FROM snowflake_status LIMIT 1");
+        error?.contains("cannot connect to database \"home\"").then_some(())
+    });
+    client.batch_execute("CREATE DATABASE home").unwrap();
+    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    client.batch_execute("SET snowflake_id.max_wait = '20s'").unwrap();
+    all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
+    assert_increasing(&all);
+}

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use postgres::Client;
 use snowflake_id_cluster_tests::faults::{Paused, keeper_pid};
-use snowflake_id_cluster_tests::{Cluster, Settings, WORKER_1, failure, poll, single};
+use snowflake_id_cluster_tests::{
+    Cluster, Settings, WORKER_1, crash_a_backend, failure, ids, kill, poll, single,
+};
 
 const TEN_YEARS: f64 = 3_650.0 * 86_400.0;
 const NO_WORKER: Settings = &[("shared_preload_libraries", "snowflake_id")];
@@ -131,6 +133,136 @@ fn a_reset_that_was_cancelled() {
     client.batch_execute("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')").unwrap();
     assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
     client.batch_execute("SELECT snowflake_nextval()").unwrap();
+}
+
+/// The same of a floor: also if the call was ended by a timeout of its own, or with its backend.
+#[test]
+fn a_floor_that_was_cancelled() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    let order = "SELECT snowflake_advance(now() + '10 min')";
+    {
+        let _paused = Paused::new(vec![keeper_pid(&mut client)]);
+        let cancelled = format!("SET statement_timeout = '300ms'; {order}");
+        assert_eq!(failure(&mut client, &cancelled).0, "57014");
+        client.batch_execute("RESET statement_timeout; SET snowflake_id.max_wait = '100ms'").unwrap();
+        assert_eq!(failure(&mut client, order).0, "55000");
+        let mut victim = cluster.connect();
+        let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
+        let ended = thread::spawn(move || victim.batch_execute(order).unwrap_err());
+        let active = format!("SELECT state = 'active' FROM pg_stat_activity WHERE pid = {pid}");
+        poll("the order", || single::<bool>(&mut client, &active).then_some(()));
+        client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+        ended.join().unwrap();
+    }
+    // Has the keeper look twice, after which it would have followed.
+    client.batch_execute("SELECT snowflake_accept_clock(); SELECT snowflake_accept_clock()").unwrap();
+    let ahead = floor_ahead(&mut client);
+    assert!(ahead < 10.0, "{ahead}");
+    client.batch_execute("RESET snowflake_id.max_wait; SELECT snowflake_nextval()").unwrap();
+}
+
+/// The keeper waits for a lock, for the sake of the order: the call that ordered it is cancelled meanwhile.
+#[test]
+fn a_reset_that_was_cancelled_while_the_keeper_waited() {
+    let cluster = Cluster::start(WORKER_1);
+    let (mut client, mut other) = (cluster.connect(), cluster.connect());
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    other.batch_execute("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0").unwrap();
+    let call = "SET statement_timeout = '500ms'; SELECT snowflake_reset_horizon(77)";
+    assert_eq!(failure(&mut client, call).0, "57014");
+    other.batch_execute("ROLLBACK").unwrap();
+    client.batch_execute("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')").unwrap();
+    client.batch_execute("SELECT snowflake_advance('2024-01-01Z')").unwrap();
+    assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+}
+
+/// Orders come at the same time, and are cancelled at any moment: what a call says is what happened.
+#[test]
+fn orders_that_are_cancelled_at_any_moment() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = cluster.connect();
+            for _ in 0..100 {
+                other.batch_execute("SELECT snowflake_accept_clock()").unwrap();
+            }
+        });
+        for round in 0..100 {
+            let floor: f64 = floor_ahead(&mut client);
+            let timeout = round % 20 + 1;
+            let wanted = format!("SELECT now() + '{round} ms'");
+            let wanted: std::time::SystemTime = single(&mut client, &wanted);
+            client.batch_execute(&format!("SET statement_timeout = '{timeout}ms'")).unwrap();
+            let done = client.execute("SELECT snowflake_advance($1)", &[&wanted]).is_ok();
+            client.batch_execute("RESET statement_timeout").unwrap();
+            if done {
+                let is_there = client
+                    .query_one("SELECT bool_and(floor >= $1) FROM snowflake_status", &[&wanted])
+                    .unwrap();
+                assert!(is_there.get::<_, bool>(0), "round {round}");
+            }
+            assert!(floor_ahead(&mut client) < floor.max(0.0) + 1.0);
+        }
+    });
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+}
+
+/// A clock that is not followed is not followed either after a crash of a backend, for which the server makes its shared memory anew.
+/// When it is right again, nobody has to say so.
+#[test]
+fn a_clock_that_jumped_before_a_crash() {
+    let cluster = Cluster::start_with_clock(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
+    cluster.set_clock(TEN_YEARS);
+    poll("the jump to be noticed", || {
+        let failed = client.batch_execute("SELECT snowflake_nextval()").is_err();
+        (failed && state(&mut client) == "clock jumped").then_some(())
+    });
+    for _ in 0..2 {
+        crash_a_backend(&cluster);
+        client = cluster.connect();
+        poll("the state", || (state(&mut client) == "clock jumped").then_some(()));
+        assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+    }
+    cluster.set_clock(0.0);
+    poll("the state", || (state(&mut client) == "ready").then_some(()));
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    let ahead: f64 = single(
+        &mut client,
+        "SELECT extract(epoch FROM horizon - clock_timestamp())::float8 FROM snowflake_status LIMIT 1",
+    );
+    assert!(ahead < 10.0, "{ahead}");
+    snowflake_id_cluster_tests::assert_distinct(&all);
+    // One that was accepted stays accepted.
+    cluster.set_clock(TEN_YEARS);
+    poll("the order", || client.batch_execute("SELECT snowflake_accept_clock()").ok());
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    crash_a_backend(&cluster);
+    client = cluster.connect();
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+}
+
+/// The clock is right again by the time of the crash.
+#[test]
+fn a_clock_that_is_right_again_at_a_crash() {
+    let cluster = Cluster::start_with_clock(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    cluster.set_clock(TEN_YEARS);
+    client.batch_execute("SELECT snowflake_advance('2024-01-01Z')").unwrap();
+    assert_eq!(state(&mut client), "clock jumped");
+    cluster.set_clock(0.0);
+    let keeper = keeper_pid(&mut client);
+    kill("KILL", keeper);
+    poll("the server", || cluster.try_connect("postgres").ok()?.batch_execute("SELECT 1").ok());
+    client = poll("a connection", || cluster.try_connect("postgres").ok());
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
 }
 
 /// The same of an accepted clock: it jumps while the keeper stands still, and is not followed afterwards.

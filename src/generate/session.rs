@@ -9,18 +9,19 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use snowflake_id_core::{Gate, Generator, Reservation, Stall};
+use snowflake_id_core::{Gate, Generator, Reservation, SlotKey, Stall};
 
+use super::wait::Patience;
 use crate::compat::BackendLocal;
 use crate::error::Error;
-use crate::shared::SlotInUse;
+use crate::shared::slots::{self, SlotInUse};
 use crate::{compat, config, shared};
 
 /// All that one call of the generator needs.
 pub struct Session {
     pub generator: Generator,
     gate: &'static Gate,
-    place: SlotInUse<'static>,
+    place: SlotInUse,
     /// How many IDs are not in the shared figure yet.
     uncounted: BackendLocal<Cell<u64>>,
     /// The horizon at which they were last added to it.
@@ -41,12 +42,17 @@ pub fn try_next() -> Option<i64> {
     Some(session.generator.first_id(reservation))
 }
 
-/// The session, set up if need be.
-pub fn current() -> Result<&'static Session, Error> {
+/// The session, set up if need be, as soon as the gate is open.
+pub fn current(patience: &Patience) -> Result<&'static Session, Error> {
     if let Some(session) = SESSION.get() {
         return Ok(session);
     }
-    let made = Session::new()?;
+    let made = loop {
+        match Session::new(patience) {
+            Err(Error::GateClosed) => patience.wait_for_gate()?,
+            made => break made?,
+        }
+    };
     let mut sessions = SESSIONS.lock();
     let session = match sessions.iter().find(|known| known.is_as(&made)) {
         Some(known) => *known,
@@ -87,7 +93,7 @@ pub fn set_last_id(id: i64) {
 }
 
 impl Session {
-    fn new() -> Result<Session, Error> {
+    fn new(patience: &Patience) -> Result<Session, Error> {
         let shared = shared::state()?;
         let layout = config::layout()?;
         if compat::is_in_recovery() {
@@ -97,14 +103,22 @@ impl Session {
         let max_drift_us = config::max_drift().as_micros() as u64;
         let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;
-        // A layout that has no ID to give is not worth a slot.
-        if let Err(stall) = generator.wait_us(0, compat::clock_us(), NonZeroU64::MIN) {
-            Error::unless_it_passes(&layout, stall)?;
-        }
+        let place = match slots::find(&layout)? {
+            Some(place) => place,
+            None => {
+                // A call that is going to fail takes no slot.
+                let first = shared.first_counter(&SlotKey::of(&layout));
+                match generator.wait_us(first, compat::clock_us(), NonZeroU64::MIN) {
+                    Ok(wait_us) => patience.check(&layout, wait_us)?,
+                    Err(stall) => Error::unless_it_passes(&layout, stall)?,
+                }
+                slots::find_or_assign(&layout)?
+            }
+        };
         Ok(Session {
             generator,
             gate: &shared.gate,
-            place: shared::slot(&layout)?,
+            place,
             uncounted: BackendLocal::default(),
             counted_at: BackendLocal::default(),
         })

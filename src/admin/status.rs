@@ -1,19 +1,15 @@
-//! View `snowflake_status`, and what an administrator can order the keeper to do.
+//! View `snowflake_status`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use pgrx::prelude::*;
 use snowflake_id_core::SlotKey;
 
-use crate::decode::{timestamptz, unix_us};
-use crate::error::{Error, OrReport};
-use crate::shared::{Closed, KeeperWords, State};
-use crate::wait::{Order, Patience, not_followed};
+use crate::decode::timestamptz;
+use crate::error::OrReport;
+use crate::shared::State;
+use crate::shared::board::Closed;
 use crate::{compat, config, shared};
-
-/// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
-const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
 
 /// The server's own facts: one row.
 #[pg_extern(volatile, parallel_safe)]
@@ -33,6 +29,7 @@ fn snowflake_server_status() -> TableIterator<
         name!(keeper_pid, Option<i32>),
         name!(last_error, Option<String>),
         name!(last_error_at, Option<TimestampWithTimeZone>),
+        name!(warning, Option<String>),
         name!(calls_waited, i64),
         name!(time_waited, Interval),
         name!(clock_steps_back, i64),
@@ -40,7 +37,7 @@ fn snowflake_server_status() -> TableIterator<
     ),
 > {
     let shared = shared::state().or_report();
-    let words = &shared.keeper;
+    let board = &shared.board;
     let now_us = compat::clock_us();
     let identity = shared.gate.identity();
     let source = match config::identity() {
@@ -51,8 +48,7 @@ fn snowflake_server_status() -> TableIterator<
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
-    let jump_us = words.clock_jump_us.load(Ordering::Relaxed);
-    let pid = words.pid.load(Ordering::Relaxed);
+    let jump_us = board.keeper.clock_jump_us.load(Ordering::Relaxed);
     TableIterator::once((
         state_word(shared, now_us),
         // An identity has at most 31 bits.
@@ -60,13 +56,14 @@ fn snowflake_server_status() -> TableIterator<
         identity.map(|identity| identity.worker as i32),
         identity.map(|_| source),
         config::node_name(),
-        instant(words.horizon_us.load(Ordering::Relaxed)),
-        instant(words.floor_us.load(Ordering::Relaxed)),
+        instant(board.past.published_us()),
+        board.keeper.floor_us().map(timestamptz),
         timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
-        (pid > 0).then_some(pid),
-        report.text(),
-        instant(report.at_us),
+        board.bell.keeper_pid(),
+        report.error(),
+        instant(report.error_at_us),
+        report.warning(),
         count(&statistics.calls_waited),
         Interval::from_micros(count(&statistics.waited_us)),
         count(&statistics.clock_steps_back),
@@ -109,7 +106,7 @@ fn is_clock_behind(shared: &State, now_us: i64) -> bool {
 fn latest_us(shared: &State, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
     let in_use = shared.slots_in_use();
     let times = in_use.iter().map(|slot| time_of(&SlotKey::of(&slot.layout), slot.counter));
-    times.fold(shared.keeper.floor_us.load(Ordering::Relaxed), i64::max)
+    times.fold(shared.board.keeper.floor_us().unwrap_or(0), i64::max)
 }
 
 fn max_drift_us() -> i64 {
@@ -117,61 +114,29 @@ fn max_drift_us() -> i64 {
 }
 
 fn state_word(shared: &State, now_us: i64) -> &'static str {
-    let words = &shared.keeper;
-    let horizon_us = words.horizon_us.load(Ordering::Relaxed);
-    // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs.
-    let is_hindered = shared::report().text().is_some()
-        || words.committing_since_us.load(Ordering::Relaxed) > 0
-        || words.is_wanted();
+    let board = &shared.board;
+    // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs; unless the keeper could not
+    // extend it anyway.
+    let is_hindered = shared::report().error().is_some()
+        || board.keeper.committing_for_us(now_us).is_some()
+        || board.bell.is_wanted()
+        || !board.keeper.has_succeeded.load(Ordering::Relaxed);
     if compat::is_in_recovery() {
         "recovery"
-    } else if words.is_away() {
+    } else if board.bell.keeper_pid().is_none() {
         "no keeper"
     } else if shared.gate.identity().is_none() {
-        match words.closed() {
+        match board.keeper.closed() {
             Closed::NoWorkerId => "no worker id",
             Closed::Starting | Closed::Problem => "starting",
         }
-    } else if words.clock_jump_us.load(Ordering::Relaxed) > 0 {
+    } else if board.keeper.clock_jump_us.load(Ordering::Relaxed) > 0 {
         "clock jumped"
-    } else if horizon_us <= now_us && is_hindered {
+    } else if board.past.published_us() <= now_us && is_hindered {
         "horizon stalled"
     } else if is_clock_behind(shared, now_us) {
         "clock behind"
     } else {
         "ready"
     }
-}
-
-/// Follows a clock that jumped ahead.
-#[pg_extern(volatile, parallel_unsafe)]
-fn snowflake_accept_clock() {
-    let words = keeper();
-    words.accept_clock.store(true, Ordering::Release);
-    let _order = Order::until_withdrawn_by(|| words.accept_clock.store(false, Ordering::Release));
-    Patience::of_order().wait_for_look().or_report();
-}
-
-/// Moves the floor up: no ID whose time is earlier will be made. When it returns, that is durable.
-#[pg_extern(volatile, parallel_unsafe)]
-fn snowflake_advance(floor: TimestampWithTimeZone) {
-    let floor_us = unix_us(floor.into_inner());
-    let words = keeper();
-    if floor_us > compat::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
-        Err(Error::AdvanceTooFar).or_report()
-    }
-    words.advance_to_us.fetch_max(floor_us, Ordering::AcqRel);
-    Patience::of_order().wait_for_look().or_report();
-    if words.advanced_to_us.load(Ordering::Acquire) < floor_us {
-        Err(not_followed(words)).or_report()
-    }
-}
-
-/// Where to leave orders for the keeper. During recovery there is none: an order would be forgotten at the next restart.
-pub fn keeper() -> &'static KeeperWords {
-    let shared = shared::state().or_report();
-    if compat::is_in_recovery() {
-        Err(Error::NoKeeperInRecovery).or_report()
-    }
-    &shared.keeper
 }

@@ -1,14 +1,13 @@
 //! `snowflake_nextval`, `snowflake_batch` and `snowflake_currval`.
 
 use std::num::NonZeroU64;
-use std::time::Duration;
 
 use pgrx::prelude::*;
-use snowflake_id_core::{Generator, Reservation};
+use snowflake_id_core::{Generator, Reservation, Stall};
 
+use super::session::{self, Session};
+use super::wait::Patience;
 use crate::error::{Error, OrReport};
-use crate::session::{self, Session};
-use crate::wait::Patience;
 
 /// The most IDs that one `snowflake_batch` gives.
 pub const MAX_BATCH: i32 = 1_000_000;
@@ -48,24 +47,34 @@ unsafe extern "C-unwind" fn next_slowly() -> i64 {
     generator.first_id(reservation)
 }
 
-/// The session, as soon as the gate is open.
-fn current_session(patience: &Patience) -> Result<&'static Session, Error> {
+/// Reserves up to `n` values, and waits until there is at least one.
+fn reserve(patience: &Patience, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
     loop {
-        match session::current() {
-            Err(Error::GateClosed) => patience.wait_for_gate()?,
-            session => return session,
+        let session = session::current(patience)?;
+        match session.reserve(n) {
+            Ok(reservation) => return Ok((session.generator, reservation)),
+            Err(stall) => wait_out(patience, session, stall)?,
         }
     }
 }
 
-/// Reserves up to `n` values, and waits until there is at least one.
-fn reserve(patience: &Patience, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
-    loop {
-        let session = current_session(patience)?;
-        match session.reserve(n) {
-            Ok(reservation) => return Ok((session.generator, reservation)),
-            Err(stall) => patience.wait_out(session, stall)?,
+/// Waits until it is worth while to try again, or fails if it never will be.
+fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), Error> {
+    let layout = session.generator.layout();
+    match stall {
+        Stall::Ahead { wait_us } => patience.wait_for_clock(layout, wait_us),
+        Stall::Horizon => {
+            if session.may_be_retired() {
+                session::forget();
+            }
+            patience.wait_for_horizon()
         }
+        // The session is made anew, for another identity or, once there is one, for the same.
+        Stall::Identity(_) => {
+            session::forget();
+            Ok(())
+        }
+        Stall::Exhausted | Stall::BeforeEpoch { .. } => Error::unless_it_passes(layout, stall),
     }
 }
 
@@ -99,10 +108,10 @@ fn take_batch(count: i32) -> Result<Vec<(Generator, Reservation)>, Error> {
 
 /// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.
 fn refuse_hopeless(patience: &Patience, count: NonZeroU64) -> Result<(), Error> {
-    let session = current_session(patience)?;
+    let session = session::current(patience)?;
     match session.wait_us(count) {
-        Ok(wait_us) => patience.check(session, Duration::from_micros(wait_us)),
-        Err(stall) => patience.wait_out(session, stall),
+        Ok(wait_us) => patience.check(session.generator.layout(), wait_us),
+        Err(stall) => wait_out(patience, session, stall),
     }
 }
 

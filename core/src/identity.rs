@@ -1,0 +1,50 @@
+//! [`Identity`]: who makes the IDs.
+
+use std::fmt;
+
+use crate::layout::MAX_IDENTITY_BITS;
+
+/// Who makes the IDs: what is written into the `datacenter` and `worker` fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// 0 where the layout has no `datacenter` field; at most 2^31 - 1.
+    pub datacenter: u32,
+    /// 0 to 2^31 - 1.
+    pub worker: u32,
+}
+
+impl Identity {
+    /// Set in the word of every identity, so that datacenter 0 and worker 0 differ from nobody.
+    const SOMEBODY: u64 = 1 << 63;
+    /// The word that stands for nobody.
+    pub const NOBODY: u64 = 0;
+
+    /// Whether some layout has room for it.
+    pub fn is_possible(self) -> bool {
+        self.datacenter.max(self.worker) >> MAX_IDENTITY_BITS == 0
+    }
+
+    /// A possible identity in one word, never [`Identity::NOBODY`].
+    #[inline]
+    pub fn to_word(self) -> u64 {
+        debug_assert!(self.is_possible());
+        Identity::SOMEBODY | u64::from(self.datacenter) << 32 | u64::from(self.worker)
+    }
+
+    /// The identity of which [`Identity::to_word`] made this word; `None` for [`Identity::NOBODY`].
+    pub fn from_word(word: u64) -> Option<Identity> {
+        let datacenter = ((word & !Identity::SOMEBODY) >> 32) as u32;
+        (word != Identity::NOBODY).then_some(Identity { datacenter, worker: word as u32 })
+    }
+}
+
+/// As people read it: `worker ID 5`, `worker ID 5 of datacenter 2`.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker ID {}", self.worker)?;
+        match self.datacenter {
+            0 => Ok(()),
+            datacenter => write!(f, " of datacenter {datacenter}"),
+        }
+    }
+}

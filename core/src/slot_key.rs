@@ -1,0 +1,73 @@
+//! [`SlotKey`]: which layouts share a slot, and the arithmetic between counters, ticks and instants.
+//!
+//! All instants are microseconds of Unix time.
+
+use crate::layout::{Field, Layout};
+
+/// What decides which number a counter becomes. Layouts with the same key share a slot: `worker:10` and
+/// `datacenter:5 worker:5` give the same numbers, so that two counters would give them twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotKey {
+    pub(crate) epoch_us: i64,
+    pub(crate) unit_us: u64,
+    pub(crate) time_shift: u32,
+    sequence_shift: u32,
+    pub(crate) sequence_bits: u32,
+}
+
+impl SlotKey {
+    /// The key of a layout. The width of the time field is not part of it: it only says when the layout ends.
+    pub fn of(layout: &Layout) -> SlotKey {
+        SlotKey {
+            epoch_us: layout.epoch_us(),
+            unit_us: layout.unit_us(),
+            time_shift: layout.shift(Field::Time),
+            sequence_shift: layout.shift(Field::Sequence),
+            sequence_bits: layout.bits(Field::Sequence),
+        }
+    }
+
+    /// The first tick that starts at or after an instant: the floor for that instant, and the limit for a horizon there (a
+    /// tick may be used only if it starts before the horizon). Before the epoch that is tick 0; it is never past the
+    /// last tick for which there are bits.
+    pub fn first_tick_from(&self, unix_us: i64) -> u64 {
+        if unix_us <= self.epoch_us {
+            return 0;
+        }
+        unix_us.abs_diff(self.epoch_us).div_ceil(self.unit_us).min(1 << (63 - self.time_shift))
+    }
+
+    /// The counter at which a tick begins.
+    pub fn counter_at(&self, tick: u64) -> u64 {
+        tick << self.sequence_bits
+    }
+
+    /// The counter at which the first tick begins that lies wholly at or after a counter.
+    pub fn next_whole_tick(&self, counter: u64) -> u64 {
+        self.counter_at(counter.div_ceil(1 << self.sequence_bits))
+    }
+
+    /// The start of the tick in which a counter lies, in microseconds of Unix time.
+    pub fn tick_us(&self, counter: u64) -> i64 {
+        let tick = counter >> self.sequence_bits;
+        let start_us = i128::from(self.epoch_us) + i128::from(tick) * i128::from(self.unit_us);
+        // Past the end of every layout if it does not fit.
+        i64::try_from(start_us).unwrap_or(i64::MAX)
+    }
+
+    /// The start of the tick of the last value before a counter.
+    pub fn last_tick_us(&self, counter: u64) -> i64 {
+        self.tick_us(counter.saturating_sub(1))
+    }
+
+    /// The end of use, given the counter: the least horizon that covers everything before it. As a floor it repeats nothing.
+    ///
+    /// That is just after the *start* of the last tick, as a tick may be used if it starts before the horizon. The end of the
+    /// tick would do as well, but it would make layouts with shorter ticks wait for it.
+    pub fn end_of_use_us(&self, counter: u64) -> i64 {
+        match counter {
+            0 => self.epoch_us,
+            _ => self.last_tick_us(counter).saturating_add(1),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What the keeper decides.
+
+use proptest::prelude::*;
+use snowflake_id_core::Identity;
+use snowflake_id_core::keeper_plan::{
+    GatePlan, Loss, Past, ResetRefusal, Seen, Use, Uses, check_reset, plan, records_before_reset,
+};
+
+const NOW_US: i64 = 1_000_000;
+const MAX_DRIFT_US: i64 = 100;
+const LEASE_US: i64 = 300;
+const AHEAD_US: i64 = NOW_US + MAX_DRIFT_US + LEASE_US;
+
+fn worker(worker: u32) -> Identity {
+    Identity { datacenter: 0, worker }
+}
+
+fn used(number: u32, until_us: i64) -> Use {
+    Use { identity: Some(worker(number)), until_us }
+}
+
+fn everybody(until_us: i64) -> Use {
+    Use { identity: None, until_us }
+}
+
+/// A server that has just been started for the first time, and has worker ID 1.
+fn new_server() -> Seen {
+    Seen {
+        now_us: NOW_US,
+        max_drift_us: MAX_DRIFT_US,
+        lease_us: LEASE_US,
+        stored_us: None,
+        is_elsewhere: false,
+        uses: Uses::default(),
+        past: Past::default(),
+        floor_us: None,
+        end_of_use_us: 0,
+        advance_to_us: None,
+        wanted: Some(worker(1)),
+        open_for: None,
+        is_active: false,
+        is_clock_good: true,
+    }
+}
+
+/// One that has made IDs as worker 1 up to `NOW_US`, and goes on.
+fn busy_server() -> Seen {
+    let horizon_us = NOW_US + 50;
+    Seen {
+        stored_us: Some(horizon_us),
+        uses: Uses(vec![used(1, 0)]),
+        past: Past {
+            published_us: horizon_us,
+            promised_us: horizon_us,
+            highest_us: horizon_us,
+            last_identity: Some(worker(1)),
+        },
+        floor_us: Some(NOW_US - 5_000),
+        end_of_use_us: NOW_US + 1,
+        open_for: Some(worker(1)),
+        is_active: true,
+        ..new_server()
+    }
+}
+
+#[test]
+fn a_new_server_begins_where_no_drift_can_have_been() {
+    let plan = plan(&new_server());
+    assert_eq!(plan.loss, Some(Loss::NothingKnown));
+    assert_eq!(plan.floor_us, NOW_US + MAX_DRIFT_US);
+    assert_eq!(plan.horizon_us, Some(AHEAD_US));
+    assert_eq!(plan.records, [used(1, 0)]);
+    assert_eq!(plan.gate, GatePlan::Open { identity: worker(1), from_us: 0, is_another: false });
+}
+
+#[test]
+fn a_start_begins_at_the_stored_horizon() {
+    let seen = Seen { stored_us: Some(NOW_US + 70), uses: Uses(vec![used(1, 0)]), ..new_server() };
+    let plan = plan(&seen);
+    assert_eq!((plan.loss, plan.floor_us), (None, NOW_US + 70));
+    assert!(plan.records.is_empty());
+}
+
+#[test]
+fn a_horizon_is_renewed_only_while_ids_are_made() {
+    assert_eq!(plan(&busy_server()).horizon_us, Some(AHEAD_US));
+    assert_eq!(plan(&Seen { is_active: false, ..busy_server() }).horizon_us, None);
+    // A clock that is not followed burns nothing.
+    assert_eq!(plan(&Seen { is_clock_good: false, ..busy_server() }).horizon_us, None);
+}
+
+#[test]
+fn without_an_identity_the_gate_is_closed() {
+    let plan = plan(&Seen { wanted: None, ..busy_server() });
+    assert_eq!((plan.gate, plan.horizon_us), (GatePlan::Close, None));
+}
+
+#[test]
+fn another_identity_is_recorded_before_it_is_let_in() {
+    let plan = plan(&Seen { wanted: Some(worker(2)), ..busy_server() });
+    assert_eq!(plan.records, [used(2, 0)]);
+    assert_eq!(plan.gate, GatePlan::Open { identity: worker(2), from_us: 0, is_another: true });
+    assert_eq!(plan.horizon_us, Some(AHEAD_US));
+}
+
+#[test]
+fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
+    let with_end = |until_us| Seen {
+        wanted: Some(worker(2)),
+        uses: Uses(vec![used(1, 0), used(2, 0), used(2, until_us)]),
+        ..busy_server()
+    };
+    assert_eq!(
+        plan(&with_end(AHEAD_US)).gate,
+        GatePlan::Open { identity: worker(2), from_us: AHEAD_US, is_another: true }
+    );
+    let refused = plan(&with_end(AHEAD_US + 1));
+    assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: AHEAD_US + 1 });
+    assert_eq!(refused.horizon_us, None);
+}
+
+/// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each other one may have been
+/// used up to the highest horizon that there ever was.
+#[test]
+fn an_unknown_past_means_that_everything_was_used() {
+    let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };
+    let elsewhere =
+        Seen { is_elsewhere: true, stored_us: None, uses: Uses::default(), past, ..busy_server() };
+    let emptied = Seen { uses: Uses::default(), past, ..busy_server() };
+    let lowered = Seen { stored_us: Some(7), past, ..busy_server() };
+    for seen in [elsewhere, emptied, lowered] {
+        let plan = plan(&seen);
+        assert_eq!(plan.loss, Some(Loss::Stored));
+        assert_eq!(plan.records, [everybody(past.highest_us), used(1, past.promised_us)]);
+        assert_eq!(plan.gate, GatePlan::Stay);
+        assert!(plan.horizon_us >= Some(past.promised_us));
+        // Once that is stored, another one is refused.
+        let uses = Uses([seen.uses.0, plan.records].concat());
+        let again = Seen { uses, stored_us: plan.horizon_us, wanted: Some(worker(2)), past, ..busy_server() };
+        let refused = self::plan(&again);
+        assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: past.highest_us });
+        assert!(refused.records.is_empty() && refused.loss.is_none());
+    }
+}
+
+#[test]
+fn a_loss_before_the_first_look_raises_the_floor_to_what_was_promised() {
+    let seen = Seen { floor_us: None, open_for: None, is_elsewhere: true, stored_us: None, ..busy_server() };
+    assert_eq!(plan(&seen).floor_us, seen.past.promised_us);
+}
+
+#[test]
+fn a_lost_horizon_is_written_again_but_not_by_a_clock_that_is_not_followed() {
+    let seen = Seen { is_elsewhere: true, stored_us: None, is_clock_good: false, ..busy_server() };
+    assert_eq!(plan(&seen).horizon_us, Some(seen.past.promised_us));
+}
+
+#[test]
+fn an_order_moves_floor_and_horizon_also_without_an_identity() {
+    let seen = Seen { advance_to_us: Some(NOW_US + 700), wanted: None, open_for: None, ..busy_server() };
+    assert_eq!((plan(&seen).floor_us, plan(&seen).horizon_us), (NOW_US + 700, Some(NOW_US + 700)));
+    // It takes the place of nothing that is stored.
+    let seen = Seen { advance_to_us: Some(5), stored_us: Some(NOW_US), ..new_server() };
+    assert_eq!(plan(&seen).floor_us, NOW_US);
+}
+
+#[test]
+fn everything_begins_anew_only_for_an_identity_that_was_never_used() {
+    let past = busy_server().past;
+    let uses = Uses(vec![used(1, 0), used(2, 0)]);
+    let check = |number, uses: &Uses| check_reset(worker(number), uses, &past, false, NOW_US);
+    assert_eq!(check(1, &uses), Err(ResetRefusal::InUse));
+    assert_eq!(check(2, &uses), Err(ResetRefusal::Used));
+    assert_eq!(check(3, &uses), Ok(()));
+    let unknown = Uses(vec![used(1, 0), everybody(NOW_US + 1)]);
+    assert_eq!(check(3, &unknown), Err(ResetRefusal::PastUnknown { until_us: NOW_US + 1 }));
+    assert_eq!(check(3, &Uses(vec![used(1, 0), everybody(NOW_US)])), Ok(()));
+    assert!(check(3, &Uses::default()).is_err());
+    assert!(check_reset(worker(3), &uses, &past, true, NOW_US).is_err());
+    assert_eq!(records_before_reset(&uses, 5_000), [used(1, 5_000), used(2, 5_000)]);
+    // The new identity has no record, and is not shut out.
+    assert_eq!(records_before_reset(&unknown, 5_000), [used(1, 5_000)]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// Whatever is seen: the horizon is never lowered, and covers all that was handed out or promised.
+    #[test]
+    fn the_horizon_is_never_lower_than_what_is_known(
+        stored in proptest::option::of(0i64..1000),
+        published in 0i64..1000,
+        end_of_use in 0i64..1000,
+        floor in proptest::option::of(1i64..1000),
+        now in 0i64..1000,
+        is_elsewhere: bool, is_active: bool, is_clock_good: bool, is_open: bool,
+    ) {
+        let seen = Seen {
+            now_us: now,
+            stored_us: stored,
+            is_elsewhere,
+            past: Past { published_us: published, promised_us: published, highest_us: published, last_identity: Some(worker(1)) },
+            floor_us: floor,
+            end_of_use_us: end_of_use,
+            open_for: is_open.then_some(worker(1)),
+            is_active,
+            is_clock_good,
+            ..new_server()
+        };
+        let plan = plan(&seen);
+        if let Some(horizon_us) = plan.horizon_us {
+            prop_assert!(horizon_us >= stored.unwrap_or(0).max(published).max(end_of_use).max(plan.floor_us));
+        }
+        if stored.unwrap_or(0) < published {
+            prop_assert!(plan.horizon_us.is_some());
+        }
+        prop_assert!(plan.floor_us >= floor.unwrap_or(stored.unwrap_or(0)));
+    }
+}

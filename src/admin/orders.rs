@@ -1,0 +1,161 @@
+//! What an administrator can order the keeper to do: `snowflake_accept_clock()`, `snowflake_advance()`,
+//! `snowflake_reset_horizon()`.
+//!
+//! All three follow one protocol: see [`crate::shared::order_desk`]. Whoever calls learns that the order was carried out, or that it
+//! was not. A call that is cancelled or that has waited for too long takes its order back. If the keeper has begun with it by
+//! then, the call waits for the end of that, which is the time of a commit or two.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use pgrx::prelude::*;
+use snowflake_id_core::Identity;
+
+use crate::compat::{self, BackendLocal, WaitEvent};
+use crate::decode::unix_us;
+use crate::error::{Error, OrReport, length};
+use crate::generate::wait::{Patience, not_followed};
+use crate::shared::State;
+use crate::shared::order_desk::{Answer, Order, OrderDesk, Ticket};
+use crate::{config, shared};
+
+/// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
+const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
+/// For how long a call waits for the keeper at least, also with a shorter `max_wait`: long enough for one that has nothing else to do.
+const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+/// For how long a call waits for the end of what the keeper has begun. Only a commit that waits for a standby takes longer.
+const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
+
+/// Follows a clock that jumped ahead.
+#[pg_extern(volatile, parallel_unsafe)]
+fn snowflake_accept_clock() {
+    carry_out(Order::AcceptClock).or_report();
+}
+
+/// Moves the floor up: no ID whose time is earlier will be made. When it returns, that is durable.
+#[pg_extern(volatile, parallel_unsafe)]
+fn snowflake_advance(floor: TimestampWithTimeZone) {
+    let floor_us = unix_us(floor.into_inner());
+    if floor_us > compat::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
+        Err(Error::AdvanceTooFar).or_report()
+    }
+    carry_out(Order::Advance(floor_us)).or_report();
+}
+
+/// Begins anew at the present, for an identity that this server has never used.
+#[pg_extern(volatile, parallel_unsafe)]
+fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
+    let identity = wanted_identity(worker_id, datacenter_id).or_report();
+    if compat::current_database() != Some(config::database()) {
+        Err(Error::NotTheKeepersDatabase).or_report()
+    }
+    carry_out(Order::BeginAnew(identity)).or_report();
+    notice!("snowflake IDs can be made as soon as this server has {identity}");
+}
+
+fn wanted_identity(worker_id: i32, datacenter_id: i32) -> Result<Identity, Error> {
+    match (u32::try_from(worker_id), u32::try_from(datacenter_id)) {
+        (Ok(worker), Ok(datacenter)) => Ok(Identity { datacenter, worker }),
+        _ => Err(Error::NotAnIdentity { datacenter_id, worker_id }),
+    }
+}
+
+/// Has the keeper carry out an order.
+fn carry_out(order: Order) -> Result<(), Error> {
+    let shared = shared::state()?;
+    // During recovery there is no keeper: an order would be forgotten at the next restart.
+    if compat::is_in_recovery() {
+        return Err(Error::NoKeeperInRecovery);
+    }
+    let patience = Patience::lasting(config::max_wait().max(LEAST_PATIENCE));
+    let placed = Placed::place(shared, order, &patience)?;
+    let answer = loop {
+        match placed.answer() {
+            Some(answer) => break answer,
+            None if !patience.is_over() => patience.nap(),
+            None => break placed.withdraw_or_wait().ok_or_else(|| not_followed(&shared.board))?,
+        }
+    };
+    match (answer, order) {
+        (Answer::Done, _) => Ok(()),
+        (Answer::IdentityInUse | Answer::IdentityUsed, Order::BeginAnew(identity)) => {
+            Err(Error::IdentityUsed(identity))
+        }
+        (Answer::PastUnknown, Order::BeginAnew(identity)) => Err(Error::PastUnknown(identity)),
+        _ => Err(not_followed(&shared.board)),
+    }
+}
+
+/// An order of this backend that is on the desk. It is withdrawn when the call ends before it was claimed, in whichever way.
+struct Placed {
+    desk: &'static OrderDesk,
+    ticket: Ticket,
+}
+
+/// The order of this backend, for when it is terminated: then nothing is dropped.
+static ON_THE_DESK: BackendLocal<Cell<Option<Ticket>>> = BackendLocal::new(Cell::new(None));
+static LEAVES_AT_EXIT: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+
+/// Takes what this backend has ordered off the desk.
+fn leave() {
+    if let (Some(ticket), Ok(shared)) = (ON_THE_DESK.take(), shared::state()) {
+        shared.board.orders.leave(ticket);
+    }
+}
+
+impl Placed {
+    /// Waits for its turn.
+    fn place(shared: &'static State, order: Order, patience: &Patience) -> Result<Placed, Error> {
+        if !LEAVES_AT_EXIT.replace(true) {
+            compat::at_exit(leave);
+        }
+        let desk = &shared.board.orders;
+        loop {
+            if let Some(ticket) = desk.place(order) {
+                ON_THE_DESK.set(Some(ticket));
+                return Ok(Placed { desk, ticket });
+            }
+            if patience.is_over() {
+                return Err(Error::AnotherOrder);
+            }
+            patience.nap();
+        }
+    }
+
+    fn answer(&self) -> Option<Answer> {
+        let answer = self.desk.take_answer(self.ticket)?;
+        ON_THE_DESK.set(None);
+        Some(answer)
+    }
+
+    /// Takes the order back; if the keeper has begun with it, waits for the answer. `None`: nothing was done, or, after a
+    /// warning, nothing is known.
+    fn withdraw_or_wait(&self) -> Option<Answer> {
+        if self.desk.withdraw(self.ticket) {
+            ON_THE_DESK.set(None);
+            return None;
+        }
+        let began = Instant::now();
+        while self.desk.is_claimed(self.ticket) {
+            if began.elapsed() > MOST_TIME_FOR_THE_END && self.desk.give_up(self.ticket) {
+                ON_THE_DESK.set(None);
+                warning!(
+                    "the keeper has begun with the order {} ago, and goes on with it: it may wait for a standby",
+                    length(began.elapsed())
+                );
+                return None;
+            }
+            compat::wait_uninterrupted(Duration::from_millis(1), WaitEvent::Horizon);
+        }
+        self.answer()
+    }
+}
+
+impl Drop for Placed {
+    /// Does nothing if the answer was taken.
+    fn drop(&mut self) {
+        if ON_THE_DESK.get().is_some() && self.withdraw_or_wait() == Some(Answer::Done) {
+            warning!("the order was carried out before it could be withdrawn");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Waiting for the clock and for the keeper: never longer than `max_wait`, without a lock, cancellable, and visible in
+//! `pg_stat_activity`.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use snowflake_id_core::Layout;
+
+use crate::compat::{self, WaitEvent};
+use crate::error::{Error, length};
+use crate::shared::board::{Board, Closed};
+use crate::{config, shared};
+
+/// How often a long wait looks at the clock, which may have been set in the meantime.
+const LONGEST_NAP: Duration = Duration::from_millis(100);
+
+/// How often a call that waits for the keeper looks.
+const SHORT_NAP: Duration = Duration::from_millis(2);
+
+/// What the keeper last reported, or that there is none.
+fn report(board: &Board) -> String {
+    shared::report().error().unwrap_or_else(|| match board.bell.keeper_pid() {
+        None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
+        Some(_) => "The keeper has not reported anything.".into(),
+    })
+}
+
+/// What a call waited for in vain: a commit of the keeper that is under way, or what it reported.
+fn obstacle(board: &Board) -> String {
+    match board.keeper.committing_for_us(compat::clock_us()) {
+        Some(time_us) => {
+            let time = Duration::from_micros(time_us);
+            format!("A commit of the keeper has been under way for {}.", length(time))
+        }
+        None => report(board),
+    }
+}
+
+/// The error for what the keeper was asked, and has not done.
+pub fn not_followed(board: &Board) -> Error {
+    Error::KeeperNotReady { report: obstacle(board) }
+}
+
+/// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in whichever way.
+pub struct Patience {
+    max_wait: Duration,
+    deadline: Instant,
+    waited: Cell<Duration>,
+}
+
+impl Patience {
+    /// That of a call for IDs.
+    pub fn new() -> Patience {
+        Patience::lasting(config::max_wait())
+    }
+
+    /// Patience for so long.
+    pub fn lasting(max_wait: Duration) -> Patience {
+        Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
+    }
+
+    /// Whether there is none left.
+    pub fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Waits for the clock, for so long at most; fails at once if that is longer than what is left.
+    pub fn wait_for_clock(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
+        self.check(layout, wait_us)?;
+        self.sleep(Duration::from_micros(wait_us).min(LONGEST_NAP), WaitEvent::Clock);
+        Ok(())
+    }
+
+    /// Fails if the wait ahead is longer than what is left.
+    pub fn check(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
+        let (wait, left) = (Duration::from_micros(wait_us), self.left());
+        if wait > left {
+            return Err(Error::WaitTooLong { layout: *layout, wait, left, max_wait: self.max_wait });
+        }
+        Ok(())
+    }
+
+    /// Asks the keeper to open the gate, and waits until it has looked. Fails if it then is still closed.
+    pub fn wait_for_gate(&self) -> Result<(), Error> {
+        let shared = shared::state()?;
+        let board = &shared.board;
+        let look = Look::ask(board);
+        loop {
+            // Asked first: a look that is over has opened the gate if it could.
+            let is_over = look.is_over() || board.bell.keeper_pid().is_none();
+            if shared.gate.identity().is_some() {
+                return Ok(());
+            }
+            match board.keeper.closed() {
+                Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
+                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report(board) }),
+                _ if self.is_over() => return Err(not_followed(board)),
+                _ => self.nap(),
+            }
+        }
+    }
+
+    /// Asks the keeper to extend the horizon, and waits a moment.
+    pub fn wait_for_horizon(&self) -> Result<(), Error> {
+        let board = &shared::state()?.board;
+        board.bell.ring(); // Also if this call fails at once: the next one shall not.
+        let jump_us = board.keeper.clock_jump_us.load(Ordering::Relaxed);
+        if jump_us > 0 {
+            return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
+        }
+        if self.is_over() {
+            return Err(Error::HorizonStalled { report: obstacle(board), max_wait: self.max_wait });
+        }
+        self.nap();
+        Ok(())
+    }
+
+    /// Wakes the keeper, if there is one to wake, and sleeps for a moment.
+    pub fn nap(&self) {
+        if let Ok(shared) = shared::state() {
+            shared.board.bell.ring();
+        }
+        self.sleep(self.left().min(SHORT_NAP), WaitEvent::Horizon);
+    }
+
+    fn sleep(&self, time: Duration, event: WaitEvent) {
+        let _timer = Timer { since: Instant::now(), total: &self.waited };
+        compat::wait(time, event);
+    }
+}
+
+impl Drop for Patience {
+    fn drop(&mut self) {
+        let waited = self.waited.get();
+        if let (false, Ok(shared)) = (waited.is_zero(), shared::state()) {
+            shared.statistics.calls_waited.fetch_add(1, Ordering::Relaxed);
+            shared.statistics.waited_us.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds the time from its making to its end, also when that is a cancelled statement.
+struct Timer<'a> {
+    since: Instant,
+    total: &'a Cell<Duration>,
+}
+
+impl Drop for Timer<'_> {
+    fn drop(&mut self) {
+        self.total.set(self.total.get() + self.since.elapsed());
+    }
+}
+
+/// A look of the keeper that begins after it was asked for.
+struct Look<'a> {
+    board: &'a Board,
+    last: u64,
+}
+
+impl Look<'_> {
+    fn ask(board: &Board) -> Look<'_> {
+        board.bell.ring();
+        // One that is under way may have begun before whatever the caller relies on, such as CREATE EXTENSION.
+        Look { board, last: board.keeper.looks.load(Ordering::Acquire) + 2 }
+    }
+
+    fn is_over(&self) -> bool {
+        self.board.keeper.looks.load(Ordering::Acquire) >= self.last
+    }
+}

@@ -1,0 +1,262 @@
+//! Relations that belong to an extension, reached without SQL.
+//!
+//! The database may belong to somebody hostile. A name that a query looks up can mean another thing when the query has waited for
+//! a lock: a view in the place of a table, with a function in it that then runs with the rights of whoever asked. So a relation
+//! is found by its OID, locked, and only then checked: it has to be what it is meant to be, and a member of the extension, which
+//! only a superuser makes it. Then it is read row by row, or written, without a planner, a trigger, a policy or an operator:
+//! nobody's code can run.
+//!
+//! All of this is called in a transaction. After an error PostgreSQL closes and unlocks what is open, with the transaction.
+
+use std::ffi::CStr;
+
+use pgrx::prelude::*;
+use pgrx::{IntoDatum, direct_function_call};
+
+use crate::convert::bytes;
+
+/// An extension of the database to which this process is connected.
+#[derive(Clone, Copy)]
+pub struct Extension(pg_sys::Oid);
+
+/// The kinds of relations that an extension of ours has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Sequence,
+    Table,
+    MaterializedView,
+}
+
+impl Kind {
+    fn relkind(self) -> u8 {
+        match self {
+            Kind::Sequence => pg_sys::RELKIND_SEQUENCE,
+            Kind::Table => pg_sys::RELKIND_RELATION,
+            Kind::MaterializedView => pg_sys::RELKIND_MATVIEW,
+        }
+    }
+
+    /// The lock that what is done to it here takes.
+    fn lock(self) -> pg_sys::LOCKMODE {
+        let lock = match self {
+            Kind::Table => pg_sys::AccessShareLock,
+            Kind::Sequence | Kind::MaterializedView => pg_sys::RowExclusiveLock,
+        };
+        lock as pg_sys::LOCKMODE
+    }
+}
+
+impl Extension {
+    /// The extension of this name, if it is there.
+    pub fn find(name: &CStr) -> Option<Extension> {
+        // SAFETY: the name is a C string.
+        let oid = unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) };
+        (oid != pg_sys::InvalidOid).then_some(Extension(oid))
+    }
+
+    /// The schema in which its objects are, unless its script names another.
+    pub fn schema(self) -> Option<pg_sys::Oid> {
+        let mut schema = None;
+        // Version 15 has no function for it that could be called from here.
+        Relation(pg_sys::ExtensionRelationId).for_each_row([c"oid", c"extnamespace"], |[oid, namespace]| {
+            if oid == Some(self.0.into()) {
+                schema = namespace.map(|namespace| pg_sys::Oid::from(namespace.value() as u32));
+            }
+        });
+        schema
+    }
+
+    /// The relation of this name and kind that is the extension's own, locked until the end of the transaction.
+    pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
+        // SAFETY: the name is a C string. Once the lock is there, the relation cannot change.
+        unsafe {
+            let oid = pg_sys::get_relname_relid(name.as_ptr(), schema);
+            if oid == pg_sys::InvalidOid {
+                return None;
+            }
+            pg_sys::LockRelationOid(oid, kind.lock());
+            let is_own = pg_sys::get_relname_relid(name.as_ptr(), schema) == oid
+                && pg_sys::get_rel_relkind(oid) as u8 == kind.relkind()
+                && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid) == self.0;
+            is_own.then_some(Relation(oid))
+        }
+    }
+}
+
+/// The schema of this name, if it is there.
+pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
+    // SAFETY: the name is a C string.
+    let oid = unsafe { pg_sys::get_namespace_oid(name.as_ptr(), true) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
+}
+
+/// A relation that is locked, or that belongs to PostgreSQL itself.
+#[derive(Clone, Copy)]
+pub struct Relation(pg_sys::Oid);
+
+impl Relation {
+    pub fn oid(self) -> pg_sys::Oid {
+        self.0
+    }
+
+    /// The last value of a sequence; `None` if it is fresh.
+    pub fn last_value(self) -> Option<i64> {
+        let _rights = RightsOf::owner(self);
+        // SAFETY: the function takes one OID and gives a bigint.
+        unsafe { direct_function_call(pg_sys::pg_sequence_last_value, &[self.0.into_datum()]) }
+    }
+
+    /// Sets the last value of a sequence, as `setval()` does.
+    pub fn set_value(self, value: i64) {
+        let _rights = RightsOf::owner(self);
+        // SAFETY: the function takes an OID and a bigint, and gives a bigint.
+        let _: Option<i64> =
+            unsafe { direct_function_call(pg_sys::setval_oid, &[self.0.into_datum(), value.into_datum()]) };
+    }
+
+    /// Calls `action` with the values of these columns in each row. A column that does not exist is always NULL.
+    pub fn for_each_row<const N: usize>(
+        self,
+        columns: [&CStr; N],
+        mut action: impl FnMut([Option<pg_sys::Datum>; N]),
+    ) {
+        // SAFETY: the relation stays open, and the snapshot registered, until after the last row; what is read of a row is
+        // used before the next one. The two arrays have an element for each column.
+        unsafe {
+            let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+            let descriptor = (*relation).rd_att;
+            let width = (*descriptor).natts as usize;
+            let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); width], vec![true; width]);
+            let numbers = columns.map(|column| pg_sys::get_attnum(self.0, column.as_ptr()));
+            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
+            let scan = pg_sys::systable_beginscan(
+                relation,
+                pg_sys::InvalidOid,
+                false,
+                snapshot,
+                0,
+                std::ptr::null_mut(),
+            );
+            loop {
+                let row = pg_sys::systable_getnext(scan);
+                if row.is_null() {
+                    break;
+                }
+                pg_sys::heap_deform_tuple(row, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
+                // Columns are counted from 1.
+                let at = |number: i16| usize::try_from(number).ok()?.checked_sub(1).filter(|&at| !nulls[at]);
+                action(numbers.map(|number| at(number).map(|at| values[at])));
+            }
+            pg_sys::systable_endscan(scan);
+            pg_sys::UnregisterSnapshot(snapshot);
+            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
+    }
+
+    /// Adds a row to a heap without indexes. Logical decoding does not show it.
+    pub fn append<const N: usize>(self, mut values: [Option<pg_sys::Datum>; N]) {
+        let mut nulls = values.map(|value| value.is_none());
+        let mut datums = values.each_mut().map(|value| value.take().unwrap_or(pg_sys::Datum::null()));
+        // SAFETY: the relation is open until the row is in it, and it has N columns of the types of these values: its
+        // definition is ours, and who may change it could do anything else as well.
+        unsafe {
+            let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
+            assert_eq!((*(*relation).rd_att).natts as usize, N, "bug: the relation has other columns");
+            let row = pg_sys::heap_form_tuple((*relation).rd_att, datums.as_mut_ptr(), nulls.as_mut_ptr());
+            let command = pg_sys::GetCurrentCommandId(true);
+            let options = pg_sys::HEAP_INSERT_NO_LOGICAL as i32;
+            pg_sys::heap_insert(relation, row, command, options, std::ptr::null_mut());
+            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+        }
+    }
+}
+
+/// A text of a row as UTF-8, whatever the encoding of the database.
+pub fn text_in_utf8(text: pg_sys::Datum) -> String {
+    // SAFETY: the datum is a text, by the definition of its column. The conversion gives a C string, or what it was given if there
+    // is nothing to convert.
+    unsafe {
+        let text = bytes(text.cast_mut_ptr());
+        let converted = pg_sys::pg_do_encoding_conversion(
+            text.as_ptr().cast_mut(),
+            text.len() as i32,
+            pg_sys::GetDatabaseEncoding(),
+            pg_sys::pg_enc::PG_UTF8 as i32,
+        );
+        let utf8 = match std::ptr::eq(converted, text.as_ptr()) {
+            true => text,
+            false => CStr::from_ptr(converted.cast()).to_bytes(),
+        };
+        String::from_utf8_lossy(utf8).into_owned()
+    }
+}
+
+/// Has what follows run with the rights of a relation's owner and no others, whoever this process is (a database can have it be
+/// somebody else by `ALTER DATABASE .. SET role`), until it goes out of scope.
+struct RightsOf {
+    user: pg_sys::Oid,
+    context: i32,
+}
+
+impl RightsOf {
+    fn owner(relation: Relation) -> RightsOf {
+        let mut before = RightsOf { user: pg_sys::InvalidOid, context: 0 };
+        // SAFETY: the pointers are to places for the two. The relation is open while its owner is read.
+        unsafe {
+            pg_sys::GetUserIdAndSecContext(&mut before.user, &mut before.context);
+            let open = pg_sys::relation_open(relation.0, pg_sys::NoLock as pg_sys::LOCKMODE);
+            let owner = (*(*open).rd_rel).relowner;
+            pg_sys::relation_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
+            let restricted = before.context | pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
+            pg_sys::SetUserIdAndSecContext(owner, restricted);
+        }
+        before
+    }
+}
+
+impl Drop for RightsOf {
+    fn drop(&mut self) {
+        // SAFETY: sets what was there.
+        unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.context) };
+    }
+}
+
+/// Whether the database of this process and a schema in it belong to superusers. Who owns one of them may drop what is in it.
+pub fn belongs_to_superusers(schema: pg_sys::Oid) -> bool {
+    use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID};
+    // SAFETY: the entries of these caches are rows of these catalogs, and are copied before they are released.
+    let owners = unsafe {
+        [
+            cached(DATABASEOID, pg_sys::MyDatabaseId, |row: &pg_sys::FormData_pg_database| row.datdba),
+            cached(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner),
+        ]
+    };
+    // This role stands for the owner of the database.
+    let owner_of_database = pg_sys::Oid::from(pg_sys::ROLE_PG_DATABASE_OWNER);
+    // SAFETY: takes any OID.
+    owners
+        .into_iter()
+        .flatten()
+        .all(|owner| owner == owner_of_database || unsafe { pg_sys::superuser_arg(owner) })
+}
+
+/// What `read` takes from the row of a catalog with this OID.
+///
+/// # Safety
+/// The entries of the cache are rows of type `Row`, and found by one OID.
+unsafe fn cached<Row, T>(
+    cache: pg_sys::SysCacheIdentifier::Type,
+    oid: pg_sys::Oid,
+    read: impl FnOnce(&Row) -> T,
+) -> Option<T> {
+    // SAFETY: by this function's contract; the entry stays until it is released.
+    unsafe {
+        let row = pg_sys::SearchSysCache1(cache as i32, pg_sys::Datum::from(oid));
+        if row.is_null() {
+            return None;
+        }
+        let value = read(&*pg_sys::GETSTRUCT(row).cast::<Row>());
+        pg_sys::ReleaseSysCache(row);
+        Some(value)
+    }
+}

@@ -1,0 +1,239 @@
+//! What the keeper, the backends and administrators tell each other: one type for each writer.
+//!
+//! Times are microseconds of Unix time; 0 means none. No word is used to order another unless it says so: Relaxed does for the
+//! rest.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+
+use pgrx::pg_sys;
+use snowflake_id_core::Identity;
+use snowflake_id_core::keeper_plan::Past;
+
+use super::order_desk::OrderDesk;
+
+/// All of it.
+#[derive(Default)]
+pub struct Board {
+    pub past: PastWords,
+    pub keeper: KeeperWords,
+    pub bell: Bell,
+    pub orders: OrderDesk,
+}
+
+/// What the server knows of its own past, whatever becomes of what is stored. Written by the keeper alone. Outlives the shared
+/// memory: see [`super::past`].
+#[derive(Default)]
+pub struct PastWords {
+    published_us: AtomicI64,
+    promised_us: AtomicI64,
+    highest_us: AtomicI64,
+    last_identity: AtomicU64,
+    /// Where the horizon was stored last: the OIDs of a database and of a sequence in it; 0 if nowhere yet.
+    place: AtomicU64,
+    /// The clock less the time since boot when they were last found to agree; 0 if never.
+    clock_offset_us: AtomicI64,
+}
+
+impl PastWords {
+    pub fn snapshot(&self) -> Past {
+        Past {
+            published_us: self.published_us(),
+            promised_us: self.promised_us.load(Ordering::Acquire),
+            highest_us: self.highest_us.load(Ordering::Acquire),
+            last_identity: self.last_identity(),
+        }
+    }
+
+    /// The horizon that was published last: slots to come end there.
+    pub fn published_us(&self) -> i64 {
+        self.published_us.load(Ordering::Acquire)
+    }
+
+    /// Release: who sees a horizon sees all that was done to make it durable.
+    pub(super) fn set_published(&self, horizon_us: i64) {
+        self.published_us.store(horizon_us, Ordering::Release);
+    }
+
+    /// Notes a horizon before it is stored. Whoever stores facts anew, because the old ones were dropped meanwhile, thus knows
+    /// of every horizon that may yet be published.
+    pub fn promise(&self, horizon_us: i64) {
+        self.promised_us.fetch_max(horizon_us, Ordering::AcqRel);
+        self.note_high(horizon_us);
+    }
+
+    /// Notes how far IDs may have come that were made before all that is known here.
+    pub fn note_high(&self, instant_us: i64) {
+        self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
+    }
+
+    /// The highest horizon is a lower one from now on: nothing was, or will be, used beyond it.
+    pub(super) fn lower_promise(&self, horizon_us: i64) {
+        self.promised_us.store(horizon_us, Ordering::Release);
+    }
+
+    pub fn last_identity(&self) -> Option<Identity> {
+        Identity::from_word(self.last_identity.load(Ordering::Acquire))
+    }
+
+    pub fn set_last_identity(&self, identity: Identity) {
+        self.last_identity.store(identity.to_word(), Ordering::Release);
+    }
+
+    /// The OIDs of the database and of the sequence where the horizon was stored last.
+    pub fn place(&self) -> Option<(u32, u32)> {
+        match self.place.load(Ordering::Acquire) {
+            0 => None,
+            word => Some(((word >> 32) as u32, word as u32)),
+        }
+    }
+
+    pub fn set_place(&self, database: u32, sequence: u32) {
+        self.place.store(u64::from(database) << 32 | u64::from(sequence), Ordering::Release);
+    }
+
+    /// The clock less the time since boot when they were last found to agree.
+    pub fn clock_offset_us(&self) -> Option<i64> {
+        Some(self.clock_offset_us.load(Ordering::Relaxed)).filter(|&offset_us| offset_us != 0)
+    }
+
+    pub fn set_clock_offset(&self, offset_us: i64) {
+        self.clock_offset_us.store(offset_us, Ordering::Relaxed);
+    }
+
+    /// Takes over all that another copy says.
+    pub(super) fn copy_from(&self, other: &PastWords) {
+        let pairs = [
+            (&self.published_us, &other.published_us),
+            (&self.promised_us, &other.promised_us),
+            (&self.highest_us, &other.highest_us),
+            (&self.clock_offset_us, &other.clock_offset_us),
+        ];
+        for (to, from) in pairs {
+            to.store(from.load(Ordering::Acquire), Ordering::Release);
+        }
+        self.last_identity.store(other.last_identity.load(Ordering::Acquire), Ordering::Release);
+        self.place.store(other.place.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Nothing is known, but the clock.
+    pub(super) const fn at_start(clock_offset_us: i64) -> PastWords {
+        PastWords {
+            published_us: AtomicI64::new(0),
+            promised_us: AtomicI64::new(0),
+            highest_us: AtomicI64::new(0),
+            last_identity: AtomicU64::new(Identity::NOBODY),
+            place: AtomicU64::new(0),
+            clock_offset_us: AtomicI64::new(clock_offset_us),
+        }
+    }
+}
+
+/// What the keeper tells. Written by the keeper alone.
+#[derive(Default)]
+pub struct KeeperWords {
+    /// Where slots begin: the horizon that was found at the start, or a later floor.
+    pub floor_us: AtomicI64,
+    /// Since when a commit of the horizon has been under way.
+    pub committing_since_us: AtomicI64,
+    /// How far the clock has jumped ahead, if that is too far to be followed.
+    pub clock_jump_us: AtomicI64,
+    /// The clock less the time since boot at the last look.
+    pub last_clock_offset_us: AtomicI64,
+    /// How often the keeper has looked after everything. Counted up (Release) after all that a look found out was written.
+    pub looks: AtomicU64,
+    /// Whether a look of the keeper that is running was successful. One that fails before that is no help to anybody.
+    pub has_succeeded: AtomicBool,
+    /// Why the gate is closed: a [`Closed`].
+    closed: AtomicU8,
+}
+
+/// Why the gate is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Closed {
+    /// The keeper has not come so far yet, or has ended.
+    Starting = 0,
+    /// Neither the settings nor the table give an identity.
+    NoWorkerId = 1,
+    /// The report says it.
+    Problem = 2,
+}
+
+impl KeeperWords {
+    /// Where slots begin, once the keeper has found that out.
+    pub fn floor_us(&self) -> Option<i64> {
+        Some(self.floor_us.load(Ordering::Acquire)).filter(|&floor_us| floor_us != 0)
+    }
+
+    pub fn closed(&self) -> Closed {
+        match self.closed.load(Ordering::Relaxed) {
+            1 => Closed::NoWorkerId,
+            2 => Closed::Problem,
+            _ => Closed::Starting,
+        }
+    }
+
+    pub fn set_closed(&self, why: Closed) {
+        self.closed.store(why as u8, Ordering::Relaxed);
+    }
+
+    /// How long a commit has been under way, in microseconds.
+    pub fn committing_for_us(&self, now_us: i64) -> Option<u64> {
+        match self.committing_since_us.load(Ordering::Relaxed) {
+            0 => None,
+            since_us => Some(now_us.saturating_sub(since_us).max(0).unsigned_abs()),
+        }
+    }
+}
+
+/// How backends wake the keeper.
+#[derive(Default)]
+pub struct Bell {
+    /// Set by a backend that has asked for the keeper, cleared by the keeper: one waker is enough.
+    is_wanted: AtomicBool,
+    /// Written by the keeper, as is its latch.
+    keeper_pid: AtomicI32,
+    latch: AtomicPtr<pg_sys::Latch>,
+}
+
+impl Bell {
+    /// Called by the keeper when it starts.
+    pub fn answer_from_here(&self) {
+        // SAFETY: plain variables of this process; the latch is in shared memory and is never freed.
+        let (pid, latch) = unsafe { (pg_sys::MyProcPid, pg_sys::MyLatch) };
+        self.keeper_pid.store(pid, Ordering::Relaxed);
+        self.latch.store(latch, Ordering::Release);
+        self.is_wanted.store(false, Ordering::Relaxed);
+    }
+
+    /// Called by the keeper when it ends.
+    pub fn answer_no_more(&self) {
+        self.latch.store(std::ptr::null_mut(), Ordering::Release);
+        self.keeper_pid.store(0, Ordering::Relaxed);
+    }
+
+    /// The process of the keeper, if there is one.
+    pub fn keeper_pid(&self) -> Option<i32> {
+        Some(self.keeper_pid.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
+    }
+
+    /// Asks for the keeper.
+    pub fn ring(&self) {
+        let latch = self.latch.load(Ordering::Acquire);
+        if !latch.is_null() && !self.is_wanted.swap(true, Ordering::AcqRel) {
+            // SAFETY: latches of processes live in shared memory as long as the server. If the keeper has ended in the
+            // meantime, somebody else may own this one, and is woken for nothing.
+            unsafe { pg_sys::SetLatch(latch) };
+        }
+    }
+
+    /// Whether somebody has asked, and the keeper has not begun to look since.
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody has asked since the last time.
+    pub fn take_wanted(&self) -> bool {
+        self.is_wanted.swap(false, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,132 @@
+//! The keeper's database belongs to somebody hostile, who is no superuser. Nothing of hers runs with the keeper's rights, and she is
+//! named as a risk.
+
+use std::thread;
+use std::time::Duration;
+
+use postgres::Client;
+use snowflake_id_cluster_tests::faults::{keeper_pid, replace_keeper};
+use snowflake_id_cluster_tests::{Cluster, poll, single};
+
+const SETTINGS: &[(&str, &str)] = &[
+    ("shared_preload_libraries", "snowflake_id"),
+    ("snowflake_id.database", "home"),
+    ("snowflake_id.node_name", "here"),
+    ("snowflake_id.lease", "500ms"),
+];
+
+/// A server whose keeper works in a database of mallory's, with the extension in `public`, which is hers as well.
+fn start() -> (Cluster, Client, Client) {
+    let cluster = Cluster::stopped(SETTINGS);
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE ROLE mallory LOGIN").unwrap();
+    client.batch_execute("CREATE DATABASE home OWNER mallory").unwrap();
+    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    let mut home = cluster.connect_to("home");
+    home.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    home.batch_execute("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5)").unwrap();
+    keeper_pid(&mut client);
+    home.batch_execute("SET SESSION AUTHORIZATION mallory").unwrap();
+    (cluster, client, home)
+}
+
+/// What mallory would have a superuser run for her.
+const TRAP: &str = "
+    CREATE FUNCTION public.trap() RETURNS int LANGUAGE plpgsql AS $$
+    BEGIN
+        EXECUTE 'ALTER ROLE mallory SUPERUSER';
+        RETURN 5;
+    END
+    $$;";
+
+fn expect_no_superuser(cluster: &Cluster, client: &mut Client) {
+    thread::sleep(Duration::from_secs(3));
+    let superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'";
+    assert!(!single::<bool>(client, superuser), "{}", cluster.log());
+}
+
+/// Has the keeper look, and waits until it waits for a lock.
+fn wait_for_the_keeper_to_wait(client: &mut Client) {
+    client.batch_execute("SET snowflake_id.max_wait = '10ms'").unwrap();
+    poll("the keeper to wait for a lock", || {
+        let _ = client.batch_execute("SELECT snowflake_nextval()");
+        let waits = "SELECT count(*) > 0 FROM pg_stat_activity
+                     WHERE backend_type = 'snowflake_id keeper' AND wait_event_type = 'Lock'";
+        single::<bool>(client, waits).then_some(())
+    });
+    client.batch_execute("RESET snowflake_id.max_wait").unwrap();
+}
+
+/// While the keeper waits for a lock on her schema's table, she puts a view in its place.
+#[test]
+fn a_view_takes_the_place_of_the_workers() {
+    let (cluster, mut client, mut home) = start();
+    // She cannot lock the table, but she can rename the schema, and drop it.
+    home.batch_execute("BEGIN; ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public;").unwrap();
+    home.batch_execute(TRAP).unwrap();
+    home.batch_execute(
+        "CREATE VIEW public.snowflake_worker AS
+             SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
+         GRANT ALL ON public.snowflake_worker, snowflake_worker TO PUBLIC;",
+    )
+    .unwrap();
+    // It is a superuser who holds up the keeper: with a VACUUM FULL, for example.
+    let mut locker = cluster.connect_to("home");
+    locker.batch_execute("BEGIN; LOCK TABLE snowflake_worker").unwrap();
+    wait_for_the_keeper_to_wait(&mut client);
+    home.batch_execute("COMMIT").unwrap();
+    locker.batch_execute("ROLLBACK").unwrap();
+    replace_keeper(&mut client);
+    expect_no_superuser(&cluster, &mut client);
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+}
+
+/// She drops the schema with the extension, and puts a view in the place of the horizon.
+#[test]
+fn a_view_takes_the_place_of_the_horizon() {
+    let (cluster, mut client, mut home) = start();
+    home.batch_execute(
+        "BEGIN; DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE SCHEMA snowflake_internal;",
+    )
+    .unwrap();
+    home.batch_execute(TRAP).unwrap();
+    home.batch_execute(
+        "CREATE VIEW snowflake_internal.horizon AS
+             SELECT public.trap()::bigint AS last_value, 0::bigint AS log_cnt, true AS is_called;
+         CREATE VIEW public.snowflake_worker AS
+             SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
+         GRANT ALL ON ALL TABLES IN SCHEMA public, snowflake_internal TO PUBLIC;
+         GRANT ALL ON SCHEMA public, snowflake_internal TO PUBLIC",
+    )
+    .unwrap();
+    wait_for_the_keeper_to_wait(&mut client);
+    home.batch_execute("COMMIT").unwrap();
+    expect_no_superuser(&cluster, &mut client);
+    poll("the report", || {
+        client.batch_execute("SELECT snowflake_nextval()").err()?;
+        let error: Option<String> = single(&mut client, "SELECT last_error FROM snowflake_status LIMIT 1");
+        error?.contains("extension snowflake_id is not in database").then_some(())
+    });
+}
+
+/// She can end IDs for the whole server: that is said in the log and in the status.
+#[test]
+fn the_owner_is_named_as_a_risk() {
+    let (cluster, mut client, _home) = start();
+    let warning: Option<String> = single(&mut client, "SELECT warning FROM snowflake_status LIMIT 1");
+    assert!(warning.unwrap().contains("belongs to a role that is no superuser"), "{}", cluster.log());
+    assert_eq!(
+        cluster.log().matches("belongs to a role that is no superuser").count(),
+        1,
+        "{}",
+        cluster.log()
+    );
+    client.batch_execute("ALTER DATABASE home OWNER TO test").unwrap();
+    poll("the warning to go", || {
+        client.batch_execute("SELECT snowflake_nextval()").unwrap();
+        single::<Option<String>>(&mut client, "SELECT warning FROM snowflake_status LIMIT 1")
+            .is_none()
+            .then_some(())
+    });
+}
