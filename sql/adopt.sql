@@ -56,7 +56,7 @@ BEGIN
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
-           string_agg(format('SELECT @extschema@.snowflake_adopt(%L, %L);', relation_name, column_name), ' '
+           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
                       ORDER BY relation_name) AS commands
     INTO note
     FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)

@@ -121,8 +121,8 @@ BEGIN
             FROM pg_inherits AS i
             JOIN pg_class AS c ON c.oid = i.inhrelid
             JOIN pg_namespace AS n ON n.oid = c.relnamespace
-            -- A default partition has no bounds.
-            CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \((.*)\) TO \((.*)\)') AS bound
+            -- A default partition has no bounds. No backslashes: standard_conforming_strings = off would take them away.
+            CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (
             SELECT step.*, @extschema@.snowflake_min_id(step.since, layout) AS from_id,

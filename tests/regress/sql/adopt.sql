@@ -250,6 +250,22 @@ SELECT "the IDs".snowflake_adopt('orders', 'id', false);
 INSERT INTO orders DEFAULT VALUES RETURNING "the IDs".snowflake_worker(id);
 ROLLBACK;
 
+-- Names that mean something to format(), or have to be quoted.
+BEGIN;
+DROP EXTENSION snowflake_id;
+CREATE SCHEMA "100 %s.ü";
+CREATE EXTENSION snowflake_id SCHEMA "100 %s.ü";
+CREATE SCHEMA "%I's ""shop"".ü";
+CREATE TABLE "%I's ""shop"".ü"."%L" (" 'id'%" int) PARTITION BY RANGE (" 'id'%");
+CREATE TABLE "%I's ""shop"".ü"."%L 1" PARTITION OF "%I's ""shop"".ü"."%L" DEFAULT;
+SELECT code, message, hint FROM sqlstate_of(
+    $$SELECT "100 %s.ü".snowflake_adopt('"%I''s ""shop"".ü"."%L 1"', ' ''id''%')$$);
+DROP TABLE "%I's ""shop"".ü"."%L";
+CREATE TABLE "%I's ""shop"".ü"."%L" (" 'id'%" serial);
+SELECT "100 %s.ü".snowflake_adopt('"%I''s ""shop"".ü"."%L"', ' ''id''%', false);
+INSERT INTO "%I's ""shop"".ü"."%L" DEFAULT VALUES RETURNING "100 %s.ü".snowflake_worker(" 'id'%");
+ROLLBACK;
+
 -- What the statements set off finds the search_path of the caller.
 CREATE SCHEMA helpers;
 CREATE FUNCTION helpers.digits(bigint) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT length($1::text)';

@@ -132,6 +132,17 @@ DROP EVENT TRIGGER note_commands;
 TABLE commands;
 RESET search_path;
 
+-- Backslashes in strings may mean something else, also when what was planned before is used again.
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+SET standard_conforming_strings = off;
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+\c
+SET timezone = 'UTC';
+SET datestyle = 'ISO';
+SET standard_conforming_strings = off;
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+RESET standard_conforming_strings;
+
 -- What other sessions have made has to be seen.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM refused($$'orders', '2027-03-01', '2027-04-01', '1 month'$$);
