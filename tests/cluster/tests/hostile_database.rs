@@ -14,8 +14,24 @@ use snowflake_id_cluster_tests::{Cluster, ask_pg_config, pg_config, text};
 
 /// What the operands of operators may be, in place of the types that they fit exactly.
 const TYPES: [&str; 18] = [
-    "\"char\"", "aclitem", "bool", "bytea", "float8", "int2", "int4", "int8", "interval", "name", "numeric", "oid", "regclass",
-    "regprocedure", "regrole", "regtype", "text", "timestamptz",
+    "\"char\"",
+    "aclitem",
+    "bool",
+    "bytea",
+    "float8",
+    "int2",
+    "int4",
+    "int8",
+    "interval",
+    "name",
+    "numeric",
+    "oid",
+    "regclass",
+    "regprocedure",
+    "regrole",
+    "regtype",
+    "text",
+    "timestamptz",
 ];
 
 /// The same for the arguments of functions, of which there are more.
@@ -99,18 +115,26 @@ fn nothing_of_hers_runs() {
     ]);
     cluster.start_server().unwrap();
     let mut client = cluster.connect();
-    for command in ["CREATE EXTENSION snowflake_id", "CREATE ROLE mallory", "CREATE DATABASE hostile OWNER mallory"] {
+    for command in
+        ["CREATE EXTENSION snowflake_id", "CREATE ROLE mallory", "CREATE DATABASE hostile OWNER mallory"]
+    {
         client.batch_execute(command).unwrap();
     }
     let traps = traps(&mut client);
     assert!(traps.len() > 10_000, "only {} traps", traps.len());
 
     let mut mallory = cluster.connect_to("hostile");
-    mallory.batch_execute("SET SESSION AUTHORIZATION mallory; SET check_function_bodies = off; CREATE SCHEMA evil; BEGIN").unwrap();
+    mallory
+        .batch_execute(
+            "SET SESSION AUTHORIZATION mallory; SET check_function_bodies = off; CREATE SCHEMA evil; BEGIN",
+        )
+        .unwrap();
     for trap in traps.chunks(500) {
         mallory.batch_execute(&trap.concat()).unwrap_or_else(|error| panic!("{}", text(&error)));
     }
-    mallory.batch_execute("COMMIT; ALTER DATABASE hostile SET search_path = evil, pg_catalog, public").unwrap();
+    mallory
+        .batch_execute("COMMIT; ALTER DATABASE hostile SET search_path = evil, pg_catalog, public")
+        .unwrap();
 
     // Traps do spring.
     let mut superuser = cluster.connect_to("hostile");
@@ -138,7 +162,7 @@ fn nothing_of_hers_runs() {
     }
     // Nor is anything bound to what is hers: it could not be dropped.
     run("DROP OWNED BY mallory");
-    run("DROP EXTENSION snowflake_id");
+    run("DROP TABLE shop.customers, shop.orders; DROP EXTENSION snowflake_id");
 }
 
 /// What the log says of traps that were sprung since it had a length, each kind once.
@@ -151,7 +175,8 @@ fn names_of_functions(client: &mut Client) -> Vec<String> {
     strings(
         client,
         "SELECT DISTINCT p.proname::text FROM pg_proc AS p
-         JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'",
+         JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+         JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'",
     )
 }
 
