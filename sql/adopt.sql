@@ -3,14 +3,21 @@
 -- snowflake_adopt_plan() makes the checks and writes the statements, snowflake_adopt() executes them. Both have the rights of
 -- the caller. search_path is pinned in the former only: what the statements set off (functions in indexes and constraints,
 -- event triggers) has to find the caller's search_path, as it would if the statements were typed.
+--
+-- What they set off has the caller's rights, too. So all tables whose definitions have a say belong to the caller, or to a role
+-- that the caller trusts by name: membership in the role that owns a table is no trust in the other members. A function that
+-- an owner calls in a constraint may be somebody else's: that is the owner's choice, as in PostgreSQL itself.
 
-CREATE FUNCTION snowflake_adopt_plan(adopted_table regclass, adopted_column name, for_execution boolean)
+CREATE FUNCTION snowflake_adopt_plan(
+    adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole
+)
 RETURNS text[]
 -- max() has to see all rows.
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
     new_default CONSTANT text := '@extschema@.snowflake_nextval()';
     target record;
+    caller CONSTANT regrole := quote_ident(current_user)::regrole;
     names text;
     locked text;
     highest bigint;
@@ -56,7 +63,7 @@ BEGIN
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
-           string_agg(format('SELECT @extschema@.snowflake_adopt(%L, %L);', relation_name, column_name), ' '
+           string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
                       ORDER BY relation_name) AS commands
     INTO note
     FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
@@ -69,16 +76,7 @@ BEGIN
                   HINT = note.commands;
     END IF;
 
-    -- May the caller alter the tables, and are new rows going to get IDs? Drawing one may take a wait: not under the locks.
-    SELECT string_agg(DISTINCT relation_name, ', ') INTO names
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
-    WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
-    IF names IS NOT NULL THEN
-        RAISE EXCEPTION 'must be owner of %', names
-            USING ERRCODE = 'insufficient_privilege',
-                  DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
-                  HINT = 'Call it as a role that is a member of all their owners, or as a superuser.';
-    END IF;
+    -- Are new rows going to get IDs? Drawing one may take a wait: not under the locks.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'snowflake_adopt() cannot alter tables at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
@@ -92,9 +90,49 @@ BEGIN
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
-    -- A table that is locked gets no more foreign keys or children; until it is, it may. The table itself comes last, as
-    -- an INSERT locks the table with the foreign key before the one that it points at.
-    WHILE for_execution LOOP
+    -- A table that is locked gets no more foreign keys or children, and no other owner; until it is, it may. So the last turn
+    -- looks at everything once more, under all the locks.
+    LOOP
+        SELECT string_agg(DISTINCT relation_name, ', ') INTO names
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+        WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
+        IF names IS NOT NULL THEN
+            RAISE EXCEPTION 'must be owner of %', names
+                USING ERRCODE = 'insufficient_privilege',
+                      DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
+                      HINT = 'Call it as the role that owns them all.';
+        END IF;
+
+        -- Before the first look into a table: merely to plan a query evaluates what its indexes are made of.
+        SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
+                   FILTER (WHERE is_strange) AS tables,
+               CASE WHEN count(DISTINCT owner) = 1 THEN
+                        format('Connect as %s to run it. Or, if all that %1$s has written into the tables may have your rights:',
+                               min(owner::text))
+                    WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
+                        format('Drop the foreign keys between the tables. Or, if all that %s has written into them may have '
+                               'your rights:', min(owner::text) FILTER (WHERE is_strange))
+               END AS choices,
+               min(owner::text) FILTER (WHERE is_strange) AS stranger
+        INTO note
+        FROM (
+            SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
+            FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column)
+        ) AS concerned;
+        IF note.tables IS NOT NULL THEN
+            RAISE EXCEPTION 'not all tables concerned belong to %', caller
+                USING ERRCODE = 'feature_not_supported',
+                      DETAIL = format('These do not: %s. What their owners have written into constraints, indexes and '
+                                      'defaults would run with the rights of %s.', note.tables, caller),
+                      HINT = coalesce(
+                          note.choices ||
+                              format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
+                                     adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
+                          'Give all tables one owner (ALTER TABLE ... OWNER TO ...), or drop the foreign keys between them.');
+        END IF;
+        EXIT WHEN NOT for_execution;
+
+        -- The table itself comes last, as an INSERT locks the table with the foreign key before the one that it points at.
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
@@ -182,18 +220,21 @@ BEGIN
     RETURN statements;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole) IS
     'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements';
 
-CREATE FUNCTION snowflake_adopt(table_name regclass, column_name name, dry_run boolean DEFAULT true) RETURNS SETOF text
+CREATE FUNCTION snowflake_adopt(
+    table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL
+) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
-    statement text;
+    -- With its schema: search_path is the caller's, and may find a domain of this name first.
+    statement pg_catalog.text;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name and dry_run must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    FOREACH statement IN ARRAY @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run) LOOP
+    FOREACH statement IN ARRAY @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner) LOOP
         IF NOT dry_run THEN
             EXECUTE statement;
         END IF;
@@ -201,5 +242,5 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole) IS
     'moves a column to snowflake IDs, with the foreign keys that point at it; without dry_run => false it only says how';

@@ -1,5 +1,6 @@
 -- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned, what stands
--- in the way, what the caller has to be told. All of it is read from the catalogs, with the rights of the caller.
+-- in the way, what the caller has to be told. All of it is read from the catalogs, with the rights of the caller: that sets off no
+-- code of the tables' owners.
 --
 -- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before pg_catalog.
 
@@ -58,6 +59,39 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name) IS
     'for snowflake_adopt(): a column and the foreign-key columns that point at it, in every partition and child';
+
+-- Whose definitions have a say when the statements run. To widen a column evaluates the constraints and indexes of its table,
+-- and checks its foreign keys again, which reads the tables at both ends, also where a column there is a bigint already.
+CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name)
+RETURNS TABLE (description text, owner regrole)
+STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH involved AS MATERIALIZED (
+        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    ),
+    foreign_key AS (
+        SELECT checked.conrelid, checked.confrelid
+        FROM involved
+        JOIN pg_constraint AS checked
+          ON checked.contype = 'f'
+         AND (checked.conrelid = involved.relation AND involved.column_number = ANY (checked.conkey)
+              OR checked.confrelid = involved.relation AND involved.column_number = ANY (checked.confkey))
+        WHERE NOT involved.is_bigint
+    ),
+    concerned (relation) AS (
+        SELECT relation FROM involved WHERE is_adopted OR NOT is_bigint
+        UNION SELECT conrelid FROM foreign_key
+        UNION SELECT confrelid FROM foreign_key
+    )
+    SELECT pg_describe_object('pg_class'::regclass, class.oid, 0), class.relowner::regrole
+    FROM (
+        SELECT relation FROM concerned
+        UNION
+        SELECT partition.relid FROM concerned CROSS JOIN LATERAL pg_partition_tree(concerned.relation) AS partition
+    ) AS concerned_with_partitions
+    JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name) IS
+    'for snowflake_adopt(): the tables whose definitions have a say when the statements run, and whose they are';
 
 CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)

@@ -25,6 +25,8 @@ COMMENT ON COLUMN snowflake_mask_key.created_at IS 'when the key was stored';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
 -- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody, nobody else may.
+-- It runs with the rights of its owner, a superuser, whoever calls. So its body is bound when it is made, and all that it looks at
+-- is a table to which nobody else can add a policy, a rule or an index.
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql

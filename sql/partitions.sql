@@ -1,8 +1,13 @@
 -- Partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and writes the statements, snowflake_create_partitions() executes them. Both
--- run with the rights of the caller, who has to own the table. search_path is pinned in the former only: what the statements
--- set off, such as event triggers, has to find the caller's search_path, as it would if they were typed.
+-- snowflake_create_partitions_plan() makes the checks and writes the statements, snowflake_create_partitions() executes them.
+-- Both have the rights of the caller. search_path is pinned in the former only: what the statements set off, such as event
+-- triggers, has to find the caller's search_path, as it would if they were typed.
+--
+-- The caller has to be the owner of the table, and not merely a superuser or a member of the owning role. To make a partition
+-- evaluates what is constant in the table's indexes and in the constraints of its default partition, with the rights of
+-- the caller. And the partition is the caller's own: autovacuum runs the functions in its indexes, which come from the table,
+-- with the rights of its owner for as long as it exists. Triggers, defaults and generated columns are copied, not run.
 
 -- Time is counted in UTC, so that the same call gives the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
@@ -16,6 +21,8 @@ DECLARE
     place name;
     table_name name;
     problem text;
+    strange record;
+    caller CONSTANT regrole := quote_ident(current_user)::regrole;
     epoch timestamptz;
     exhausted_at timestamptz;
     next_bound timestamptz;
@@ -109,6 +116,28 @@ BEGIN
         suffix := '_pYYYYMMDD_HH24MISS';
     END IF;
     IF for_execution THEN
+        SELECT string_agg(format('%s (%s)', pg_describe_object('pg_class'::regclass, c.oid, 0), c.relowner::regrole), ', '
+                          ORDER BY c.oid <> parent, c.relname) AS tables,
+               min(c.relowner::regrole::text) FILTER (WHERE c.oid = parent) AS owner
+        INTO strange
+        FROM pg_class AS c
+        WHERE c.relowner <> caller
+          AND (c.oid = parent OR c.oid IN (
+              SELECT part.relid
+              FROM pg_partitioned_table AS p CROSS JOIN LATERAL pg_partition_tree(p.partdefid) AS part
+              WHERE p.partrelid = parent));
+        -- Whoever has no rights to the table is told so by PostgreSQL.
+        IF strange.tables IS NOT NULL AND (strange.owner IS NULL OR pg_has_role(strange.owner::regrole, 'USAGE')) THEN
+            RAISE EXCEPTION 'not all tables concerned belong to %', caller
+                USING ERRCODE = 'feature_not_supported',
+                      DETAIL = format('These do not: %s. What their owners have written into constraints and indexes would '
+                                      'run with the rights of %s.', strange.tables, caller),
+                      HINT = CASE WHEN strange.owner IS NULL
+                                  THEN format('Give the default partition the owner of the table: ALTER TABLE ... OWNER TO %s;',
+                                              caller)
+                                  ELSE format('Connect as %s to run it. Or, if all that %1$s has written into the tables may '
+                                              'have your rights: SET ROLE %1$s;', strange.owner) END;
+        END IF;
         -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one made.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
@@ -121,8 +150,8 @@ BEGIN
             FROM pg_inherits AS i
             JOIN pg_class AS c ON c.oid = i.inhrelid
             JOIN pg_namespace AS n ON n.oid = c.relnamespace
-            -- A default partition has no bounds.
-            CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \((.*)\) TO \((.*)\)') AS bound
+            -- A default partition has no bounds. No backslashes: standard_conforming_strings = off would take them away.
+            CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (
             SELECT step.*, @extschema@.snowflake_min_id(step.since, layout) AS from_id,

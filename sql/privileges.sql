@@ -1,34 +1,39 @@
 -- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the server or of the fleet,
 -- what shows it, and keys. It is taken from PUBLIC, which may call any new function, and from those whom ALTER DEFAULT
 -- PRIVILEGES gives rights to new objects.
+--
+-- A superuser runs this, and the schema of the extension may belong to somebody else: an operator there that fits the types
+-- exactly comes before one of pg_catalog that needs a conversion. So none is named without its schema, nor implied by CASE
+-- with a value, IN or BETWEEN.
 DO $$
 DECLARE
-    revocation text;
+    revocation pg_catalog.text;
 BEGIN
     FOR revocation IN
         SELECT pg_catalog.format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
-                                 CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::pg_catalog.regrole::text END)
+                                 CASE WHEN acl.grantee OPERATOR(pg_catalog.=) 0::pg_catalog.oid THEN 'PUBLIC'
+                                      ELSE acl.grantee::pg_catalog.regrole::pg_catalog.text END)
         FROM (
             SELECT 'SCHEMA', 'snowflake_internal', n.nspowner, coalesce(n.nspacl, pg_catalog.acldefault('n', n.nspowner))
             FROM pg_catalog.pg_namespace AS n
             WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_internal'
             UNION ALL
             -- GRANT and REVOKE take a view or a sequence for a table.
-            SELECT 'TABLE', c.oid::pg_catalog.regclass::text, c.relowner,
+            SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner,
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
-            WHERE c.oid = ANY (ARRAY[
+            WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.horizon',
                 'snowflake_internal.used_identity',
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status'
-            ]::pg_catalog.regclass[])
+            ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
-            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::text, p.proowner,
+            SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
-            WHERE p.oid = ANY (ARRAY[
+            WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_slots()',
@@ -38,10 +43,10 @@ BEGIN
                 '@extschema@.snowflake_mask_key_of(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',
                 '@extschema@.snowflake_unmask_named(bigint, text)'
-            ]::pg_catalog.regprocedure[])
+            ]::pg_catalog.regprocedure[]::pg_catalog.oid[])
         ) AS object (kind, name, owner, privileges),
         LATERAL pg_catalog.aclexplode(object.privileges) AS acl
-        WHERE acl.grantee <> object.owner
+        WHERE acl.grantee OPERATOR(pg_catalog.<>) object.owner
     LOOP
         EXECUTE revocation;
     END LOOP;

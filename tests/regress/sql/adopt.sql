@@ -250,6 +250,22 @@ SELECT "the IDs".snowflake_adopt('orders', 'id', false);
 INSERT INTO orders DEFAULT VALUES RETURNING "the IDs".snowflake_worker(id);
 ROLLBACK;
 
+-- Names that mean something to format(), or have to be quoted.
+BEGIN;
+DROP EXTENSION snowflake_id;
+CREATE SCHEMA "100 %s.ü";
+CREATE EXTENSION snowflake_id SCHEMA "100 %s.ü";
+CREATE SCHEMA "%I's ""shop"".ü";
+CREATE TABLE "%I's ""shop"".ü"."%L" (" 'id'%" int) PARTITION BY RANGE (" 'id'%");
+CREATE TABLE "%I's ""shop"".ü"."%L 1" PARTITION OF "%I's ""shop"".ü"."%L" DEFAULT;
+SELECT code, message, hint FROM sqlstate_of(
+    $$SELECT "100 %s.ü".snowflake_adopt('"%I''s ""shop"".ü"."%L 1"', ' ''id''%')$$);
+DROP TABLE "%I's ""shop"".ü"."%L";
+CREATE TABLE "%I's ""shop"".ü"."%L" (" 'id'%" serial);
+SELECT "100 %s.ü".snowflake_adopt('"%I''s ""shop"".ü"."%L"', ' ''id''%', false);
+INSERT INTO "%I's ""shop"".ü"."%L" DEFAULT VALUES RETURNING "100 %s.ü".snowflake_worker(" 'id'%");
+ROLLBACK;
+
 -- What the statements set off finds the search_path of the caller.
 CREATE SCHEMA helpers;
 CREATE FUNCTION helpers.digits(bigint) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT length($1::text)';
@@ -431,8 +447,42 @@ ALTER TABLE regress_snowflake_owner.orders DISABLE ROW LEVEL SECURITY;
 SELECT * FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.orders', 'id', false)$$);
 INSERT INTO regress_snowflake_owner.orders DEFAULT VALUES RETURNING snowflake_worker(id);
 RESET ROLE;
-DROP OWNED BY regress_snowflake_owner, regress_snowflake_other;
-DROP ROLE regress_snowflake_owner, regress_snowflake_other;
+
+-- What the statements set off has the caller's rights: a superuser and a member of the role that owns the tables are told
+-- whose code that is. They may say that they trust the owner.
+CREATE ROLE regress_snowflake_member IN ROLE regress_snowflake_owner;
+GRANT USAGE ON SCHEMA regress_snowflake_owner TO regress_snowflake_member;
+CREATE TABLE regress_snowflake_owner.parcels (id serial PRIMARY KEY);
+CREATE TABLE regress_snowflake_owner.stamps (parcel_id int REFERENCES regress_snowflake_owner.parcels);
+CREATE TABLE regress_snowflake_owner.labels (parcel_id bigint REFERENCES regress_snowflake_owner.parcels);
+ALTER TABLE regress_snowflake_owner.parcels OWNER TO regress_snowflake_owner;
+ALTER TABLE regress_snowflake_owner.stamps OWNER TO regress_snowflake_owner;
+ALTER TABLE regress_snowflake_owner.labels OWNER TO regress_snowflake_owner;
+SELECT current_user AS me \gset
+SELECT code, replace(message, :'me', '...') AS message, replace(detail, :'me', '...') AS detail, hint
+FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id')$$);
+SET ROLE regress_snowflake_member;
+SELECT * FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', false)$$);
+RESET ROLE;
+-- One of the tables belongs to another role; then two do.
+ALTER TABLE regress_snowflake_owner.labels OWNER TO regress_snowflake_other;
+SET ROLE regress_snowflake_owner;
+SELECT * FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id')$$);
+RESET ROLE;
+SELECT hint FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id')$$);
+SELECT code, hint
+FROM sqlstate_of($$SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', owner => 'regress_snowflake_owner')$$);
+-- The foreign key of a bigint does not matter when the key that it points at is a bigint, too.
+SET ROLE regress_snowflake_owner;
+SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', owner => 'regress_snowflake_other');
+SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', false, owner => 'regress_snowflake_other');
+ALTER TABLE regress_snowflake_owner.parcels ALTER id DROP DEFAULT;
+SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id');
+RESET ROLE;
+-- Nor does it whose the tables are, if the owner is trusted.
+SELECT snowflake_adopt('regress_snowflake_owner.parcels', 'id', false, owner => 'regress_snowflake_owner');
+DROP OWNED BY regress_snowflake_owner, regress_snowflake_other, regress_snowflake_member;
+DROP ROLE regress_snowflake_owner, regress_snowflake_other, regress_snowflake_member;
 
 -- Functions that somebody else made in the extension's schema, and that would fit in place of its own, are not called.
 CREATE TABLE orders (id serial PRIMARY KEY);

@@ -108,6 +108,28 @@ SET ROLE regress_snowflake_user;
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month'$$);
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month', dry_run => true$$);
 RESET ROLE;
+-- And not merely a superuser, or a member of the role that owns it: the partitions would be theirs.
+CREATE TABLE visits (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE visits_rest PARTITION OF visits DEFAULT;
+ALTER TABLE visits OWNER TO regress_snowflake_user;
+ALTER TABLE visits_rest OWNER TO regress_snowflake_user;
+SELECT current_user AS me \gset
+SELECT code, replace(message, :'me', '...') AS message, replace(detail, :'me', '...') AS detail, hint
+FROM refused($$'visits', '2027-01-01', '2027-02-01', '1 month'$$);
+SELECT created, statement FROM snowflake_create_partitions('visits', '2027-01-01', '2027-02-01', '1 month', dry_run => true);
+ALTER TABLE visits OWNER TO CURRENT_USER;
+SELECT code, replace(hint, :'me', '...') AS hint FROM refused($$'visits', '2027-01-01', '2027-02-01', '1 month'$$);
+ALTER TABLE visits OWNER TO regress_snowflake_user;
+CREATE ROLE regress_snowflake_member IN ROLE regress_snowflake_user;
+SET ROLE regress_snowflake_member;
+SELECT code, message FROM refused($$'visits', '2027-01-01', '2027-02-01', '1 month'$$);
+RESET ROLE;
+DROP ROLE regress_snowflake_member;
+SET ROLE regress_snowflake_user;
+SELECT partition, created FROM snowflake_create_partitions('visits', '2027-01-01', '2027-02-01', '1 month');
+RESET ROLE;
+SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname = 'visits_p20270101';
+DROP TABLE visits;
 REVOKE CREATE ON SCHEMA public FROM regress_snowflake_user;
 \x off
 \pset format aligned
@@ -131,6 +153,17 @@ SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01
 DROP EVENT TRIGGER note_commands;
 TABLE commands;
 RESET search_path;
+
+-- Backslashes in strings may mean something else, also when what was planned before is used again.
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+SET standard_conforming_strings = off;
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+\c
+SET timezone = 'UTC';
+SET datestyle = 'ISO';
+SET standard_conforming_strings = off;
+SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
+RESET standard_conforming_strings;
 
 -- What other sessions have made has to be seen.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
