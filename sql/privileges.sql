@@ -34,6 +34,7 @@ BEGIN
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
             WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
+                'snowflake_internal.store_past()',
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_slots()',

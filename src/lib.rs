@@ -81,7 +81,11 @@ extension_sql_file!(
         mask::snowflake_unmask_named
     ]
 );
-extension_sql_file!("../sql/privileges.sql", name = "privileges", requires = ["horizon", "status", "mask"]);
+extension_sql_file!(
+    "../sql/privileges.sql",
+    name = "privileges",
+    requires = ["horizon", store_past, "status", "mask"]
+);
 extension_sql_file!("../sql/past.sql", name = "past", requires = ["horizon", store_past]);
 
 /// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend

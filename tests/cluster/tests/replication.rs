@@ -461,3 +461,65 @@ fn upgrade(old: &Path, new: &Path) {
     assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM sales"), sold.len() as i64);
     assert_eq!(repeats(&ids(&mut client, sell), &sold), 0);
 }
+
+/// Publications FOR ALL TABLES in both directions: what belongs to one server alone does not travel. A reset on one shuts out no worker
+/// ID of the other.
+#[test]
+fn publications_for_all_tables_in_both_directions() {
+    let settings = [WORKER_1[0], WORKER_1[1], ("wal_level", "logical")];
+    let one = Cluster::start(&settings);
+    let two = Cluster::start(&settings);
+    two.configure(&[("snowflake_id.worker_id", "2")]);
+    two.reload();
+    let (mut first, mut second) = (one.connect(), two.connect());
+    poll("worker 2", || {
+        second.batch_execute("SELECT snowflake_nextval()").ok()?;
+        (single::<i32>(&mut second, "SELECT snowflake_worker(snowflake_nextval())") == 2).then_some(())
+    });
+    for client in [&mut first, &mut second] {
+        client
+            .batch_execute(
+                "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+                 CREATE PUBLICATION everything FOR ALL TABLES;",
+            )
+            .unwrap();
+    }
+    for (client, source) in [(&mut first, &two), (&mut second, &one)] {
+        let host = source.host().display();
+        // Without an origin 16 would send rows back; the test has none that could come back.
+        client
+            .batch_execute(&format!(
+                "CREATE SUBSCRIPTION from_other CONNECTION 'host={host} user=test dbname=postgres'
+                 PUBLICATION everything WITH (copy_data = false)"
+            ))
+            .unwrap();
+    }
+    let published = "SELECT string_agg(tablename, ', ' ORDER BY tablename) FROM pg_publication_tables
+                     WHERE schemaname IN ('public', 'snowflake_internal')";
+    assert_eq!(single::<String>(&mut first, published), "orders, snowflake_mask_key, snowflake_worker");
+    first.batch_execute("SELECT snowflake_reset_horizon(9)").unwrap();
+    one.configure(&[("snowflake_id.worker_id", "9")]);
+    one.reload();
+    poll("an ID", || first.batch_execute("INSERT INTO orders DEFAULT VALUES").ok());
+    poll("the row to arrive", || {
+        (single::<i64>(&mut second, "SELECT count(*) FROM orders") > 0).then_some(())
+    });
+    // Neither restart nor change of worker is hindered by what the other server did.
+    for worker in ["3", "2"] {
+        two.configure(&[("snowflake_id.worker_id", worker)]);
+        two.stop_server("fast");
+        two.start_server().unwrap();
+        let mut second = two.connect();
+        poll("an ID", || second.batch_execute("SELECT snowflake_nextval()").ok());
+        assert_eq!(
+            single::<i32>(&mut second, "SELECT snowflake_worker(snowflake_nextval())").to_string(),
+            worker
+        );
+    }
+    let known = "SELECT count(*) FROM snowflake_internal.used_identity WHERE worker_id IN (1, 9)";
+    assert_eq!(single::<i64>(&mut two.connect(), known), 0);
+    // Slots hold up a shutdown no longer than the subscriptions exist.
+    for cluster in [&one, &two] {
+        cluster.stop_server("immediate");
+    }
+}
