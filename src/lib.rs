@@ -11,6 +11,7 @@
 //! | [`identity`] | who this server is |
 //! | [`session`] | what this backend remembers: its generator and its last ID |
 //! | [`nextval`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
+//! | [`copy`] | has `COPY` insert rows in bulk
 //! | [`wait`] | waiting for the clock: bounded, cancellable, visible |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
 //! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
@@ -31,6 +32,7 @@ mod call;
 mod compat;
 mod config;
 mod convert;
+mod copy;
 mod decode;
 mod direct;
 mod encoding;
@@ -51,6 +53,7 @@ mod wait;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
+extension_sql_file!("../sql/copy.sql", name = "copy", requires = ["horizon"]);
 extension_sql_file!("../sql/guess.sql", name = "guess", requires = [guess::snowflake_guess_layout]);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
 extension_sql_file!("../sql/adopt_findings.sql", name = "adopt_findings");
