@@ -72,7 +72,7 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> p
 pub fn may_execute(function: pg_sys::Oid) -> bool {
     // SAFETY: a lookup in the catalog, within a transaction; the OID is that of a function.
     let result = unsafe {
-        let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE.into());
+        let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
         #[cfg(feature = "pg15")]
         let result = pg_sys::pg_proc_aclcheck(function, user, mode);
         #[cfg(not(feature = "pg15"))]
