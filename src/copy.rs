@@ -12,10 +12,10 @@
 //! * `COPY FROM` plans its defaults in a memory context of its own named `COPY`. Whoever else plans a lone expression does so in
 //!   another one: `ALTER TABLE` and other commands in that of the statement; CHECK constraints, conditions of triggers and
 //!   generated columns in that of the executor; constraints of domains, which are kept, in `Domain constraints`; what is evaluated
-//!   beforehand, as it is immutable, in that of an expression. `COPY .. WHERE` is planned before the context is made, and not
-//!   switched to by whatever runs while rows are read. `COPY TO` has such a context as well, but nothing in it is evaluated that
-//!   was planned without a `PlannerInfo`. (This was looked up for PostgreSQL 15 to 18. Should the name change one day, rows are inserted one
-//!   by one, and a test says so.)
+//!   beforehand, as it is immutable, in that of an expression. `COPY .. WHERE` is planned before the context is made; what runs while
+//!   rows are read does not switch to it. `COPY TO` has such a context as well, but nothing is evaluated that was planned in it
+//!   without a `PlannerInfo`. (Looked up in PostgreSQL 15, 17 and 18. Should the name change one day, rows are inserted one by one, and
+//!   tests say so.)
 //! * Nobody can write a call of the twin, as its argument is of type `internal`.
 //!
 //! A hook that says which command is under way would not do instead. It knows that there is a `COPY`, not whether the defaults
