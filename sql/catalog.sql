@@ -2,7 +2,8 @@
 
 -- Bound by hand, as its C function has no wrapper of pgrx around it.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
-    STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
+    AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
 -- The names are bound when the view is made, so that search_path does not matter later. They are qualified all the same:
 -- a function unnest(text[]) in the extension's schema would fit better than the one of pg_catalog.

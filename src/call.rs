@@ -6,6 +6,7 @@ use std::ffi::CStr;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
+use crate::compat;
 use crate::convert::bytes;
 
 /// The call that a function is being run for.
@@ -100,15 +101,8 @@ impl Call {
         // SAFETY: all pointers are to what lives during these calls. The functions of an extension stand in one schema, and
         // no others have its names there. The result lies in the memory context of the call.
         unsafe {
-            let types = pg_sys::buildoidvector(&pg_sys::TEXTOID, 1);
-            let function = pg_sys::GetSysCacheOid(
-                pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
-                pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
-                pg_sys::Datum::from(name.as_ptr()),
-                pg_sys::Datum::from(types),
-                pg_sys::Datum::from(pg_sys::get_func_namespace(self.function())),
-                pg_sys::Datum::null(),
-            );
+            let schema = pg_sys::get_func_namespace(self.function());
+            let function = compat::function_in(schema, name, pg_sys::TEXTOID);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
             let result = pg_sys::OidFunctionCall1Coll(
                 function,

@@ -9,6 +9,7 @@
 //! | [`keeper`] | the background worker that writes the horizon ahead and opens the gate |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`admin`] | view `snowflake_status`, and what an administrator can order |
+//! | [`copy`] | has `COPY` insert rows in bulk |
 //! | [`decode`] | `snowflake_decode`, `snowflake_encode` and the accessors |
 //! | [`range`] | `snowflake_min_id`, `snowflake_max_id`: ranges of time as ranges of IDs |
 //! | [`guess`] | `snowflake_guess_layout`: which preset an ID may be of |
@@ -28,6 +29,7 @@ mod call;
 mod compat;
 mod config;
 mod convert;
+mod copy;
 mod decode;
 mod direct;
 mod encoding;
@@ -44,6 +46,7 @@ mod shared;
 ::pgrx::pg_module_magic!(name, version);
 
 extension_sql_file!("../sql/catalog.sql", name = "catalog", finalize);
+extension_sql_file!("../sql/copy.sql", name = "copy", requires = ["horizon"]);
 extension_sql_file!("../sql/guess.sql", name = "guess", requires = [guess::snowflake_guess_layout]);
 extension_sql_file!("../sql/horizon.sql", name = "horizon");
 extension_sql_file!("../sql/adopt_findings.sql", name = "adopt_findings");

@@ -9,8 +9,9 @@ use snowflake_id_cluster_tests::{Cluster, WORKER_1, single, text};
 const README: &str = include_str!("../../../README.md");
 
 /// The pages in docs/ that have examples, and how many results at least they tell.
-const PAGES: [(&str, &str, usize); 6] = [
+const PAGES: [(&str, &str, usize); 7] = [
     ("clients", include_str!("../../../docs/clients.md"), 4),
+    ("filling", include_str!("../../../docs/copy.md"), 2),
     ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
     ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
     ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
@@ -44,8 +45,8 @@ fn examples_of_the_other_pages() {
 /// The README's table has every function that is for users, with the volatility that it has, and each has an example.
 #[test]
 fn every_function_is_in_the_readme() {
-    // What is not for users: parts of others, and what views and triggers call.
-    const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots|worker_check)";
+    // What is not for users: parts of others, and what views, triggers and the planner call.
+    const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots|worker_check|nextval_in_copy|nextval_support)";
     let cluster = Cluster::start(WORKER_1);
     let query = "SELECT p.proname || ' ' || CASE p.provolatile
                      WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END

@@ -75,6 +75,14 @@ ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM regress_snowflake_reader, PUB
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON SEQUENCES FROM regress_snowflake_reader, PUBLIC;
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM regress_snowflake_reader;
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON SCHEMAS FROM regress_snowflake_reader, PUBLIC;
+
+-- Nor does what they are denied by default keep COPY from inserting in bulk: everybody may execute what stands in for the call.
+ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+CREATE EXTENSION snowflake_id;
+SELECT has_function_privilege('regress_snowflake_reader', 'snowflake_nextval()', 'EXECUTE') AS original,
+       has_function_privilege('regress_snowflake_reader', 'snowflake_internal.snowflake_nextval_in_copy(internal)', 'EXECUTE') AS twin;
+DROP EXTENSION snowflake_id;
+ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC;
 DROP ROLE regress_snowflake_reader;
 
 -- In a schema of its own, which nobody needs in search_path. All objects lie there.
