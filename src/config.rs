@@ -95,6 +95,7 @@ pub fn database() -> CString {
 pub fn node_name() -> String {
     // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
     let node_name = unsafe { compat::setting_text(*NODE_NAME.as_ptr()) };
+    // Nobody keeps cluster_name from being longer; then it is no name for us.
     [node_name, compat::cluster_name()]
         .into_iter()
         .find(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES)
