@@ -27,10 +27,7 @@ debian_packages() {
 }
 
 python_packages() {
-    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
-        debian_packages python3-venv || return
-    fi
-    quietly python3 -m venv --clear "$clients/venv" &&
+    python_environment "$clients/venv" &&
         quietly "$clients/venv/bin/pip" install --quiet --disable-pip-version-check -r "$clients/requirements.txt"
 }
 

@@ -16,6 +16,14 @@ quietly() {
     }
 }
 
+# Makes a Python environment in a directory, in place of one that is there.
+python_environment() {
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+        command -v dpkg-query >/dev/null && install_packages python3-venv || return
+    fi
+    quietly python3 -m venv --clear "$1"
+}
+
 # Debian installs a server together with a first cluster, and starts it. Nobody asked for one here.
 install_packages() {
     local missing=() package

@@ -49,6 +49,11 @@ if ! grep -qsxF "pg$major = \"$PG_CONFIG\"" "$PGRX_HOME/config.toml"; then
     cargo pgrx init "--pg$major" "$PG_CONFIG" >/dev/null
 fi
 
+# Builds for several versions in one directory would overwrite each other.
+if [ "$major" != "$default_major" ]; then
+    export CARGO_TARGET_DIR=$PWD/target/pg$major
+fi
+
 say "building and installing the extension for $pg_version"
 package=$PWD/target/package
 rm -rf "$package"

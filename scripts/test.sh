@@ -1,6 +1,11 @@
 #!/usr/bin/env bash
-# All tests: the core, the model checker, pg_regress, real servers, client programs. With the argument "soak", only many
-# rounds of crashes and clock steps; with "clients", only the client programs.
+# Tests, on the PostgreSQL of PG_CONFIG:
+#
+#   scripts/test.sh            all: the core, the model checker, pg_regress, real servers, client programs
+#   scripts/test.sh versions   what may depend on the version of PostgreSQL: pg_regress, real servers
+#   scripts/test.sh brief      of these pg_regress, and the servers that are to show that no ID repeats
+#   scripts/test.sh soak       many rounds of crashes, clock steps and accidents of all kinds
+#   scripts/test.sh clients    the client programs
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,46 +14,75 @@ scripts/setup.sh
 . target/environment
 . scripts/throwaway.sh
 unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
+export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 
 step() { echo; echo "==> $*"; }
 
-export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
-if [ "${1:-}" = soak ]; then
-    SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} cargo test --quiet -p snowflake-id-cluster-tests --test durability \
-        -- --nocapture crashes_and_clock_steps
-    exit
-fi
-if [ "${1:-}" = clients ]; then
-    scripts/clients.sh
-    exit
-fi
+test_core() {
+    step "core: unit tests, properties, examples"
+    cargo test --quiet -p snowflake-id-core
 
-step "core: unit tests, properties, examples"
-cargo test --quiet -p snowflake-id-core
-
-step "core: every interleaving (loom)"
-RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
-
-step "SQL: pg_regress"
-# The server's user may not be able to read this directory, or to write here.
-cp -R tests/regress "$work_dir/regress"
-if [ "$(id -u)" -eq 0 ]; then
-    chown -R "$server_user" "$work_dir/regress"
-fi
-pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress
-regress=$work_dir/regress
-as_server "$pg_regress" --bindir="$bin_dir" --inputdir="$regress" --outputdir="$regress" \
-    --schedule="$regress/schedule" --temp-instance="$regress/instance" --temp-config="$regress/regress.conf" \
-    --no-locale --encoding=UTF8 || {
-    cat "$regress/regression.diffs" 2>/dev/null
-    exit 1
+    step "core: every interleaving (loom)"
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
 }
 
-step "servers: tests/cluster"
-cargo test --quiet -p snowflake-id-cluster-tests -- --test-threads=2
+test_sql() {
+    step "SQL: pg_regress"
+    # The server's user may not be able to read this directory, or to write here.
+    cp -R tests/regress "$work_dir/regress"
+    if [ "$(id -u)" -eq 0 ]; then
+        chown -R "$server_user" "$work_dir/regress"
+    fi
+    local pg_regress regress=$work_dir/regress
+    pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress
+    as_server "$pg_regress" --bindir="$bin_dir" --inputdir="$regress" --outputdir="$regress" \
+        --schedule="$regress/schedule" --temp-instance="$regress/instance" --temp-config="$regress/regress.conf" \
+        --no-locale --encoding=UTF8 || {
+        cat "$regress/regression.diffs" 2>/dev/null
+        exit 1
+    }
+}
 
-step "clients: the programs of docs/clients.md"
-scripts/clients.sh
+# The arguments pick some of the tests.
+test_servers() {
+    step "servers: tests/cluster"
+    cargo test --quiet -p snowflake-id-cluster-tests "$@" -- --test-threads=2
+}
+
+test_clients() {
+    step "clients: the programs of docs/clients.md"
+    scripts/clients.sh
+}
+
+case ${1:-all} in
+    all)
+        test_core
+        test_sql
+        test_servers
+        test_clients
+        ;;
+    versions)
+        test_sql
+        test_servers
+        ;;
+    brief)
+        test_sql
+        test_servers --test uniqueness --test durability --test replication
+        ;;
+    soak)
+        SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} cargo test --quiet -p snowflake-id-cluster-tests \
+            --test durability --test accidents -- --nocapture crashes_and_clock_steps accidents_of_all_kinds
+        exit
+        ;;
+    clients)
+        scripts/clients.sh
+        exit
+        ;;
+    *)
+        sed -n 's/^#   //p' "$0" >&2
+        exit 2
+        ;;
+esac
 
 echo
-echo "All tests passed."
+echo "All tests passed on $("$PG_CONFIG" --version)."

@@ -1,7 +1,7 @@
 # A directory for throw-away clusters, to be sourced. Whatever was started in it is stopped, and the directory removed,
 # when the script ends: by itself, by an error or by Ctrl-C. No other cluster is touched.
 #
-# Sets work_dir; needs PG_CONFIG. With keep_work_dir=1 everything is left as it is.
+# Sets work_dir and bin_dir; needs PG_CONFIG, and changes it if only a copy of the installation can be used. With keep_work_dir=1 everything is left as it is.
 # shellcheck shell=bash
 
 # PostgreSQL refuses to run as root, and its programs want a directory that they may enter.
@@ -35,6 +35,27 @@ clean_up() {
     rm -rf "$work_dir"
 }
 
+# The pg_config of an installation as the server's user can reach it: of a copy, if it lies in a directory that he may not
+# enter. PostgreSQL's programs find everything else from where they are themselves.
+reachable() {
+    local pg_config=$1 root copy
+    if as_server test -x "$pg_config"; then
+        echo "$pg_config"
+        return
+    fi
+    case $pg_config in
+        "$PWD"/target/postgresql/*)
+            root=${pg_config#"$PWD/target/postgresql/"}
+            root=$PWD/target/postgresql/${root%%/*}
+            ;;
+        *) root=${pg_config%/bin/pg_config} ;;
+    esac
+    copy=$(mktemp -d "$work_dir/postgresql.XXXXXX")
+    chmod 755 "$copy"
+    cp -R "$root/." "$copy"
+    echo "$copy${pg_config#"$root"}"
+}
+
 # Settings of other clusters are none of ours.
 unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGAPPNAME PGSSLMODE
 
@@ -42,8 +63,6 @@ server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
     server_user=nobody
 fi
-# shellcheck disable=SC2034 # For the scripts that source this one.
-bin_dir=$("$PG_CONFIG" --bindir)
 work_dir=$(mktemp -d /tmp/snowflake_id.XXXXXX)
 if [ "$(id -u)" -eq 0 ]; then
     chown "$server_user" "$work_dir"
@@ -51,3 +70,10 @@ fi
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+PG_CONFIG=$(reachable "$PG_CONFIG")
+if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
+    SNOWFLAKE_ID_SECOND_PG_CONFIG=$(reachable "$SNOWFLAKE_ID_SECOND_PG_CONFIG")
+fi
+# shellcheck disable=SC2034 # For the scripts that source this one.
+bin_dir=$("$PG_CONFIG" --bindir)

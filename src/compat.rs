@@ -135,11 +135,10 @@ pub fn is_binary_upgrade() -> bool {
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
-/// The setting `cluster_name`, if it is not empty.
-pub fn cluster_name() -> Option<String> {
+/// The setting `cluster_name`.
+pub fn cluster_name() -> &'static [u8] {
     // SAFETY: a setting's text is a C string or null; it changes only at a restart.
-    let name = unsafe { pg_sys::cluster_name.as_ref().map(|name| CStr::from_ptr(name)) };
-    name.map(|name| name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
+    unsafe { setting_text(pg_sys::cluster_name) }
 }
 
 /// `host:port` of this server.
@@ -248,16 +247,16 @@ fn error_string(text: &str) -> *mut c_char {
     unsafe { pg_sys::MemoryContextStrdup(pg_sys::ErrorContext, text.as_ptr()) }
 }
 
-/// The value that a check or assign hook of a text setting is given.
+/// A setting's text as it is, in whatever encoding.
 ///
 /// # Safety
 /// `value` is null or points to a C string that outlives the returned reference.
-pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a str {
+pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a [u8] {
     if value.is_null() {
-        return "";
+        return b"";
     }
-    // SAFETY: by this function's contract. Settings may hold any bytes; what is not UTF-8 is no layout.
-    unsafe { CStr::from_ptr(value) }.to_str().unwrap_or("\u{fffd}")
+    // SAFETY: by this function's contract.
+    unsafe { CStr::from_ptr(value) }.to_bytes()
 }
 
 unsafe extern "C" {

@@ -17,7 +17,8 @@ use std::time::Duration;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
-use snowflake_id_core::{Identity, Layout, LayoutError};
+use snowflake_id_core::text::shown;
+use snowflake_id_core::{Identity, Layout};
 
 use crate::compat;
 use crate::compat::BackendLocal;
@@ -42,6 +43,8 @@ const MOST_WAIT_MS: i32 = 86_400_000;
 /// The shortest and the longest `lease`: a tenth of a second, an hour.
 const LEAST_LEASE_MS: i32 = 100;
 const MOST_LEASE_MS: i32 = 3_600_000;
+/// The longest `node_name` and `database`, in bytes: a host's name has at most 253.
+const MAX_NAME_BYTES: usize = 255;
 /// The largest `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
@@ -63,16 +66,12 @@ pub fn layout() -> Result<Layout, Error> {
     valid_layout().ok_or_else(invalid_layout)
 }
 
-/// The text of the session's layout, as it was set.
-pub fn layout_text() -> String {
-    LAYOUT.get().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
 #[cold]
 fn invalid_layout() -> Error {
-    let text = layout_text();
-    match text.parse::<Layout>() {
-        Err(problem) => Error::InvalidLayoutSetting { text, problem },
+    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
+    let text = unsafe { compat::setting_text(*LAYOUT.as_ptr()) };
+    match Layout::from_bytes(text) {
+        Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
         // Every assignment goes through the assign hook, which parses the text.
         Ok(_) => unreachable!("bug: a valid layout setting was not parsed"),
     }
@@ -95,11 +94,13 @@ pub fn database() -> CString {
 
 /// This server's name in table `snowflake_worker`.
 pub fn node_name() -> String {
-    let text = |setting: Option<CString>| setting.map(|text| text.to_string_lossy().into_owned());
-    text(NODE_NAME.get())
-        .filter(|name| !name.is_empty())
-        .or_else(compat::cluster_name)
-        .unwrap_or_else(compat::host_and_port)
+    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
+    let node_name = unsafe { compat::setting_text(*NODE_NAME.as_ptr()) };
+    // Nobody keeps cluster_name from being longer; then it is no name for us.
+    [node_name, compat::cluster_name()]
+        .into_iter()
+        .find(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES)
+        .map_or_else(compat::host_and_port, |name| String::from_utf8_lossy(name).into_owned())
 }
 
 /// The identity that the settings give the server, if they give one.
@@ -233,25 +234,49 @@ fn define_for_keeper() {
         GucFlags::UNIT_MS,
         None,
     );
-    GucRegistry::define_string_guc(
+    define_name(
         c"snowflake_id.node_name",
         c"This server's name in table snowflake_worker.",
         c"Empty: cluster_name, or else host and port.",
         &NODE_NAME,
         GucContext::Sighup,
-        GucFlags::default(),
+        check_node_name,
     );
 }
 
 fn define_restart_only() {
-    GucRegistry::define_string_guc(
+    define_name(
         c"snowflake_id.database",
         c"The database in which the durable horizon and table snowflake_worker are kept.",
         c"The extension has to be created in it.",
         &DATABASE,
         GucContext::Postmaster,
-        GucFlags::default(),
+        check_database,
     );
+}
+
+fn define_name(
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    setting: &'static GucSetting<Option<CString>>,
+    context: GucContext,
+    check_hook: TextCheckHook,
+) {
+    // SAFETY: the hooks that are passed are guarded.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            name,
+            short,
+            long,
+            setting,
+            context,
+            GucFlags::default(),
+            Some(check_hook),
+            None,
+            None,
+        );
+    }
 }
 
 #[allow(clippy::too_many_arguments)] // Those of DefineCustomIntVariable.
@@ -290,6 +315,44 @@ pub fn reserve_prefix() {
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };
 }
 
+/// A function that accepts or rejects the text of a setting.
+type TextCheckHook =
+    unsafe extern "C-unwind" fn(*mut *mut c_char, *mut *mut c_void, pg_sys::GucSource::Type) -> bool;
+
+#[pg_guard]
+unsafe extern "C-unwind" fn check_node_name(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL passes a pointer to the new value.
+    accepts_name("snowflake_id.node_name", unsafe { compat::setting_text(*value) })
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn check_database(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL passes a pointer to the new value.
+    accepts_name("snowflake_id.database", unsafe { compat::setting_text(*value) })
+}
+
+fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
+    if text.len() <= MAX_NAME_BYTES {
+        return true;
+    }
+    let problem =
+        Error::NameTooLong { parameter, text: shown(text), bytes: text.len(), most: MAX_NAME_BYTES };
+    if compat::is_preloading() {
+        // The default in its place could be the name of another server.
+        fail_start(problem);
+    }
+    compat::explain_rejection(&problem.detail().unwrap_or_default(), &problem.hint().unwrap_or_default());
+    false
+}
+
 #[pg_guard]
 unsafe extern "C-unwind" fn check_layout(
     value: *mut *mut c_char,
@@ -298,11 +361,11 @@ unsafe extern "C-unwind" fn check_layout(
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
     let text = unsafe { compat::setting_text(*value) };
-    let Err(problem) = text.parse::<Layout>() else {
+    let Err(problem) = Layout::from_bytes(text) else {
         return true;
     };
     if compat::is_preloading() && IS_DEFINING.load(Ordering::Relaxed) {
-        fail_start(text, &problem);
+        fail_start(Error::InvalidLayoutSetting { text: shown(text), problem });
     }
     if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || compat::is_taking_over_settings()
     {
@@ -321,9 +384,8 @@ fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)
 }
 
-fn fail_start(text: &str, problem: &LayoutError) -> ! {
-    let error = Error::InvalidLayoutSetting { text: text.into(), problem: problem.clone() };
-    ErrorReport::from(error).report(PgLogLevel::FATAL);
+fn fail_start(problem: Error) -> ! {
+    ErrorReport::from(problem).report(PgLogLevel::FATAL);
     unreachable!("FATAL does not return")
 }
 
@@ -331,7 +393,7 @@ fn fail_start(text: &str, problem: &LayoutError) -> ! {
 unsafe extern "C-unwind" fn assign_layout(value: *const c_char, _extra: *mut c_void) {
     // SAFETY: PostgreSQL passes the new value.
     let text = unsafe { compat::setting_text(value) };
-    SESSION_LAYOUT.set(text.parse().ok());
+    SESSION_LAYOUT.set(Layout::from_bytes(text).ok());
     session::forget();
 }
 

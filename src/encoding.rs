@@ -7,9 +7,6 @@ use snowflake_id_core::text::shown;
 use crate::convert::{Text, TextBytes};
 use crate::error::{Error, OrReport};
 
-/// How much of a text is looked at for an error message, in bytes: more than is shown.
-const SHOWN_BYTES: usize = 256;
-
 #[pg_extern(immutable, parallel_safe)]
 fn snowflake_to_text(id: i64, encoding: TextBytes<'_>) -> Text {
     to_text(id, encoding.0).or_report()
@@ -37,15 +34,10 @@ fn named(name: &[u8]) -> Result<Encoding, Error> {
 
 #[cold]
 fn unknown(name: &[u8]) -> Error {
-    Error::UnknownEncoding { name: start_of(name) }
+    Error::UnknownEncoding { name: shown(name) }
 }
 
 #[cold]
 fn invalid(text: &[u8], problem: TextError) -> Error {
-    Error::InvalidText { text: start_of(text), problem }
-}
-
-/// The start of a text, for a message.
-fn start_of(text: &[u8]) -> String {
-    shown(&String::from_utf8_lossy(&text[..text.len().min(SHOWN_BYTES)]))
+    Error::InvalidText { text: shown(text), problem }
 }

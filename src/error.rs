@@ -5,14 +5,14 @@ use std::time::Duration;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
-use snowflake_id_core::text::{instant, shown};
+use snowflake_id_core::text::instant;
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 
 use crate::config;
 use crate::generate::nextval::MAX_BATCH;
 use crate::shared::slots::MAX_SLOTS;
 
-/// Why a call fails.
+/// Why a call fails. What it quotes of the user's texts has gone through [`shown`](snowflake_id_core::text::shown).
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
@@ -33,6 +33,12 @@ pub enum Error {
     InvalidLayoutSetting {
         text: String,
         problem: LayoutError,
+    },
+    NameTooLong {
+        parameter: &'static str,
+        text: String,
+        bytes: usize,
+        most: usize,
     },
     WaitTooLong {
         layout: Layout,
@@ -70,6 +76,9 @@ pub enum Error {
         wait: Duration,
     },
     BatchCount(i32),
+    OutOfMemory {
+        bytes: usize,
+    },
     NoCurrval,
     UnknownEncoding {
         name: String,
@@ -153,6 +162,7 @@ impl Error {
             Error::IdentityDoesNotFit { .. }
             | Error::InvalidLayout { .. }
             | Error::InvalidLayoutSetting { .. }
+            | Error::NameTooLong { .. }
             | Error::IdentityUsed(_)
             | Error::NotAnIdentity { .. }
             | Error::BatchCount(_)
@@ -162,6 +172,7 @@ impl Error {
             Error::InvalidText { .. } => ERRCODE_INVALID_TEXT_REPRESENTATION,
             Error::NoMaskKey { .. } => ERRCODE_UNDEFINED_OBJECT,
             Error::TooManyLayouts { .. } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+            Error::OutOfMemory { .. } => ERRCODE_OUT_OF_MEMORY,
         }
     }
 
@@ -175,7 +186,10 @@ impl Error {
             Error::TooManyLayouts { .. } => "too many layouts are in use".into(),
             Error::InvalidLayout { text, .. } => format!("invalid layout: \"{text}\""),
             Error::InvalidLayoutSetting { text, .. } => {
-                format!("invalid value for parameter \"snowflake_id.layout\": \"{}\"", shown(text))
+                format!("invalid value for parameter \"snowflake_id.layout\": \"{text}\"")
+            }
+            Error::NameTooLong { parameter, text, .. } => {
+                format!("invalid value for parameter \"{parameter}\": \"{text}\"")
             }
             Error::WaitTooLong { .. } => "waiting for snowflake IDs would take longer than max_wait".into(),
             Error::GateClosed | Error::KeeperNotReady { .. } => "snowflake IDs cannot be made yet".into(),
@@ -194,6 +208,7 @@ impl Error {
             Error::Exhausted { .. } => "the layout is exhausted".into(),
             Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
             Error::BatchCount(count) => format!("cannot make a batch of {count} snowflake IDs"),
+            Error::OutOfMemory { .. } => "out of memory".into(),
             Error::NoCurrval => "snowflake_currval is not yet defined in this session".into(),
             Error::UnknownEncoding { name } => format!("unknown encoding of snowflake IDs: \"{name}\""),
             Error::InvalidText { text, problem } => {
@@ -201,12 +216,12 @@ impl Error {
             }
             Error::KeyLength(_) => "invalid length of a mask key".into(),
             Error::MaskKeyForName => "a mask key stands in place of its name".into(),
-            Error::NoMaskKey { name } => format!("mask key \"{}\" does not exist", shown(name)),
+            Error::NoMaskKey { name } => format!("mask key \"{name}\" does not exist"),
             Error::Range(problem) => problem.to_string(),
         }
     }
 
-    fn detail(&self) -> Option<String> {
+    pub fn detail(&self) -> Option<String> {
         Some(match self {
             Error::NotPreloaded => {
                 "New IDs come from shared memory, which only a preloaded library has. Decoding works without."
@@ -232,6 +247,7 @@ impl Error {
             Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
                 problem.to_string()
             }
+            Error::NameTooLong { bytes, .. } => format!("It has {bytes} bytes."),
             Error::WaitTooLong { layout, wait, left, max_wait } => format!(
                 "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {:.1} IDs per second.",
                 length(*wait),
@@ -268,6 +284,7 @@ impl Error {
                 length(*wait)
             ),
             Error::BatchCount(_) => format!("The count has to be between 1 and {MAX_BATCH}."),
+            Error::OutOfMemory { bytes } => format!("Failed on request of {bytes} bytes."),
             Error::NoCurrval => {
                 "No snowflake ID has been taken in this session, apart from those taken by parallel workers."
                     .into()
@@ -281,7 +298,7 @@ impl Error {
         })
     }
 
-    fn hint(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         Some(match self {
             Error::NotPreloaded => {
                 "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.".into()
@@ -337,7 +354,8 @@ impl Error {
             Error::BeforeEpoch { .. } => {
                 "Check the server's clock, or choose a layout with an earlier epoch.".into()
             }
-            Error::BatchCount(MAX_BATCH..) => "Take the IDs in several batches.".into(),
+            Error::NameTooLong { most, .. } => format!("A name has at most {most} bytes."),
+            Error::BatchCount(MAX_BATCH..) | Error::OutOfMemory { .. } => "Take the IDs in several batches.".into(),
             Error::BatchCount(_) => return None,
             Error::NoCurrval => "Call snowflake_nextval() first.".into(),
             Error::UnknownEncoding { .. } => {
@@ -351,8 +369,9 @@ impl Error {
                 "Give the name that the key has in table snowflake_mask_key, or call snowflake_mask() or snowflake_unmask().".into()
             }
             Error::NoMaskKey { name } => {
-                // A name that cannot be shown as it is, in any encoding, is left to the user.
-                let name = if name.is_ascii() && name.len() <= MAX_SHOWN_NAME { name.replace('\'', "''") } else { "...".into() };
+                // A name that is not shown as it is, is left to the user.
+                let is_shown_otherwise = name.contains('\\') || name.ends_with("...");
+                let name = if is_shown_otherwise { "...".into() } else { name.replace('\'', "''") };
                 format!(
                     "To make a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ('{name}', uuid_send(gen_random_uuid()))."
                 )
@@ -367,9 +386,6 @@ impl Error {
         })
     }
 }
-
-/// The longest name of a key that a HINT repeats, in bytes.
-const MAX_SHOWN_NAME: usize = 60;
 
 /// A length of time as people read it, rounded up.
 pub fn length(time: Duration) -> String {

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::presets::PRESETS;
-use snowflake_id_core::text::{MAX_TEXT_BYTES, shown};
+use snowflake_id_core::text::shown;
 use snowflake_id_core::{Field, Layout};
 
 use crate::convert::LayoutArgument;
@@ -22,18 +22,13 @@ pub fn parse(text: &[u8]) -> Result<Layout, Error> {
     if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {
         return Ok(*layout);
     }
-    let layout = parse_anew(text)?;
+    let layout =
+        Layout::from_bytes(text).map_err(|problem| Error::InvalidLayout { text: shown(text), problem })?;
     if cache.len() == CACHE_SIZE {
         cache.remove(0);
     }
     cache.push((text.into(), layout));
     Ok(layout)
-}
-
-fn parse_anew(text: &[u8]) -> Result<Layout, Error> {
-    // What is longer is refused whatever it says, and need not be read to its end.
-    let text = String::from_utf8_lossy(&text[..text.len().min(MAX_TEXT_BYTES + 1)]);
-    text.parse().map_err(|problem| Error::InvalidLayout { text: shown(&text), problem })
 }
 
 /// The names of the presets, for the view.

@@ -4,6 +4,7 @@
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::{KEY_BYTES, Mask};
+use snowflake_id_core::text::shown;
 use zeroize::Zeroizing;
 
 use crate::call::Call;
@@ -12,6 +13,9 @@ use crate::error::{Error, OrReport};
 
 /// How many masks a backend remembers, and how many keys with names one place of a query.
 const CACHE_SIZE: usize = 16;
+
+/// The longest name that is remembered, in bytes. Keys with longer ones are looked up for each row.
+const MAX_REMEMBERED_NAME: usize = 200;
 
 type Key = Zeroizing<[u8; KEY_BYTES]>;
 
@@ -67,10 +71,12 @@ fn with_named_mask<T>(
     }
     let key = key_of(call, name)?;
     let result = with_mask(&key[..], action);
-    if named.len() == CACHE_SIZE {
-        named.remove(0);
+    if name.len() <= MAX_REMEMBERED_NAME {
+        if named.len() == CACHE_SIZE {
+            named.remove(0);
+        }
+        named.push((name.into(), key));
     }
-    named.push((name.into(), key));
     result
 }
 
@@ -84,7 +90,7 @@ fn no_key(name: &[u8]) -> Error {
     if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;
     }
-    Error::NoMaskKey { name: String::from_utf8_lossy(name).into_owned() }
+    Error::NoMaskKey { name: shown(name) }
 }
 
 #[inline]

@@ -225,11 +225,6 @@ impl Generator {
         self.id(reservation.first)
     }
 
-    /// The last ID of a reservation that this generator made.
-    pub fn last_id(&self, reservation: Reservation) -> i64 {
-        self.id(reservation.next() - 1)
-    }
-
     /// Turns a counter below the layout's end into an ID.
     #[inline]
     fn id(&self, counter: u64) -> i64 {

@@ -48,6 +48,19 @@ pub const MAX_TEXT_BYTES: usize = 1_000;
 /// The longest piece of the user's text that goes into a message.
 const SHOWN_CHARS: usize = 60;
 
+impl Layout {
+    /// Reads a layout from its text form in any encoding of characters: what is not ASCII is no layout.
+    ///
+    /// # Errors
+    /// As for [`str::parse`].
+    pub fn from_bytes(text: &[u8]) -> Result<Layout, LayoutError> {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(LayoutError::TooLong);
+        }
+        String::from_utf8_lossy(text).parse()
+    }
+}
+
 impl FromStr for Layout {
     type Err = LayoutError;
 
@@ -156,7 +169,7 @@ fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
 
 fn parse_bits(field: Field, bits: &str) -> Result<u32, LayoutError> {
     parse_digits(bits).ok_or_else(|| match bits.contains([',', ';']) {
-        true => LayoutError::Separator { token: shown(&format!("{}:{bits}", field.name())) },
+        true => LayoutError::Separator { token: shown(format!("{}:{bits}", field.name())) },
         false => LayoutError::FieldBits { field, bits: shown(bits) },
     })
 }
@@ -198,9 +211,16 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// A piece of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have to be shown in
+/// The start of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have to be shown in
 /// any encoding.
-pub fn shown(text: &str) -> String {
+///
+/// Messages never have such a text in another form. It may take a gigabyte, and a copy for which there is no memory ends the
+/// process: in a server, every session.
+pub fn shown(text: impl AsRef<[u8]>) -> String {
+    let text = text.as_ref();
+    // One character more than is shown, also if each has the four bytes that UTF-8 takes at most.
+    let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
+    let text = String::from_utf8_lossy(start);
     let mut shown = String::new();
     for character in text.chars().take(SHOWN_CHARS) {
         match character {

@@ -2,6 +2,7 @@
 
 use snowflake_id_core::layout::MAX_UNIT_US;
 use snowflake_id_core::presets::{PRESETS, find};
+use snowflake_id_core::text::shown;
 use snowflake_id_core::{Field, Layout, LayoutError, Parts, RangeError};
 
 fn layout(text: &str) -> Layout {
@@ -199,6 +200,26 @@ fn errors_name_the_token_and_what_is_allowed() {
 fn hostile_text_is_shown_shortened_and_escaped() {
     let message = error(&format!("\u{7}{}", "x".repeat(900))).to_string();
     assert!(message.len() < 120 && message.contains("\\u{7}x") && message.contains("..."), "{message}");
+}
+
+/// Sixty characters, whatever bytes they have; what follows is not looked at.
+#[test]
+fn the_start_of_a_text_is_shown() {
+    for (character, as_shown) in [("y", "y"), ("é", "\\u{e9}"), ("\u{1f600}", "\\u{1f600}")] {
+        assert_eq!(shown(character.repeat(60)), as_shown.repeat(60));
+        assert_eq!(shown(character.repeat(61)), as_shown.repeat(60) + "...");
+        assert_eq!(shown(character.repeat(1_000)), as_shown.repeat(60) + "...");
+    }
+    assert_eq!(shown([0xff; 60]), "\\u{fffd}".repeat(60));
+    assert_eq!(shown([0xff; 61]), "\\u{fffd}".repeat(60) + "...");
+}
+
+#[test]
+fn a_layout_is_made_from_bytes() {
+    assert_eq!(Layout::from_bytes(b"js53"), Ok(layout("js53")));
+    let wrong = Layout::from_bytes(b"js53\xff").unwrap_err();
+    assert_eq!(wrong.to_string(), r#""js53\u{fffd}" is not known."#);
+    assert_eq!(Layout::from_bytes(&[b' '; 1_001]), Err(LayoutError::TooLong));
 }
 
 #[test]

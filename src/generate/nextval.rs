@@ -80,12 +80,13 @@ fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), 
 
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
-    let taken = take_batch(count).or_report();
-    SetOfIterator::new(taken.into_iter().flat_map(|(generator, reservation)| generator.ids(reservation)))
+    SetOfIterator::new(take_batch(count).or_report())
 }
 
 /// Takes `count` IDs, in one exchange where `max_drift` allows. All are taken before the first row is returned.
-fn take_batch(count: i32) -> Result<Vec<(Generator, Reservation)>, Error> {
+///
+/// They are kept one by one: where few are allowed in a tick, each may come with an exchange of its own.
+fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
         _ => return Err(Error::BatchCount(count)),
@@ -93,17 +94,25 @@ fn take_batch(count: i32) -> Result<Vec<(Generator, Reservation)>, Error> {
     let patience = Patience::new();
     refuse_hopeless(&patience, count)?;
 
-    let mut taken = Vec::new();
+    let mut ids = room_for(count)?;
     let mut left = Some(count);
     while let Some(wanted) = left {
         let (generator, reservation) = reserve(&patience, wanted)?;
         left = NonZeroU64::new(wanted.get() - reservation.count());
-        taken.push((generator, reservation));
+        ids.extend(generator.ids(reservation));
     }
-    if let Some((generator, reservation)) = taken.last() {
-        session::set_last_id(generator.last_id(*reservation));
+    if let Some(last) = ids.last() {
+        session::set_last_id(*last);
     }
-    Ok(taken)
+    Ok(ids)
+}
+
+/// A list with room for so many IDs. It never grows: an allocation that then failed would end the server, and lose the IDs.
+fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
+    let count = count.get() as usize; // At most MAX_BATCH.
+    let mut ids = Vec::new();
+    ids.try_reserve_exact(count).map_err(|_| Error::OutOfMemory { bytes: count * size_of::<i64>() })?;
+    Ok(ids)
 }
 
 /// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.

@@ -4,7 +4,7 @@ use snowflake_id_core::Identity;
 
 use super::transaction::Problem;
 use crate::config;
-use crate::pg::relation::{Extension, Kind, text_in_utf8};
+use crate::pg::relation::{Extension, Kind, is_text};
 
 /// The identity of this server, if it has one.
 pub fn find(extension: Extension) -> Result<Option<Identity>, Problem> {
@@ -21,7 +21,7 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
     let mut found = None;
     table.for_each_row([c"node_name", c"datacenter_id", c"worker_id"], |[name, datacenter, worker]| {
         if let (Some(name), Some(datacenter), Some(worker)) = (name, datacenter, worker)
-            && text_in_utf8(name) == node_name
+            && is_text(name, node_name)
         {
             // The table's constraints keep both from being negative.
             let number = |value: pgrx::pg_sys::Datum| (value.value() as i32).unsigned_abs();

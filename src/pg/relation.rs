@@ -171,8 +171,8 @@ impl Relation {
     }
 }
 
-/// A text of a row as UTF-8, whatever the encoding of the database.
-pub fn text_in_utf8(text: pg_sys::Datum) -> String {
+/// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.
+pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     // SAFETY: the datum is a text, by the definition of its column. The conversion gives a C string, or what it was given if there
     // is nothing to convert.
     unsafe {
@@ -183,11 +183,10 @@ pub fn text_in_utf8(text: pg_sys::Datum) -> String {
             pg_sys::GetDatabaseEncoding(),
             pg_sys::pg_enc::PG_UTF8 as i32,
         );
-        let utf8 = match std::ptr::eq(converted, text.as_ptr()) {
-            true => text,
-            false => CStr::from_ptr(converted.cast()).to_bytes(),
-        };
-        String::from_utf8_lossy(utf8).into_owned()
+        match std::ptr::eq(converted, text.as_ptr()) {
+            true => text == utf8.as_bytes(),
+            false => CStr::from_ptr(converted.cast()).to_bytes() == utf8.as_bytes(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | variable | meaning |
 //! | --- | --- |
 //! | `PG_CONFIG` | the installation to use; default: the one on the path |
+//! | `SNOWFLAKE_ID_SECOND_PG_CONFIG` | one of another major version, which pg_upgrade is to go from or to |
 //! | `SNOWFLAKE_ID_WORK_DIR` | where the directories are made; default: that for temporary files |
 //! | `SNOWFLAKE_ID_SERVER_USER` | who runs the server if we are root; default: postgres |
 

