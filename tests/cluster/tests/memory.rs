@@ -48,6 +48,7 @@ fn sample(name: &str, type_name: &str) -> &'static str {
         (_, "bytea") => r"'\x0123456712345678234567893456789a'::bytea",
         (_, "bigint" | "integer") => "1",
         (_, "boolean") => "true",
+        (_, "regrole") => "'pg_monitor'",
         (_, "regclass") => "'pg_catalog.pg_class'",
         (_, "timestamp with time zone") => "pg_catalog.now()",
         (_, "interval") => "interval '1 day'",
@@ -64,7 +65,10 @@ fn calls_with_huge_arguments(client: &mut Client, column: &str) -> Vec<String> {
                     ARRAY(SELECT format_type(type, NULL) FROM unnest(p.proargtypes) AS type)
              FROM pg_proc AS p JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
              JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
-             WHERE e.extname = 'snowflake_id' AND p.pronargs > 0 ORDER BY p.oid",
+             WHERE e.extname = 'snowflake_id' AND p.pronargs > 0
+               -- What takes no value of SQL cannot be called.
+               AND 'internal'::regtype <> ALL (p.proargtypes)
+             ORDER BY p.oid",
             &[],
         )
         .unwrap();
