@@ -17,7 +17,7 @@ use std::time::Duration;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
-use snowflake_id_core::text::shown;
+use snowflake_id_core::message::shown;
 use snowflake_id_core::{Identity, Layout};
 
 use crate::compat;

@@ -1,8 +1,8 @@
 //! IDs as text: `snowflake_to_text` and `snowflake_from_text`.
 
 use pgrx::prelude::*;
-use snowflake_id_core::encoding::{Encoding, MAX_WIDTH, TextError};
-use snowflake_id_core::text::shown;
+use snowflake_id_core::id_text::{Encoding, MAX_WIDTH, TextError};
+use snowflake_id_core::message::shown;
 
 use crate::convert::{Text, TextBytes};
 use crate::error::{Error, OrReport};

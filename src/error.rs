@@ -5,14 +5,14 @@ use std::time::Duration;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
-use snowflake_id_core::text::instant;
+use snowflake_id_core::message::instant;
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 
 use crate::config;
 use crate::generate::nextval::MAX_BATCH;
 use crate::shared::slots::MAX_SLOTS;
 
-/// Why a call fails. What it quotes of the user's texts has gone through [`shown`](snowflake_id_core::text::shown).
+/// Why a call fails. What it quotes of the user's texts has gone through [`shown`](snowflake_id_core::message::shown).
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,

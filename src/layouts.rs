@@ -2,8 +2,8 @@
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
-use snowflake_id_core::presets::PRESETS;
-use snowflake_id_core::text::shown;
+use snowflake_id_core::layout::presets::PRESETS;
+use snowflake_id_core::message::shown;
 use snowflake_id_core::{Field, Layout};
 
 use crate::convert::LayoutArgument;

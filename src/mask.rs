@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::{KEY_BYTES, Mask};
-use snowflake_id_core::text::shown;
+use snowflake_id_core::message::shown;
 use zeroize::Zeroizing;
 
 use crate::call::Call;

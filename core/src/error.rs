@@ -6,8 +6,8 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::layout::{Field, MAX_TOTAL_BITS};
-use crate::text::{MAX_TEXT_BYTES, instant, nearest};
+use crate::field::{Field, MAX_TOTAL_BITS};
+use crate::message::{instant, nearest};
 
 /// The names of all fields, for messages.
 const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
@@ -18,7 +18,10 @@ pub enum LayoutError {
     /// There is nothing in the text.
     Empty,
     /// The text is longer than any layout has to be.
-    TooLong,
+    TooLong {
+        /// How long it may be, in bytes.
+        most: usize,
+    },
     /// A word that is neither a preset, nor `field:bits`, nor `unit=` or `epoch=`.
     UnknownName {
         /// The word, shortened if it is long.
@@ -87,7 +90,7 @@ impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutError::Empty => write!(f, "The layout is empty."),
-            LayoutError::TooLong => write!(f, "The text is too long."),
+            LayoutError::TooLong { .. } => write!(f, "The text is too long."),
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not known.")?;
                 match nearest(token, candidates) {
@@ -131,7 +134,7 @@ impl LayoutError {
             LayoutError::Empty => {
                 "Write a preset such as \"standard\", or fields such as \"time:41 worker:10 sequence:12\".".into()
             }
-            LayoutError::TooLong => format!("A layout has at most {MAX_TEXT_BYTES} bytes."),
+            LayoutError::TooLong { most } => format!("A layout has at most {most} bytes."),
             LayoutError::UnknownName { candidates, .. } => {
                 format!("Known here: {}.", candidates.join(", "))
             }

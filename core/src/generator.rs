@@ -7,8 +7,9 @@
 use std::num::NonZeroU64;
 
 use crate::error::RangeError;
+use crate::field::Field;
 use crate::identity::Identity;
-use crate::layout::{Field, Layout};
+use crate::layout::Layout;
 
 /// 146,000 years: any drift, and small enough that a time since the epoch plus a drift stays in 64 bits.
 const MAX_DRIFT_US: u64 = 1 << 62;

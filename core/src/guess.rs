@@ -5,8 +5,9 @@
 //! of high bits was most likely cut out of the ID at the wrong place. The other fields count their width, as one server is
 //! as good as another, and time the bits of the number of ticks since 2010.
 
-use crate::layout::{Decoded, Field, Layout};
-use crate::presets::{PRESETS, Preset};
+use crate::field::Field;
+use crate::layout::presets::{PRESETS, Preset};
+use crate::layout::{Decoded, Layout};
 
 /// 2010-01-01, in microseconds of Unix time: the year in which Twitter invented these IDs. None is older.
 pub const OLDEST_US: i64 = 1_262_304_000_000_000;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::layout::MAX_IDENTITY_BITS;
+use crate::field::MAX_IDENTITY_BITS;
 
 /// Who makes the IDs: what is written into the `datacenter` and `worker` fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

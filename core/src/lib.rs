@@ -17,43 +17,45 @@
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`layout`] | [`Layout`]: how the bits of an ID are divided; packing and unpacking |
-//! | [`range`] | the IDs that belong to a range of time |
-//! | [`guess`] | which preset an ID may be of |
-//! | [`text`] | the text form of a layout, and its form in JSON |
-//! | [`presets`] | the layouts that have names |
-//! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
+//! | [`field`], [`message`], [`error`] | names of fields, wording, errors |
+//! | [`time_scale`] | between instants and ticks |
+//! | [`layout`] | [`Layout`]: how the bits of an ID are divided; its text, its JSON, and the presets |
 //! | [`identity`] | [`Identity`]: who makes the IDs |
-//! | [`slot_key`] | [`SlotKey`]: which layouts share a slot; between counters, ticks and instants |
+//! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
+//! | [`slot_key`] | [`SlotKey`]: which layouts share a slot, and its arithmetic |
+//! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
 //! | [`keeper_plan`] | what the keeper of the durable horizon decides, from what it sees |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
-//! | [`encoding`] | [`Encoding`]: IDs as text |
+//! | [`range`] | the IDs that belong to a range of time |
+//! | [`guess`] | which preset an ID may be of |
+//! | [`id_text`] | [`Encoding`]: IDs as text |
 //! | [`mask`] | [`Mask`]: IDs that do not show when they were made |
-//! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod clock_watch;
-pub mod encoding;
 pub mod error;
+pub mod field;
 pub mod generator;
 pub mod guess;
+pub mod id_text;
 pub mod identity;
 pub mod keeper_plan;
 pub mod layout;
 pub mod mask;
-pub mod presets;
+pub mod message;
 pub mod range;
 pub mod slot;
 pub mod slot_key;
-pub mod text;
+pub mod time_scale;
 
-pub use encoding::{Encoding, TextError};
 pub use error::{LayoutError, RangeError};
+pub use field::Field;
 pub use generator::{Generator, Reservation, Stall};
+pub use id_text::{Encoding, TextError};
 pub use identity::Identity;
-pub use layout::{Decoded, Field, Layout, Parts};
+pub use layout::{Decoded, Layout, Parts};
 pub use mask::Mask;
 pub use slot::{Gate, Slot};
 pub use slot_key::SlotKey;

@@ -1,6 +1,7 @@
 //! The IDs that belong to a range of time: where in the order of IDs an instant lies.
 
-use crate::layout::{Field, Layout};
+use crate::field::Field;
+use crate::layout::Layout;
 
 impl Layout {
     /// The smallest ID whose time is at or after an instant (microseconds of Unix time).

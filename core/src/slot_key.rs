@@ -2,25 +2,25 @@
 //!
 //! All instants are microseconds of Unix time.
 
-use crate::layout::{Field, Layout};
+use crate::field::{Field, MAX_TOTAL_BITS};
+use crate::layout::Layout;
+use crate::time_scale::TimeScale;
 
 /// What decides which number a counter becomes. Layouts with the same key share a slot: `worker:10` and
 /// `datacenter:5 worker:5` give the same numbers, so that two counters would give them twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotKey {
-    pub(crate) epoch_us: i64,
-    pub(crate) unit_us: u64,
-    pub(crate) time_shift: u32,
+    scale: TimeScale,
+    time_shift: u32,
     sequence_shift: u32,
-    pub(crate) sequence_bits: u32,
+    sequence_bits: u32,
 }
 
 impl SlotKey {
     /// The key of a layout. The width of the time field is not part of it: it only says when the layout ends.
     pub fn of(layout: &Layout) -> SlotKey {
         SlotKey {
-            epoch_us: layout.epoch_us(),
-            unit_us: layout.unit_us(),
+            scale: layout.scale(),
             time_shift: layout.shift(Field::Time),
             sequence_shift: layout.shift(Field::Sequence),
             sequence_bits: layout.bits(Field::Sequence),
@@ -31,10 +31,7 @@ impl SlotKey {
     /// tick may be used only if it starts before the horizon). Before the epoch that is tick 0; it is never past the
     /// last tick for which there are bits.
     pub fn first_tick_from(&self, unix_us: i64) -> u64 {
-        if unix_us <= self.epoch_us {
-            return 0;
-        }
-        unix_us.abs_diff(self.epoch_us).div_ceil(self.unit_us).min(1 << (63 - self.time_shift))
+        self.scale.first_tick_from(unix_us).min(1 << (MAX_TOTAL_BITS - self.time_shift))
     }
 
     /// The counter at which a tick begins.
@@ -49,10 +46,8 @@ impl SlotKey {
 
     /// The start of the tick in which a counter lies, in microseconds of Unix time.
     pub fn tick_us(&self, counter: u64) -> i64 {
-        let tick = counter >> self.sequence_bits;
-        let start_us = i128::from(self.epoch_us) + i128::from(tick) * i128::from(self.unit_us);
         // Past the end of every layout if it does not fit.
-        i64::try_from(start_us).unwrap_or(i64::MAX)
+        self.scale.checked_start_us(counter >> self.sequence_bits).unwrap_or(i64::MAX)
     }
 
     /// The start of the tick of the last value before a counter.
@@ -66,7 +61,7 @@ impl SlotKey {
     /// tick would do as well, but it would make layouts with shorter ticks wait for it.
     pub fn end_of_use_us(&self, counter: u64) -> i64 {
         match counter {
-            0 => self.epoch_us,
+            0 => self.scale.epoch_us,
             _ => self.last_tick_us(counter).saturating_add(1),
         }
     }

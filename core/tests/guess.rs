@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use snowflake_id_core::guess::{FIRST_US, MAX_AHEAD_US, OLDEST_US, guess};
-use snowflake_id_core::presets::PRESETS;
+use snowflake_id_core::layout::presets::PRESETS;
 use snowflake_id_core::{Field, Layout, Parts};
 
 /// 2026-01-01, in microseconds of Unix time.

@@ -317,7 +317,7 @@ impl Keeper {
         if let GatePlan::Refuse { identity, until_us } = stored.plan.gate {
             return Err(Problem(format!(
                 "{identity} may have been used by this server up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
-                snowflake_id_core::text::instant(until_us)
+                snowflake_id_core::message::instant(until_us)
             )));
         }
         self.shared.board.keeper.has_succeeded.store(true, Ordering::Relaxed);

@@ -1,76 +1,17 @@
 //! How the 63 usable bits of an ID are divided.
 
 use crate::error::{LayoutError, RangeError};
-use crate::text::{EPOCH_RANGE_US, instant};
+use crate::field::{Field, MAX_TOTAL_BITS};
+use crate::message::{instant, year};
+use crate::time_scale::{EPOCH_RANGE_US, MAX_UNIT_US, TimeScale};
 
-/// The bits of an ID that may be used: the sign bit stays clear, so that IDs are non-negative `bigint`s.
-pub const MAX_TOTAL_BITS: u32 = 63;
-/// The widest `datacenter`, `worker` or `clock_seq` field: its values fit a PostgreSQL `integer`.
-pub const MAX_IDENTITY_BITS: u32 = 31;
-/// The longest unit of time, in microseconds: 10 seconds.
-pub const MAX_UNIT_US: u64 = 10_000_000;
+pub mod json;
+pub mod parse;
+pub mod presets;
+
 /// The largest integer that a JavaScript number holds exactly has this many bits.
 const JAVASCRIPT_BITS: u32 = 53;
-/// The mean year of the Gregorian calendar.
-pub(crate) const US_PER_YEAR: i64 = 31_556_952_000_000;
 const US_PER_SECOND: f64 = 1_000_000.0;
-
-/// A part of an ID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Field {
-    /// Ticks since the epoch; always the most significant field.
-    Time,
-    /// The upper part of the identity of the server that made the ID.
-    Datacenter,
-    /// The identity of the server that made the ID.
-    Worker,
-    /// Raised when the clock of a server was set back, as in RFC 9562's UUID version 1.
-    ClockSeq,
-    /// Tells apart the IDs of one server within one tick.
-    Sequence,
-}
-
-impl Field {
-    /// Every field, in the order in which this crate lists them.
-    pub const ALL: [Field; 5] =
-        [Field::Time, Field::Datacenter, Field::Worker, Field::ClockSeq, Field::Sequence];
-
-    /// The field's name in the text form of a layout.
-    pub fn name(self) -> &'static str {
-        match self {
-            Field::Time => "time",
-            Field::Datacenter => "datacenter",
-            Field::Worker => "worker",
-            Field::ClockSeq => "clock_seq",
-            Field::Sequence => "sequence",
-        }
-    }
-
-    /// How the field is written, with a width that is often used.
-    pub(crate) fn example(self) -> &'static str {
-        match self {
-            Field::Time => "time:41",
-            Field::Datacenter => "datacenter:5",
-            Field::Worker => "worker:10",
-            Field::ClockSeq => "clock_seq:2",
-            Field::Sequence => "sequence:12",
-        }
-    }
-
-    /// The field of that name, if there is one.
-    pub fn from_name(name: &str) -> Option<Field> {
-        Field::ALL.into_iter().find(|field| field.name() == name)
-    }
-
-    /// The most bits that this field may have, whatever the other fields are.
-    pub fn max_bits(self) -> u32 {
-        match self {
-            Field::Time => MAX_TOTAL_BITS,
-            Field::Datacenter | Field::Worker | Field::ClockSeq => MAX_IDENTITY_BITS,
-            Field::Sequence => MAX_TOTAL_BITS - 1,
-        }
-    }
-}
 
 /// Where a field lies in the ID. A field that the layout lacks has no bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -92,13 +33,11 @@ impl Span {
 /// How the bits of an ID are divided, the unit of its time and the epoch from which it counts.
 ///
 /// A `Layout` that exists is valid: its fields fit 63 bits and do not overlap, `time` comes first, and every tick of
-/// it is an instant that a PostgreSQL `timestamptz` can hold. It is made from text (see [`crate::text`]), from JSON,
-/// or by [`Layout::new`].
+/// it is an instant that a PostgreSQL `timestamptz` can hold. It is made from text (see [`parse`]), from JSON, or by [`Layout::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     spans: [Span; Field::ALL.len()],
-    unit_us: u64,
-    epoch_us: i64,
+    scale: TimeScale,
 }
 
 /// The raw fields of an ID; a field that the layout lacks is 0.
@@ -172,7 +111,7 @@ impl Layout {
             // At most 63 each.
             spans[field as usize] = Span { shift: shift as u8, bits: bits as u8 };
         }
-        let layout = Layout { spans, unit_us, epoch_us };
+        let layout = Layout { spans, scale: TimeScale { unit_us, epoch_us } };
         layout.check_end()?;
         Ok(layout)
     }
@@ -180,13 +119,11 @@ impl Layout {
     /// The end has to be an `i64` of Unix microseconds (in the year 294247). That is thirty years short of the last
     /// `timestamptz`, and lets all arithmetic on times of a layout go without overflow checks.
     fn check_end(&self) -> Result<(), LayoutError> {
-        let end_us = i128::from(self.epoch_us) + i128::from(self.ticks()) * i128::from(self.unit_us);
-        match i64::try_from(end_us) {
+        match self.scale.checked_start_us(self.ticks()) {
             Ok(_) => Ok(()),
-            Err(_) => Err(LayoutError::EndsTooLate {
-                time_bits: self.bits(Field::Time),
-                year: 1970 + end_us / i128::from(US_PER_YEAR),
-            }),
+            Err(end_us) => {
+                Err(LayoutError::EndsTooLate { time_bits: self.bits(Field::Time), year: year(end_us) })
+            }
         }
     }
 
@@ -217,14 +154,22 @@ impl Layout {
         fields.into_iter().map(|field| (field, self.bits(field))).collect()
     }
 
+    /// The unit and the epoch.
+    #[inline]
+    pub fn scale(&self) -> TimeScale {
+        self.scale
+    }
+
     /// The length of a tick, in microseconds.
+    #[inline]
     pub fn unit_us(&self) -> u64 {
-        self.unit_us
+        self.scale.unit_us
     }
 
     /// The start of tick 0, in microseconds of Unix time.
+    #[inline]
     pub fn epoch_us(&self) -> i64 {
-        self.epoch_us
+        self.scale.epoch_us
     }
 
     /// The number of ticks that the layout has; the last one is one less.
@@ -249,7 +194,7 @@ impl Layout {
 
     /// How many IDs one worker can make in a second, lastingly.
     pub fn ids_per_second(&self) -> f64 {
-        (1u64 << self.bits(Field::Sequence)) as f64 * US_PER_SECOND / self.unit_us as f64
+        (1u64 << self.bits(Field::Sequence)) as f64 * US_PER_SECOND / self.unit_us() as f64
     }
 
     /// Whether every ID fits the 53 bits that a JavaScript number holds exactly.
@@ -260,8 +205,7 @@ impl Layout {
     /// The start of a tick, in microseconds of Unix time. `tick` is at most [`Layout::ticks`].
     pub(crate) fn start_of(&self, tick: u64) -> i64 {
         debug_assert!(tick <= self.ticks());
-        // A valid layout ends within i64, so neither the cast nor the sum can wrap.
-        self.epoch_us.wrapping_add((tick * self.unit_us) as i64)
+        self.scale.start_us(tick)
     }
 
     /// The tick that an instant (microseconds of Unix time) falls into.
@@ -269,10 +213,10 @@ impl Layout {
     /// # Errors
     /// [`RangeError::Time`] before the epoch and at or after the layout's end.
     pub fn tick_at(&self, unix_us: i64) -> Result<u64, RangeError> {
-        if unix_us < self.epoch_us || unix_us >= self.end_us() {
-            return Err(RangeError::Time { unix_us, from_us: self.epoch_us, until_us: self.end_us() });
+        match self.scale.tick_at(unix_us).filter(|&tick| tick < self.ticks()) {
+            Some(tick) => Ok(tick),
+            None => Err(RangeError::Time { unix_us, from_us: self.epoch_us(), until_us: self.end_us() }),
         }
-        Ok(unix_us.abs_diff(self.epoch_us) / self.unit_us)
     }
 
     /// Puts an ID together.

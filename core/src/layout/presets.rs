@@ -1,6 +1,6 @@
 //! The layouts that have names. Once released a preset never changes: IDs in tables depend on it.
 
-use crate::layout::Layout;
+use super::Layout;
 
 /// A layout with a name.
 #[derive(Clone, Copy, Debug)]

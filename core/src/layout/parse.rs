@@ -1,4 +1,4 @@
-//! The text form of a layout, and its form in JSON.
+//! The text form of a layout.
 //!
 //! ```text
 //! time:41 datacenter:5 worker:5 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z
@@ -8,45 +8,28 @@
 //! Words are separated by (ASCII) white space: either all fields (`name:bits`), the most significant first, or the name of a
 //! preset; then, in any order, `unit=` and `epoch=`. Without them fields have the unit and the epoch of `standard`,
 //! a preset has its own. Every layout prints in one canonical form: all fields, unit, epoch.
-//!
-//! In JSON a layout is written as an object, and read from an object or a string with the text form:
-//!
-//! ```
-//! # use snowflake_id_core::Layout;
-//! let layout: Layout = serde_json::from_str(r#""js53""#)?;
-//! assert_eq!(
-//!     serde_json::to_string(&layout)?,
-//!     r#"{"fields":[{"name":"time","bits":33},{"name":"worker","bits":4},{"name":"sequence","bits":15}],"#.to_owned()
-//!         + r#""unit":"1s","epoch":"2020-01-01T00:00:00Z"}"#
-//! );
-//! # Ok::<(), serde_json::Error>(())
-//! ```
 
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize, Serializer};
 
+use super::{Layout, presets};
 use crate::error::LayoutError;
-use crate::layout::{Field, Layout, US_PER_YEAR};
-use crate::presets;
+use crate::field::Field;
+use crate::message::{instant, shown};
+use crate::time_scale::{EPOCH_RANGE_US, MAX_UNIT_US};
 
 const UNIT: &str = "unit";
 const EPOCH: &str = "epoch";
 /// Unit and epoch of fields that come without: those of the preset `standard`.
 const DEFAULT_UNIT_US: u64 = 1_000;
 const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
-/// The instants that can be an epoch: the years 1 to 9998, all of which RFC 3339 can write in any zone.
-pub(crate) const EPOCH_RANGE_US: RangeInclusive<i64> = -62_135_596_800_000_000..=253_370_764_799_999_999;
 /// Suffixes of a unit with their microseconds, the longest first.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
 /// The longest text that is read, in bytes. All fields and both options take 150; what is longer is no layout, and is not
 /// to cost memory.
-pub const MAX_TEXT_BYTES: usize = 1_000;
-/// The longest piece of the user's text that goes into a message.
-const SHOWN_CHARS: usize = 60;
+const MAX_TEXT_BYTES: usize = 1_000;
 
 impl Layout {
     /// Reads a layout from its text form in any encoding of characters: what is not ASCII is no layout.
@@ -55,7 +38,7 @@ impl Layout {
     /// As for [`str::parse`].
     pub fn from_bytes(text: &[u8]) -> Result<Layout, LayoutError> {
         if text.len() > MAX_TEXT_BYTES {
-            return Err(LayoutError::TooLong);
+            return Err(LayoutError::TooLong { most: MAX_TEXT_BYTES });
         }
         String::from_utf8_lossy(text).parse()
     }
@@ -66,7 +49,7 @@ impl FromStr for Layout {
 
     fn from_str(text: &str) -> Result<Layout, LayoutError> {
         if text.len() > MAX_TEXT_BYTES {
-            return Err(LayoutError::TooLong);
+            return Err(LayoutError::TooLong { most: MAX_TEXT_BYTES });
         }
         let mut words = text.split_ascii_whitespace().peekable();
         let first = *words.peek().ok_or(LayoutError::Empty)?;
@@ -147,11 +130,11 @@ fn not_a_name(word: &str, name: &str, candidates: Vec<&'static str>) -> LayoutEr
     }
 }
 
-fn field_names() -> Vec<&'static str> {
+pub(super) fn field_names() -> Vec<&'static str> {
     Field::ALL.map(Field::name).to_vec()
 }
 
-fn unknown(token: &str, candidates: Vec<&'static str>) -> LayoutError {
+pub(super) fn unknown(token: &str, candidates: Vec<&'static str>) -> LayoutError {
     LayoutError::UnknownName { token: shown(token), candidates }
 }
 
@@ -174,18 +157,18 @@ fn parse_bits(field: Field, bits: &str) -> Result<u32, LayoutError> {
     })
 }
 
-fn parse_unit(unit: &str) -> Result<u64, LayoutError> {
+pub(super) fn parse_unit(unit: &str) -> Result<u64, LayoutError> {
     UNIT_SUFFIXES
         .into_iter()
         .find_map(|(suffix, factor)| {
             let count: u64 = parse_digits(unit.strip_suffix(suffix)?)?;
             count.checked_mul(factor)
         })
-        .filter(|&unit_us| (1..=crate::layout::MAX_UNIT_US).contains(&unit_us))
+        .filter(|&unit_us| (1..=MAX_UNIT_US).contains(&unit_us))
         .ok_or_else(|| LayoutError::Unit(shown(unit)))
 }
 
-fn print_unit(unit_us: u64) -> String {
+pub(super) fn print_unit(unit_us: u64) -> String {
     match unit_us {
         _ if unit_us.is_multiple_of(1_000_000) => format!("{}s", unit_us / 1_000_000),
         _ if unit_us.is_multiple_of(1_000) => format!("{}ms", unit_us / 1_000),
@@ -193,7 +176,7 @@ fn print_unit(unit_us: u64) -> String {
     }
 }
 
-fn parse_epoch(epoch: &str) -> Result<i64, LayoutError> {
+pub(super) fn parse_epoch(epoch: &str) -> Result<i64, LayoutError> {
     epoch
         .parse::<Timestamp>()
         .ok()
@@ -203,115 +186,11 @@ fn parse_epoch(epoch: &str) -> Result<i64, LayoutError> {
         .ok_or_else(|| LayoutError::Epoch(shown(epoch)))
 }
 
-/// An instant in RFC 3339; past the year 9999, which that cannot write, the year.
-pub fn instant(unix_us: i64) -> String {
-    match Timestamp::from_microsecond(unix_us) {
-        Ok(instant) => instant.to_string(),
-        Err(_) => format!("the year {}", 1970 + unix_us / US_PER_YEAR),
-    }
-}
-
-/// The start of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have to be shown in
-/// any encoding.
-///
-/// Messages never have such a text in another form. It may take a gigabyte, and a copy for which there is no memory ends the
-/// process: in a server, every session.
-pub fn shown(text: impl AsRef<[u8]>) -> String {
-    let text = text.as_ref();
-    // One character more than is shown, also if each has the four bytes that UTF-8 takes at most.
-    let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
-    let text = String::from_utf8_lossy(start);
-    let mut shown = String::new();
-    for character in text.chars().take(SHOWN_CHARS) {
-        match character {
-            '\'' => shown.push(character), // Messages put pieces between double quotes.
-            _ => shown.extend(character.escape_default()),
-        }
-    }
-    if text.chars().nth(SHOWN_CHARS).is_some() {
-        shown.push_str("...");
-    }
-    shown
-}
-
-/// The candidate that the token is most likely a misspelling of.
-pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
-    let token = token.to_ascii_lowercase();
-    let distance = |name: &&str| strsim::osa_distance(&token, name);
-    candidates.iter().copied().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
-}
-
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (field, bits) in self.fields() {
             write!(f, "{}:{bits} ", field.name())?;
         }
         write!(f, "{UNIT}={} {EPOCH}={}", print_unit(self.unit_us()), instant(self.epoch_us()))
-    }
-}
-
-/// Writes a layout as a JSON string in its text form: for `#[serde(serialize_with = "...")]`.
-pub fn serialize_as_text<S: Serializer>(layout: &Layout, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(layout)
-}
-
-/// A layout as serde reads it: the text form or an object.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Form {
-    Text(String),
-    Object(Object),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Object {
-    fields: Vec<ObjectField>,
-    unit: String,
-    epoch: String,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ObjectField {
-    name: String,
-    bits: u32,
-}
-
-impl TryFrom<Form> for Layout {
-    type Error = LayoutError;
-
-    fn try_from(form: Form) -> Result<Layout, LayoutError> {
-        let object = match form {
-            Form::Text(text) => return text.parse(),
-            Form::Object(object) => object,
-        };
-        let fields: Result<Vec<_>, _> = object
-            .fields
-            .iter()
-            .map(|ObjectField { name, bits }| match Field::from_name(name) {
-                Some(field) => Ok((field, *bits)),
-                None => Err(unknown(name, field_names())),
-            })
-            .collect();
-        Layout::new(&fields?, parse_unit(&object.unit)?, parse_epoch(&object.epoch)?)
-    }
-}
-
-impl<'de> Deserialize<'de> for Layout {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Layout, D::Error> {
-        Form::deserialize(deserializer)?.try_into().map_err(serde::de::Error::custom)
-    }
-}
-
-impl Serialize for Layout {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let fields = self
-            .fields()
-            .into_iter()
-            .map(|(field, bits)| ObjectField { name: field.name().into(), bits })
-            .collect();
-        Object { fields, unit: print_unit(self.unit_us()), epoch: instant(self.epoch_us()) }
-            .serialize(serializer)
     }
 }

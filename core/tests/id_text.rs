@@ -1,7 +1,7 @@
 //! IDs as text: against a model that divides and multiplies digit by digit, and against whatever people may type.
 
 use proptest::prelude::*;
-use snowflake_id_core::encoding::{Encoding, Fault, MAX_WIDTH, TextError};
+use snowflake_id_core::id_text::{Encoding, Fault, MAX_WIDTH, TextError};
 
 /// The digits of an encoding, from zero on.
 fn alphabet(encoding: Encoding) -> &'static [u8] {

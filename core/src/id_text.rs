@@ -16,7 +16,7 @@
 //! significant first, as RFC 4648 (section 5, without padding) writes bytes, so that any library can read it.
 //!
 //! ```
-//! use snowflake_id_core::encoding::{Encoding, MAX_WIDTH};
+//! use snowflake_id_core::id_text::{Encoding, MAX_WIDTH};
 //!
 //! let mut buffer = [0; MAX_WIDTH];
 //! assert_eq!(Encoding::Base58.encode(1541815603606036480, &mut buffer)?, "4aaW4SzAyQK");
