@@ -20,10 +20,10 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 use snowflake_id_core::message::shown;
 use snowflake_id_core::{Identity, Layout};
 
-use crate::compat;
-use crate::compat::BackendLocal;
+use crate::pg::backend_local::BackendLocal;
 use crate::error::Error;
 use crate::generate::session;
+use crate::pg::{server, setting};
 
 static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
 static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(-1);
@@ -69,7 +69,7 @@ pub fn layout() -> Result<Layout, Error> {
 #[cold]
 fn invalid_layout() -> Error {
     // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
-    let text = unsafe { compat::setting_text(*LAYOUT.as_ptr()) };
+    let text = unsafe { setting::setting_text(*LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
         // Every assignment goes through the assign hook, which parses the text.
@@ -95,12 +95,12 @@ pub fn database() -> CString {
 /// This server's name in table `snowflake_worker`.
 pub fn node_name() -> String {
     // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
-    let node_name = unsafe { compat::setting_text(*NODE_NAME.as_ptr()) };
+    let node_name = unsafe { setting::setting_text(*NODE_NAME.as_ptr()) };
     // Nobody keeps cluster_name from being longer; then it is no name for us.
-    [node_name, compat::cluster_name()]
+    [node_name, server::cluster_name()]
         .into_iter()
         .find(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES)
-        .map_or_else(compat::host_and_port, |name| String::from_utf8_lossy(name).into_owned())
+        .map_or_else(server::host_and_port, |name| String::from_utf8_lossy(name).into_owned())
 }
 
 /// The identity that the settings give the server, if they give one.
@@ -133,7 +133,7 @@ fn milliseconds(setting: &GucSetting<i32>) -> Duration {
 /// Defines the settings. Those that can change only at a restart are left out where the library was not preloaded: to
 /// define them then would end the session.
 pub fn define() {
-    if compat::is_preloading() {
+    if server::is_preloading() {
         define_restart_only();
     }
     IS_DEFINING.store(true, Ordering::Relaxed);
@@ -326,7 +326,7 @@ unsafe extern "C-unwind" fn check_node_name(
     _source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    accepts_name("snowflake_id.node_name", unsafe { compat::setting_text(*value) })
+    accepts_name("snowflake_id.node_name", unsafe { setting::setting_text(*value) })
 }
 
 #[pg_guard]
@@ -336,7 +336,7 @@ unsafe extern "C-unwind" fn check_database(
     _source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    accepts_name("snowflake_id.database", unsafe { compat::setting_text(*value) })
+    accepts_name("snowflake_id.database", unsafe { setting::setting_text(*value) })
 }
 
 fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
@@ -345,11 +345,11 @@ fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
     }
     let problem =
         Error::NameTooLong { parameter, text: shown(text), bytes: text.len(), most: MAX_NAME_BYTES };
-    if compat::is_preloading() {
+    if server::is_preloading() {
         // The default in its place could be the name of another server.
         fail_start(problem);
     }
-    compat::explain_rejection(&problem.detail().unwrap_or_default(), &problem.hint().unwrap_or_default());
+    setting::explain_rejection(&problem.detail().unwrap_or_default(), &problem.hint().unwrap_or_default());
     false
 }
 
@@ -360,20 +360,20 @@ unsafe extern "C-unwind" fn check_layout(
     source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    let text = unsafe { compat::setting_text(*value) };
+    let text = unsafe { setting::setting_text(*value) };
     let Err(problem) = Layout::from_bytes(text) else {
         return true;
     };
-    if compat::is_preloading() && IS_DEFINING.load(Ordering::Relaxed) {
+    if server::is_preloading() && IS_DEFINING.load(Ordering::Relaxed) {
         fail_start(Error::InvalidLayoutSetting { text: shown(text), problem });
     }
-    if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || compat::is_taking_over_settings()
+    if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || server::is_taking_over_settings()
     {
         // To reject the value would mean another layout, or no parallel query at all. The session has none instead, and
         // says so when it is used.
         return true;
     }
-    compat::explain_rejection(&problem.to_string(), &problem.allowed());
+    setting::explain_rejection(&problem.to_string(), &problem.allowed());
     false
 }
 
@@ -392,7 +392,7 @@ fn fail_start(problem: Error) -> ! {
 #[pg_guard]
 unsafe extern "C-unwind" fn assign_layout(value: *const c_char, _extra: *mut c_void) {
     // SAFETY: PostgreSQL passes the new value.
-    let text = unsafe { compat::setting_text(value) };
+    let text = unsafe { setting::setting_text(value) };
     SESSION_LAYOUT.set(Layout::from_bytes(text).ok());
     session::forget();
 }

@@ -10,7 +10,7 @@ use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeErr
 
 use crate::config;
 use crate::generate::nextval::MAX_BATCH;
-use crate::shared::slots::MAX_SLOTS;
+use crate::shared::MAX_SLOTS;
 
 /// Why a call fails. What it quotes of the user's texts has gone through [`shown`](snowflake_id_core::message::shown).
 #[derive(Debug)]

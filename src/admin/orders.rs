@@ -11,13 +11,16 @@ use std::time::{Duration, Instant};
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
 
-use crate::compat::{self, BackendLocal, WaitEvent};
-use crate::decode::unix_us;
+use crate::pg::backend_local::BackendLocal;
+use crate::pg::wait::WaitEvent;
+use crate::read::decode::unix_us;
 use crate::error::{Error, OrReport, length};
 use crate::generate::wait::{Patience, not_followed};
-use crate::shared::State;
+use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Order, OrderDesk, Ticket};
-use crate::{config, shared};
+use crate::config;
+use crate::pg::{clock, process, server, wait};
+use crate::shared::memory;
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
@@ -36,7 +39,7 @@ fn snowflake_accept_clock() {
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_advance(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
-    if floor_us > compat::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
+    if floor_us > clock::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
         Err(Error::AdvanceTooFar).or_report()
     }
     carry_out(Order::Advance(floor_us)).or_report();
@@ -46,7 +49,7 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
     let identity = wanted_identity(worker_id, datacenter_id).or_report();
-    if compat::current_database() != Some(config::database()) {
+    if server::current_database() != Some(config::database()) {
         Err(Error::NotTheKeepersDatabase).or_report()
     }
     carry_out(Order::BeginAnew(identity)).or_report();
@@ -62,9 +65,9 @@ fn wanted_identity(worker_id: i32, datacenter_id: i32) -> Result<Identity, Error
 
 /// Has the keeper carry out an order.
 fn carry_out(order: Order) -> Result<(), Error> {
-    let shared = shared::state()?;
+    let shared = memory::state()?;
     // During recovery there is no keeper: an order would be forgotten at the next restart.
-    if compat::is_in_recovery() {
+    if server::is_in_recovery() {
         return Err(Error::NoKeeperInRecovery);
     }
     let patience = Patience::lasting(config::max_wait().max(LEAST_PATIENCE));
@@ -98,7 +101,7 @@ static LEAVES_AT_EXIT: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(fa
 
 /// Takes what this backend has ordered off the desk.
 fn leave() {
-    if let (Some(ticket), Ok(shared)) = (ON_THE_DESK.take(), shared::state()) {
+    if let (Some(ticket), Ok(shared)) = (ON_THE_DESK.take(), memory::state()) {
         shared.board.orders.leave(ticket);
     }
 }
@@ -107,7 +110,7 @@ impl Placed {
     /// Waits for its turn.
     fn place(shared: &'static State, order: Order, patience: &Patience) -> Result<Placed, Error> {
         if !LEAVES_AT_EXIT.replace(true) {
-            compat::at_exit(leave);
+            process::at_exit(leave);
         }
         let desk = &shared.board.orders;
         loop {
@@ -145,7 +148,7 @@ impl Placed {
                 );
                 return None;
             }
-            compat::wait_uninterrupted(Duration::from_millis(1), WaitEvent::Horizon);
+            wait::wait_uninterrupted(Duration::from_millis(1), WaitEvent::Horizon);
         }
         self.answer()
     }

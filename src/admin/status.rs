@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pgrx::prelude::*;
 use snowflake_id_core::SlotKey;
 
-use crate::decode::timestamptz;
+use crate::read::decode::timestamptz;
 use crate::error::OrReport;
-use crate::shared::State;
+use crate::shared::memory::State;
 use crate::shared::board::Closed;
-use crate::{compat, config, shared};
+use crate::config;
+use crate::pg::{clock, server};
+use crate::shared::memory;
+use crate::shared::report;
 
 /// The server's own facts: one row.
 #[pg_extern(volatile, parallel_safe)]
@@ -36,15 +39,15 @@ fn snowflake_server_status() -> TableIterator<
         name!(largest_clock_step_back, Interval),
     ),
 > {
-    let shared = shared::state().or_report();
+    let shared = memory::state().or_report();
     let board = &shared.board;
-    let now_us = compat::clock_us();
+    let now_us = clock::clock_us();
     let identity = shared.gate.identity();
     let source = match config::identity() {
         Some(_) => "settings",
         None => "snowflake_worker",
     };
-    let report = shared::report();
+    let report = report::report();
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
@@ -82,8 +85,8 @@ fn snowflake_slots() -> TableIterator<
         name!(ids_issued, i64),
     ),
 > {
-    let now_us = compat::clock_us();
-    let slots = shared::state().or_report().slots_in_use();
+    let now_us = clock::clock_us();
+    let slots = memory::state().or_report().slots_in_use();
     TableIterator::new(slots.into_iter().map(move |slot| {
         let last_us = SlotKey::of(&slot.layout).last_tick_us(slot.counter);
         let drift = Interval::from_micros(last_us - now_us);
@@ -117,11 +120,11 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
     let board = &shared.board;
     // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs; unless the keeper could not
     // extend it anyway.
-    let is_hindered = shared::report().error().is_some()
+    let is_hindered = report::report().error().is_some()
         || board.keeper.committing_for_us(now_us).is_some()
         || board.bell.is_wanted()
         || !board.keeper.has_succeeded.load(Ordering::Relaxed);
-    if compat::is_in_recovery() {
+    if server::is_in_recovery() {
         "recovery"
     } else if board.bell.keeper_pid().is_none() {
         "no keeper"

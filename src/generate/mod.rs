@@ -1,5 +1,6 @@
 //! Making IDs: one call goes through [`nextval`], [`session`], and the slot and the generator of the core.
 
+mod copy;
 pub mod nextval;
 pub mod session;
 pub mod wait;

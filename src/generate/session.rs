@@ -12,10 +12,12 @@ use parking_lot::Mutex;
 use snowflake_id_core::{Gate, Generator, Reservation, SlotKey, Stall};
 
 use super::wait::Patience;
-use crate::compat::BackendLocal;
+use crate::pg::backend_local::BackendLocal;
 use crate::error::Error;
 use crate::shared::slots::{self, SlotInUse};
-use crate::{compat, config, shared};
+use crate::config;
+use crate::pg::{clock, process, server};
+use crate::shared::memory;
 
 /// All that one call of the generator needs.
 pub struct Session {
@@ -58,7 +60,7 @@ pub fn current(patience: &Patience) -> Result<&'static Session, Error> {
         Some(known) => *known,
         None => {
             if sessions.is_empty() {
-                compat::at_exit(count_at_exit);
+                process::at_exit(count_at_exit);
             }
             let session = &*Box::leak(Box::new(made));
             sessions.push(session);
@@ -94,9 +96,9 @@ pub fn set_last_id(id: i64) {
 
 impl Session {
     fn new(patience: &Patience) -> Result<Session, Error> {
-        let shared = shared::state()?;
+        let shared = memory::state()?;
         let layout = config::layout()?;
-        if compat::is_in_recovery() {
+        if server::is_in_recovery() {
             return Err(Error::InRecovery);
         }
         let identity = shared.gate.identity().ok_or(Error::GateClosed)?;
@@ -108,7 +110,7 @@ impl Session {
             None => {
                 // A call that is going to fail takes no slot.
                 let first = shared.first_counter(&SlotKey::of(&layout));
-                match generator.wait_us(first, compat::clock_us(), NonZeroU64::MIN) {
+                match generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN) {
                     Ok(wait_us) => patience.check(&layout, wait_us)?,
                     Err(stall) => Error::unless_it_passes(&layout, stall)?,
                 }
@@ -137,7 +139,7 @@ impl Session {
     /// Reserves up to `n` values.
     #[inline(always)] // As Slot::reserve.
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
-        let reservation = self.place.slot.reserve(self.gate, &self.generator, compat::clock_us, n)?;
+        let reservation = self.place.slot.reserve(self.gate, &self.generator, clock::clock_us, n)?;
         self.uncounted.set(self.uncounted.get() + reservation.count());
         if self.place.slot.horizon() != self.counted_at.get() {
             self.count_up();
@@ -153,6 +155,6 @@ impl Session {
 
     /// How many microseconds it takes until the last of `n` values is allowed.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
-        self.generator.wait_us(self.place.slot.counter(), compat::clock_us(), n)
+        self.generator.wait_us(self.place.slot.counter(), clock::clock_us(), n)
     }
 }

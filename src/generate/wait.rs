@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use snowflake_id_core::Layout;
 
-use crate::compat::{self, WaitEvent};
+use crate::pg::wait::WaitEvent;
 use crate::error::{Error, length};
 use crate::shared::board::{Board, Closed};
-use crate::{config, shared};
+use crate::config;
+use crate::pg::{clock, wait};
+use crate::shared::memory;
+use crate::shared::report;
 
 /// How often a long wait looks at the clock, which may have been set in the meantime.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -19,8 +22,8 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 const SHORT_NAP: Duration = Duration::from_millis(2);
 
 /// What the keeper last reported, or that there is none.
-fn report(board: &Board) -> String {
-    shared::report().error().unwrap_or_else(|| match board.bell.keeper_pid() {
+fn what_is_reported(board: &Board) -> String {
+    report::report().error().unwrap_or_else(|| match board.bell.keeper_pid() {
         None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
     })
@@ -28,12 +31,12 @@ fn report(board: &Board) -> String {
 
 /// What a call waited for in vain: a commit of the keeper that is under way, or what it reported.
 fn obstacle(board: &Board) -> String {
-    match board.keeper.committing_for_us(compat::clock_us()) {
+    match board.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
             let time = Duration::from_micros(time_us);
             format!("A commit of the keeper has been under way for {}.", length(time))
         }
-        None => report(board),
+        None => what_is_reported(board),
     }
 }
 
@@ -87,7 +90,7 @@ impl Patience {
 
     /// Asks the keeper to open the gate, and waits until it has looked. Fails if it then is still closed.
     pub fn wait_for_gate(&self) -> Result<(), Error> {
-        let shared = shared::state()?;
+        let shared = memory::state()?;
         let board = &shared.board;
         let look = Look::ask(board);
         loop {
@@ -98,7 +101,7 @@ impl Patience {
             }
             match board.keeper.closed() {
                 Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
-                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: report(board) }),
+                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: what_is_reported(board) }),
                 _ if self.is_over() => return Err(not_followed(board)),
                 _ => self.nap(),
             }
@@ -107,7 +110,7 @@ impl Patience {
 
     /// Asks the keeper to extend the horizon, and waits a moment.
     pub fn wait_for_horizon(&self) -> Result<(), Error> {
-        let board = &shared::state()?.board;
+        let board = &memory::state()?.board;
         board.bell.ring(); // Also if this call fails at once: the next one shall not.
         let jump_us = board.keeper.clock_jump_us.load(Ordering::Relaxed);
         if jump_us > 0 {
@@ -122,7 +125,7 @@ impl Patience {
 
     /// Wakes the keeper, if there is one to wake, and sleeps for a moment.
     pub fn nap(&self) {
-        if let Ok(shared) = shared::state() {
+        if let Ok(shared) = memory::state() {
             shared.board.bell.ring();
         }
         self.sleep(self.left().min(SHORT_NAP), WaitEvent::Horizon);
@@ -130,14 +133,14 @@ impl Patience {
 
     fn sleep(&self, time: Duration, event: WaitEvent) {
         let _timer = Timer { since: Instant::now(), total: &self.waited };
-        compat::wait(time, event);
+        wait::wait(time, event);
     }
 }
 
 impl Drop for Patience {
     fn drop(&mut self) {
         let waited = self.waited.get();
-        if let (false, Ok(shared)) = (waited.is_zero(), shared::state()) {
+        if let (false, Ok(shared)) = (waited.is_zero(), memory::state()) {
             shared.statistics.calls_waited.fetch_add(1, Ordering::Relaxed);
             shared.statistics.waited_us.fetch_add(waited.as_micros() as u64, Ordering::Relaxed);
         }

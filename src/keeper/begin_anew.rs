@@ -8,85 +8,69 @@
 use snowflake_id_core::Identity;
 use snowflake_id_core::keeper_plan::{ResetRefusal, check_reset, records_before_reset};
 
-use super::Keeper;
 use super::store::Store;
 use super::transaction::{Problem, is_stopping, transaction};
-use crate::compat;
 use crate::shared::board::Closed;
+use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Ticket};
+use crate::pg::clock;
 
-impl Keeper {
-    /// Begins anew as it was ordered, and answers.
-    pub(super) fn begin_anew(&mut self, ticket: Ticket, identity: Identity) -> Result<(), Problem> {
-        let done = self.try_to_begin_anew(ticket, identity);
-        let answer = match &done {
-            Ok(answer) => *answer,
-            Err(Problem(text)) => {
-                self.complain(text); // Before the answer, which refers to it.
-                Some(Answer::Failed)
-            }
-        };
-        if let Some(answer) = answer {
-            // Also one that was refused before it was claimed: nothing is done about it.
-            self.shared.board.orders.claim(ticket);
-            self.shared.board.orders.answer_claimed(answer);
-        }
-        done.map(|_| ())
+/// Begins anew for an identity as it was ordered, with a horizon that lies `reach_us` ahead of the clock. Returns the answer; `None` if
+/// the order was withdrawn.
+///
+/// What happens when the process dies: after the first commit, identities are shut out up to where the stored horizon
+/// is anyway. After the second, a keeper that comes next while the server runs writes the high horizon again; one
+/// after a restart finds the low one, with the identities shut out.
+pub fn begin_anew(
+    shared: &State,
+    ticket: Ticket,
+    identity: Identity,
+    reach_us: i64,
+) -> Result<Option<Answer>, Problem> {
+    let board = &shared.board;
+    let refusal = |store: &Store| {
+        let past = board.past.snapshot();
+        let is_elsewhere = board.past.place().is_some_and(|place| place != store.place());
+        let check = check_reset(identity, &store.uses(), &past, is_elsewhere, clock::clock_us());
+        check.err().map(|refusal| match refusal {
+            ResetRefusal::InUse => Answer::IdentityInUse,
+            ResetRefusal::Used => Answer::IdentityUsed,
+            ResetRefusal::PastUnknown { .. } => Answer::PastUnknown,
+        })
+    };
+    // First without a hindrance to those who make IDs.
+    if let Some(answer) = transaction(|| Ok(refusal(&Store::lock_or_report()?)))? {
+        return Ok(Some(answer));
     }
-
-    /// Returns the answer; `None` if the order was withdrawn.
-    ///
-    /// What happens when the process dies: after the first commit, identities are shut out up to where the stored horizon
-    /// is anyway. After the second, a keeper that comes next while the server runs writes the high horizon again; one
-    /// after a restart finds the low one, with the identities shut out.
-    fn try_to_begin_anew(&mut self, ticket: Ticket, identity: Identity) -> Result<Option<Answer>, Problem> {
-        let shared = self.shared;
-        let board = &shared.board;
-        let refusal = |store: &Store| {
-            let past = board.past.snapshot();
-            let is_elsewhere = board.past.place().is_some_and(|place| place != store.place());
-            let check = check_reset(identity, &store.uses(), &past, is_elsewhere, compat::clock_us());
-            check.err().map(|refusal| match refusal {
-                ResetRefusal::InUse => Answer::IdentityInUse,
-                ResetRefusal::Used => Answer::IdentityUsed,
-                ResetRefusal::PastUnknown { .. } => Answer::PastUnknown,
-            })
-        };
-        // First without a hindrance to those who make IDs.
-        if let Some(answer) = transaction(|| Ok(refusal(&Store::lock_or_report()?)))? {
-            return Ok(Some(answer));
-        }
-        if !board.orders.claim(ticket) {
-            return Ok(None);
-        }
-        shared.seal();
-        board.keeper.set_closed(Closed::Problem);
-        self.has_committed = false;
-        let answer = transaction(|| {
-            let store = Store::lock_or_report()?;
-            let refusal = refusal(&store);
-            if refusal.is_none() {
-                let end_us = store.horizon_us().unwrap_or(0).max(board.past.snapshot().highest_us);
-                store.write(&records_before_reset(&store.uses(), end_us), None);
-            }
-            Ok(refusal)
-        })?;
-        if answer.is_some() || is_stopping() {
-            return Ok(Some(answer.unwrap_or(Answer::Failed)));
-        }
-        let now_us = compat::clock_us();
-        let horizon_us = now_us.saturating_add(self.reach_us());
-        transaction(|| {
-            Store::lock_or_report()?.write(&[], Some(horizon_us));
-            Ok(())
-        })?;
-        if is_stopping() {
-            return Ok(Some(Answer::Failed));
-        }
-        let (clock_us, since_boot_us) = compat::clocks_us();
-        board.past.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
-        shared.begin_anew(now_us, horizon_us);
-        pgrx::log!("snowflake_id: the horizon was reset to the present, for {identity}");
-        Ok(Some(Answer::Done))
+    if !board.orders.claim(ticket) {
+        return Ok(None);
     }
+    shared.seal();
+    board.keeper.set_closed(Closed::Problem);
+    let answer = transaction(|| {
+        let store = Store::lock_or_report()?;
+        let refusal = refusal(&store);
+        if refusal.is_none() {
+            let end_us = store.horizon_us().unwrap_or(0).max(board.past.snapshot().highest_us);
+            store.write(&records_before_reset(&store.uses(), end_us), None);
+        }
+        Ok(refusal)
+    })?;
+    if answer.is_some() || is_stopping() {
+        return Ok(Some(answer.unwrap_or(Answer::Failed)));
+    }
+    let now_us = clock::clock_us();
+    let horizon_us = now_us.saturating_add(reach_us);
+    transaction(|| {
+        Store::lock_or_report()?.write(&[], Some(horizon_us));
+        Ok(())
+    })?;
+    if is_stopping() {
+        return Ok(Some(Answer::Failed));
+    }
+    let (clock_us, since_boot_us) = clock::clocks_us();
+    board.past.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
+    shared.begin_anew(now_us, horizon_us);
+    pgrx::log!("snowflake_id: the horizon was reset to the present, for {identity}");
+    Ok(Some(Answer::Done))
 }

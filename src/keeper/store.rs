@@ -19,10 +19,11 @@ use snowflake_id_core::Identity;
 use snowflake_id_core::keeper_plan::{Use, Uses};
 
 use super::transaction::Problem;
-use crate::compat;
 use crate::pg::relation::{self, Extension, Kind, Relation};
-use crate::shared::State;
-use crate::{config, shared};
+use crate::shared::memory::State;
+use crate::config;
+use crate::pg::server;
+use crate::shared::memory;
 
 /// The relations, locked until the end of the transaction.
 pub struct Store {
@@ -55,7 +56,7 @@ impl Store {
 
     /// The OIDs of the database and of the sequence.
     pub fn place(&self) -> (u32, u32) {
-        (compat::database_oid().to_u32(), self.horizon.oid().to_u32())
+        (server::database_oid().to_u32(), self.horizon.oid().to_u32())
     }
 
     /// The horizon; `None` if none was ever stored.
@@ -106,8 +107,8 @@ CREATE FUNCTION snowflake_internal.store_past() RETURNS void LANGUAGE c AS 'MODU
 COMMENT ON FUNCTION snowflake_internal.store_past() IS 'for CREATE EXTENSION: stores again what the server knows of its past';
 ", requires = ["horizon"])]
 fn store_past() {
-    let Ok(shared) = shared::state() else { return };
-    if compat::current_database() == Some(config::database()) {
+    let Ok(shared) = memory::state() else { return };
+    if server::current_database() == Some(config::database()) {
         store_past_of(shared);
     }
 }

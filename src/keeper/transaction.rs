@@ -7,7 +7,8 @@ use pgrx::bgworkers::BackgroundWorker;
 use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
-use crate::{compat, shared};
+use crate::pg::{clock, process};
+use crate::shared::memory;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
@@ -19,9 +20,9 @@ pub struct Problem(pub String);
 
 /// The handler of SIGTERM. Runs between any two instructions of the keeper.
 pub unsafe extern "C-unwind" fn on_sigterm(_signal: i32) {
-    compat::keeping_errno(|| {
+    process::keeping_errno(|| {
         IS_STOPPING.store(true, Ordering::SeqCst);
-        compat::interrupt(IS_COMMITTING.load(Ordering::SeqCst));
+        process::interrupt(IS_COMMITTING.load(Ordering::SeqCst));
     });
 }
 
@@ -37,22 +38,22 @@ pub fn is_stopping() -> bool {
 pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     let run = AssertUnwindSafe(|| {
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
-            compat::commit_locally_at_least();
+            process::commit_locally_at_least();
             let result = body();
             // A lock that came just when its time was up: what is left of that must not end a wait of the commit.
             pgrx::check_for_interrupts!();
-            note_commit(compat::clock_us());
+            note_commit(clock::clock_us());
             IS_COMMITTING.store(true, Ordering::SeqCst);
             if is_stopping() {
                 // The signal came too early to interrupt the commit by itself.
-                compat::interrupt(true);
+                process::interrupt(true);
             }
             result
         }))
     });
     let result = PgTryBuilder::new(run)
         .catch_others(|error| {
-            compat::abort_transaction();
+            process::abort_transaction();
             Err(Problem(message_of(&error)))
         })
         .execute();
@@ -63,7 +64,7 @@ pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Pr
 
 /// Tells the backends since when a commit has been under way; 0: none is.
 pub fn note_commit(since_us: i64) {
-    if let Ok(shared) = shared::state() {
+    if let Ok(shared) = memory::state() {
         shared.board.keeper.committing_since_us.store(since_us, Ordering::Relaxed);
     }
 }

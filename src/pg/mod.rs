@@ -1,3 +1,13 @@
 //! PostgreSQL's C side, and nothing of ours: what pgrx binds but does not wrap.
 
+pub mod backend_local;
+pub mod call;
+pub mod clock;
+pub mod function;
+pub mod process;
 pub mod relation;
+pub mod row;
+pub mod server;
+pub mod setting;
+pub mod varlena;
+pub mod wait;

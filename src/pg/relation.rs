@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use pgrx::prelude::*;
 use pgrx::{IntoDatum, direct_function_call};
 
-use crate::convert::bytes;
+use crate::pg::varlena::bytes;
 
 /// An extension of the database to which this process is connected.
 #[derive(Clone, Copy)]

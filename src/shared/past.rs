@@ -12,9 +12,10 @@ use std::cell::RefCell;
 
 use pgrx::pg_sys;
 
-use super::STATE;
 use super::board::PastWords;
-use crate::compat::{self, BackendLocal};
+use super::memory::STATE;
+use crate::pg::backend_local::BackendLocal;
+use crate::pg::clock;
 
 /// The postmaster's copy. At the start, nothing but the clock, which is taken as it is then and never again.
 static COPY: BackendLocal<RefCell<PastWords>> = BackendLocal::new(RefCell::new(PastWords::at_start(0)));
@@ -23,7 +24,7 @@ static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
 
 /// Has the past carried over. Called by the postmaster after it asked for the shared memory.
 pub(super) fn carry_over() {
-    let (clock_us, since_boot_us) = compat::clocks_us();
+    let (clock_us, since_boot_us) = clock::clocks_us();
     COPY.replace(PastWords::at_start(clock_us - since_boot_us));
     // SAFETY: called while the postmaster loads the library, on its only thread. The hook that was there is called by ours.
     unsafe {

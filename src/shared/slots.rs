@@ -1,4 +1,4 @@
-//! The slots of the layouts in use, and the directory that says which slot is whose.
+//! What is done to the slots: given to layouts, let up to a horizon, fenced, retired.
 //!
 //! * The directory is written under the exclusive lock and read under the shared one. What a backend has found once it may keep,
 //!   so that the hot path takes no lock: a slot never goes to another layout.
@@ -7,100 +7,13 @@
 //! * A published horizon reaches every slot: the keeper stores it on the board and then in the slots, all under the shared lock,
 //!   and a slot that is given to a layout takes it from the board under the exclusive one.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgrx::PGRXSharedMemory;
 use snowflake_id_core::{Layout, Slot, SlotKey};
 
-use super::{DIRECTORY, State, state};
+use super::memory::{DIRECTORY, State, state};
+use super::places::{Directory, Place, Record};
 use crate::error::Error;
-
-/// How many layouts can be in use at a time.
-pub const MAX_SLOTS: usize = 16;
-
-/// Room for the slots.
-pub(super) struct Places {
-    slots: [Slot; MAX_SLOTS],
-    /// Apart from the slots, whose cache lines are in demand.
-    records: [Record; MAX_SLOTS],
-}
-
-impl Default for Places {
-    /// Nothing may be used.
-    fn default() -> Places {
-        Places { slots: std::array::from_fn(|_| Slot::new(0, 0)), records: Default::default() }
-    }
-}
-
-/// What is known of a slot besides its counter.
-#[derive(Default)]
-struct Record {
-    /// How many IDs were taken, as far as they have been counted. Added to by all backends.
-    issued: AtomicU64,
-    /// What the slot's counter was set to last, other than by taking IDs. As long as it is that, nothing has been handed out
-    /// since. This and the next are written under the exclusive lock.
-    set_to: AtomicU64,
-    /// The end of what was handed out before that, in microseconds of Unix time.
-    end_of_use_us: AtomicI64,
-}
-
-impl Record {
-    /// Notes that the counter, which was `before`, has been set to `after`.
-    fn note_set(&self, key: &SlotKey, before: u64, after: u64) {
-        self.end_of_use_us.store(self.end_of_use_us(key, before), Ordering::Relaxed);
-        self.set_to.store(after, Ordering::Relaxed);
-    }
-
-    /// The end of what was handed out, given the counter. What was skipped was not handed out.
-    fn end_of_use_us(&self, key: &SlotKey, counter: u64) -> i64 {
-        match counter == self.set_to.load(Ordering::Relaxed) {
-            true => self.end_of_use_us.load(Ordering::Relaxed),
-            false => key.end_of_use_us(counter),
-        }
-    }
-}
-
-/// Which slot belongs to which layout.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Directory {
-    places: [Place; MAX_SLOTS],
-}
-
-// SAFETY: plain values without pointers; the LWLock around them orders all access.
-unsafe impl PGRXSharedMemory for Directory {}
-
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
-    #[default]
-    Free,
-    /// Of this layout, the one that came first, and of all with the same key.
-    InUse(Layout),
-    /// Nobody's any more. Backends may still hold it.
-    Retired,
-}
-
-impl Place {
-    fn layout(&self) -> Option<&Layout> {
-        match self {
-            Place::InUse(layout) => Some(layout),
-            Place::Free | Place::Retired => None,
-        }
-    }
-}
-
-impl Directory {
-    fn find(&self, key: SlotKey) -> Option<usize> {
-        self.places.iter().position(|place| place.layout().map(SlotKey::of) == Some(key))
-    }
-
-    /// The slots in use, each with its key and its record.
-    fn in_use<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(|(at, place)| {
-            Some((SlotKey::of(place.layout()?), &state.places.slots[at], &state.places.records[at]))
-        })
-    }
-}
 
 /// A slot that belongs to a layout, and how many IDs were taken from it.
 #[derive(Clone, Copy)]
@@ -164,7 +77,7 @@ impl State {
             counter: slot.counter(),
             issued: record.issued.load(Ordering::Relaxed),
         };
-        layouts.zip(directory.in_use(self)).map(facts).collect()
+        layouts.zip(directory.in_use(&self.places)).map(facts).collect()
     }
 
     /// The end of what was handed out so far, over all slots: a horizon there covers all of it.
@@ -174,7 +87,7 @@ impl State {
 
     fn end_of_use_in(&self, directory: &Directory) -> i64 {
         let ends =
-            directory.in_use(self).map(|(key, slot, record)| record.end_of_use_us(&key, slot.counter()));
+            directory.in_use(&self.places).map(|(key, slot, record)| record.end_of_use_us(&key, slot.counter()));
         ends.fold(0, i64::max)
     }
 
@@ -186,7 +99,7 @@ impl State {
 
     fn publish_in(&self, directory: &Directory, horizon_us: i64) {
         self.board.past.set_published(horizon_us);
-        for (key, slot, _) in directory.in_use(self) {
+        for (key, slot, _) in directory.in_use(&self.places) {
             slot.set_horizon(key.first_tick_from(horizon_us));
         }
     }
@@ -199,11 +112,11 @@ impl State {
 
     fn fence_in(&self, directory: &Directory, floor_us: i64, floor: impl Fn(&SlotKey, u64) -> u64) {
         self.board.keeper.floor_us.fetch_max(floor_us, Ordering::AcqRel);
-        let raised = self.gate.fence(directory.in_use(self).map(|(key, slot, _)| {
+        let raised = self.gate.fence(directory.in_use(&self.places).map(|(key, slot, _)| {
             let floor = &floor;
             (slot, move |counter| floor(&key, counter))
         }));
-        for ((key, _, record), (before, after)) in directory.in_use(self).zip(raised) {
+        for ((key, _, record), (before, after)) in directory.in_use(&self.places).zip(raised) {
             record.note_set(&key, before, after);
         }
     }
@@ -230,7 +143,7 @@ impl State {
     /// day, the very counter that it knows.
     pub fn begin_anew(&self, floor_us: i64, horizon_us: i64) {
         let mut directory = DIRECTORY.exclusive();
-        for (_, slot, _) in directory.in_use(self) {
+        for (_, slot, _) in directory.in_use(&self.places) {
             slot.set_horizon(0);
         }
         for place in directory.places.iter_mut().filter(|place| **place != Place::Free) {

@@ -6,8 +6,8 @@ use snowflake_id_core::layout::presets::PRESETS;
 use snowflake_id_core::message::shown;
 use snowflake_id_core::{Field, Layout};
 
-use crate::convert::LayoutArgument;
-use crate::decode::timestamptz;
+use crate::read::layout_argument::LayoutArgument;
+use crate::read::decode::timestamptz;
 use crate::error::Error;
 
 /// How many parsed layouts a backend remembers.

@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
-use crate::compat;
-use crate::convert::bytes;
+use crate::pg::varlena::bytes;
+use crate::pg::function;
 
 /// The call that a function is being run for.
 #[derive(Clone, Copy)]
@@ -102,7 +102,7 @@ impl Call {
         // no others have its names there. The result lies in the memory context of the call.
         unsafe {
             let schema = pg_sys::get_func_namespace(self.function());
-            let function = compat::function_in(schema, name, pg_sys::TEXTOID);
+            let function = function::function_in(schema, name, pg_sys::TEXTOID);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
             let result = pg_sys::OidFunctionCall1Coll(
                 function,

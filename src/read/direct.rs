@@ -10,9 +10,9 @@ use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
 use snowflake_id_core::{Layout, RangeError};
 
-use crate::call::Call;
+use crate::pg::call::Call;
 use crate::config;
-use crate::convert::LayoutArgument;
+use crate::read::layout_argument::LayoutArgument;
 use crate::error::{Error, OrReport};
 
 /// What such a function makes of a layout and its first argument: `None` stands for NULL. Numbers are as in the `Datum` of
@@ -50,7 +50,7 @@ macro_rules! direct {
                 ) -> ::pgrx::pg_sys::Datum {
                     // SAFETY: by this function's contract.
                     unsafe {
-                        $crate::direct::answer(fcinfo, $crate::direct::Source::$source, $reader)
+                        $crate::read::direct::answer(fcinfo, $crate::read::direct::Source::$source, $reader)
                     }
                 }
             };

@@ -4,7 +4,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::id_text::{Encoding, MAX_WIDTH, TextError};
 use snowflake_id_core::message::shown;
 
-use crate::convert::{Text, TextBytes};
+use crate::pg::varlena::{Text, TextBytes};
 use crate::error::{Error, OrReport};
 
 #[pg_extern(immutable, parallel_safe)]

@@ -24,8 +24,8 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
+use crate::pg::function;
 
-use crate::compat;
 
 /// What a call of the twin costs the planner, in operators, as declared in `sql/copy.sql`. See [`is_too_dear_to_repeat`].
 const COST_IN_OPERATORS: f64 = 1_000.0;
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
     let request = unsafe { (*(*fcinfo).args.as_ptr()).value.cast_mut_ptr() };
     // SAFETY: as above.
     let twin = match unsafe { call_in_default_of_copy(request) } {
-        Some(original) if compat::may_execute(original) => call_of_twin(),
+        Some(original) if function::may_execute(original) => call_of_twin(),
         _ => None,
     };
     pg_sys::Datum::from(twin.unwrap_or(std::ptr::null_mut()))
@@ -77,8 +77,8 @@ unsafe fn call_in_default_of_copy(request: *mut pg_sys::Node) -> Option<pg_sys::
 fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     // SAFETY: a lookup in the catalog; the name is a C string.
     let schema = unsafe { pg_sys::get_namespace_oid(c"snowflake_internal".as_ptr(), true) };
-    let twin = compat::function_in(schema, c"snowflake_nextval_in_copy", pg_sys::INTERNALOID);
-    if twin == pg_sys::Oid::INVALID || !compat::may_execute(twin) || !is_too_dear_to_repeat() {
+    let twin = function::function_in(schema, c"snowflake_nextval_in_copy", pg_sys::INTERNALOID);
+    if twin == pg_sys::Oid::INVALID || !function::may_execute(twin) || !is_too_dear_to_repeat() {
         return None;
     }
     // SAFETY: makes nodes, in the memory context in which the planner expects them. The argument, whose value nobody reads, is as

@@ -3,8 +3,8 @@
 
 use snowflake_id_core::{Layout, RangeError};
 
-use crate::decode::unix_us;
-use crate::direct::direct;
+use crate::read::decode::unix_us;
+use crate::read::direct::direct;
 
 direct! {
     snowflake_min_id: Setting, min_id;

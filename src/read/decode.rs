@@ -8,8 +8,9 @@ use pgrx::prelude::*;
 use snowflake_id_core::{Field, Layout, Parts, RangeError};
 
 use crate::config;
-use crate::convert::{LayoutArgument, Row};
-use crate::direct::direct;
+use crate::pg::row::Row;
+use crate::read::layout_argument::LayoutArgument;
+use crate::read::direct::direct;
 use crate::error::{Error, OrReport};
 
 /// PostgreSQL counts time from 2000-01-01, in microseconds.

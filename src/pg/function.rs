@@ -1,0 +1,34 @@
+//! Functions of PostgreSQL's catalog.
+
+use std::ffi::CStr;
+
+use pgrx::prelude::*;
+
+/// The function of this name in a schema that takes one argument of this type, or `Oid::INVALID`.
+pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a lookup in the catalog, within a transaction as all that calls functions; the name is a C string.
+    unsafe {
+        pg_sys::GetSysCacheOid(
+            pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
+            pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+            pg_sys::Datum::from(name.as_ptr()),
+            pg_sys::Datum::from(pg_sys::buildoidvector(&argument, 1)),
+            pg_sys::Datum::from(schema),
+            pg_sys::Datum::null(),
+        )
+    }
+}
+
+/// Whether the current user may execute a function.
+pub fn may_execute(function: pg_sys::Oid) -> bool {
+    // SAFETY: a lookup in the catalog, within a transaction; the OID is that of a function.
+    let result = unsafe {
+        let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
+        #[cfg(feature = "pg15")]
+        let result = pg_sys::pg_proc_aclcheck(function, user, mode);
+        #[cfg(not(feature = "pg15"))]
+        let result = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, user, mode);
+        result
+    };
+    result == pg_sys::AclResult::ACLCHECK_OK
+}

@@ -1,0 +1,83 @@
+//! Texts and bytes as PostgreSQL passes them.
+//!
+//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. What is taken from
+//! the bytes gives the same error for any text that is wrong.
+
+use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
+use pgrx::prelude::*;
+use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
+
+/// The bytes of a varlena. Those that lie there as they are, as all but always, are reached without a call into PostgreSQL:
+/// the guard around it would cost more than the function that wants the layout.
+///
+/// # Safety
+/// `varlena` points to a varlena that lives for `'a`.
+#[inline]
+pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let is_short = varatt_is_1b(varlena) && !varatt_is_1b_e(varlena);
+        match is_short || varatt_is_4b_u(varlena) {
+            true => varlena_to_byte_slice(varlena),
+            false => fetched_bytes(varlena),
+        }
+    }
+}
+
+/// The bytes of a varlena that is compressed or lies elsewhere.
+///
+/// # Safety
+/// As for [`bytes`].
+#[cold]
+unsafe fn fetched_bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
+    // SAFETY: by this function's contract. The copy lies in the memory context of the call.
+    unsafe { varlena_to_byte_slice(pg_sys::pg_detoast_datum_packed(varlena)) }
+}
+
+/// A text argument as it is, in whatever encoding the database has.
+pub struct TextBytes<'fcx>(pub &'fcx [u8]);
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(TextBytes<'_>, "text");
+
+impl FromDatum for TextBytes<'_> {
+    #[inline]
+    unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
+        // SAFETY: by the contract of this function the datum is a varlena.
+        (!is_null).then(|| TextBytes(unsafe { bytes(datum.cast_mut_ptr()) }))
+    }
+}
+
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
+// not null.
+unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
+        // SAFETY: as above.
+        unsafe { arg.unbox_arg_using_from_datum() }
+            .expect("bug: a function with a text argument is not strict")
+    }
+}
+
+/// A text that is ready to be returned.
+pub struct Text(pg_sys::Datum);
+
+impl Text {
+    /// Copies a text, which is ASCII, as that is part of every encoding that a database can have.
+    #[inline]
+    pub fn new(ascii: &str) -> Text {
+        debug_assert!(ascii.is_ascii());
+        // SAFETY: copies so many bytes into the current memory context, in which a function's result belongs.
+        Text(pg_sys::Datum::from(unsafe {
+            pg_sys::cstring_to_text_with_len(ascii.as_ptr().cast(), ascii.len() as i32)
+        }))
+    }
+}
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Text, "text");
+
+// SAFETY: the datum is a text in the memory context of the call.
+unsafe impl BoxRet for Text {
+    unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
+        // SAFETY: the datum was made for this call.
+        unsafe { fcinfo.return_raw_datum(self.0) }
+    }
+}

@@ -1,0 +1,39 @@
+//! A layout as an argument of a function.
+
+use pgrx::callconv::{Arg, ArgAbi};
+use pgrx::prelude::*;
+use snowflake_id_core::Layout;
+
+use super::layouts;
+use crate::error::OrReport;
+use crate::pg::varlena::bytes;
+
+/// A layout that is given as text.
+pub struct LayoutArgument(pub Layout);
+
+pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
+
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
+// not null.
+unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
+    #[inline]
+    unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> LayoutArgument {
+        // SAFETY: any argument can be had as a bare datum.
+        let datum: Option<pg_sys::Datum> = unsafe { arg.unbox_arg_using_from_datum() };
+        let datum = datum.expect("bug: a function with a layout is not strict");
+        // SAFETY: the datum points to a varlena that outlives the call.
+        unsafe { LayoutArgument::from_text(datum) }
+    }
+}
+
+impl LayoutArgument {
+    /// The layout that a text describes; an error, which does not return, if it describes none.
+    ///
+    /// # Safety
+    /// The datum is a text.
+    pub unsafe fn from_text(datum: pg_sys::Datum) -> LayoutArgument {
+        // SAFETY: by this function's contract; the text is not kept.
+        let text = unsafe { bytes(datum.cast_mut_ptr()) };
+        LayoutArgument(layouts::parse(text).or_report())
+    }
+}

@@ -1,0 +1,10 @@
+//! What is done with IDs that were made: reading them back, ranges of them, their forms for the outside. And layouts.
+
+pub mod decode;
+mod direct;
+mod guess;
+mod id_text;
+mod layout_argument;
+pub mod layouts;
+mod mask;
+mod range;

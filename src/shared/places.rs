@@ -1,0 +1,92 @@
+//! Room for the slots of the layouts in use, and the directory that says which slot is whose.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use pgrx::PGRXSharedMemory;
+use snowflake_id_core::{Layout, Slot, SlotKey};
+
+/// How many layouts can be in use at a time.
+pub const MAX_SLOTS: usize = 16;
+
+/// Room for the slots.
+pub(super) struct Places {
+    pub(super) slots: [Slot; MAX_SLOTS],
+    /// Apart from the slots, whose cache lines are in demand.
+    pub(super) records: [Record; MAX_SLOTS],
+}
+
+impl Default for Places {
+    /// Nothing may be used.
+    fn default() -> Places {
+        Places { slots: std::array::from_fn(|_| Slot::new(0, 0)), records: Default::default() }
+    }
+}
+
+/// What is known of a slot besides its counter.
+#[derive(Default)]
+pub(super) struct Record {
+    /// How many IDs were taken, as far as they have been counted. Added to by all backends.
+    pub(super) issued: AtomicU64,
+    /// What the slot's counter was set to last, other than by taking IDs. As long as it is that, nothing has been handed out
+    /// since. This and the next are written under the exclusive lock.
+    set_to: AtomicU64,
+    /// The end of what was handed out before that, in microseconds of Unix time.
+    end_of_use_us: AtomicI64,
+}
+
+impl Record {
+    /// Notes that the counter, which was `before`, has been set to `after`.
+    pub(super) fn note_set(&self, key: &SlotKey, before: u64, after: u64) {
+        self.end_of_use_us.store(self.end_of_use_us(key, before), Ordering::Relaxed);
+        self.set_to.store(after, Ordering::Relaxed);
+    }
+
+    /// The end of what was handed out, given the counter. What was skipped was not handed out.
+    pub(super) fn end_of_use_us(&self, key: &SlotKey, counter: u64) -> i64 {
+        match counter == self.set_to.load(Ordering::Relaxed) {
+            true => self.end_of_use_us.load(Ordering::Relaxed),
+            false => key.end_of_use_us(counter),
+        }
+    }
+}
+
+/// Which slot belongs to which layout.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Directory {
+    pub(super) places: [Place; MAX_SLOTS],
+}
+
+// SAFETY: plain values without pointers; the LWLock around them orders all access.
+unsafe impl PGRXSharedMemory for Directory {}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    #[default]
+    Free,
+    /// Of this layout, the one that came first, and of all with the same key.
+    InUse(Layout),
+    /// Nobody's any more. Backends may still hold it.
+    Retired,
+}
+
+impl Place {
+    pub(super) fn layout(&self) -> Option<&Layout> {
+        match self {
+            Place::InUse(layout) => Some(layout),
+            Place::Free | Place::Retired => None,
+        }
+    }
+}
+
+impl Directory {
+    pub(super) fn find(&self, key: SlotKey) -> Option<usize> {
+        self.places.iter().position(|place| place.layout().map(SlotKey::of) == Some(key))
+    }
+
+    /// The slots in use, each with its key and its record.
+    pub(super) fn in_use<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
+        self.places.iter().enumerate().filter_map(|(at, place)| {
+            Some((SlotKey::of(place.layout()?), &places.slots[at], &places.records[at]))
+        })
+    }
+}
