@@ -2,6 +2,7 @@
 
 mod check;
 mod mutation;
+mod plan;
 mod protocol;
 mod state;
 mod story;
@@ -16,15 +17,18 @@ use crate::protocol::Protocol;
 
 fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
-    let known = || Mutation::ALL.map(|mutation| mutation.name().0).into_iter().chain(["correct"]);
+    let bounds = check::CORRECT.map(|(name, ..)| name);
+    let known = || bounds.into_iter().chain(Mutation::ALL.map(|mutation| mutation.name().0));
     if let Some(wrong) = asked.iter().find(|&name| known().all(|known| known != name)) {
         eprintln!("unknown: {wrong}; known: {}", known().collect::<Vec<_>>().join(" "));
         return ExitCode::FAILURE;
     }
     let is_asked = |name| asked.is_empty() || asked.iter().any(|asked| asked == name);
     let mut is_well = true;
-    if is_asked("correct") {
-        is_well &= check::CORRECT.into_iter().all(|(bounds, protocol)| holds(bounds, protocol));
+    for (name, bounds, protocol) in check::CORRECT {
+        if is_asked(name) {
+            is_well &= holds(name, bounds, protocol);
+        }
     }
     for mutation in Mutation::ALL {
         if is_asked(mutation.name().0) {
@@ -35,14 +39,14 @@ fn main() -> ExitCode {
 }
 
 /// Visits every state within the bounds.
-fn holds(bounds: &str, protocol: Protocol) -> bool {
+fn holds(name: &str, bounds: &str, protocol: Protocol) -> bool {
     let began = Instant::now();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let checker =
         protocol.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let found = checker.discoveries();
     println!(
-        "correct, {bounds}: {} states, {} steps at most, {:.0?}: {}",
+        "{name} ({bounds}): {} states, {} steps at most, {:.0?}: {}",
         checker.unique_state_count(),
         checker.max_depth(),
         began.elapsed(),
