@@ -18,29 +18,49 @@ pub const RESUMES: &str = "generation resumes from everywhere";
 
 /// A name, the bounds. The states are finite: what a fence adds without an ID being made is cut off beyond the last ID that the
 /// clock allows. Crashes, restarts, errors, losses, orders and IDs are not counted.
-pub const CORRECT: [(&str, &str, Protocol); 5] = [
+pub const CORRECT: [(&str, &str, Protocol); 6] = [
     ("layouts", "two layouts, clock 0 to 1", bounds(&[FINE, COARSE], 1, 1)),
+    ("identities", "one layout (long ticks), two identities, clock 0 to 1", bounds(&[COARSE], 2, 1)),
     (
         "losses",
         "one layout, losses, one caller, clock 0 to 2",
-        Protocol { losses: true, callers: 1, ..bounds(&[FINE], 1, 2) },
+        Protocol { losses: &[Action::Drop, Action::Empty], callers: 1, ..bounds(&[FINE], 1, 2) },
     ),
-    ("identities", "one layout (long ticks), two identities, clock 0 to 1", bounds(&[COARSE], 2, 1)),
     (
         "resets",
         "one layout, two identities, resets, clock 0 to 1",
         Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
     ),
     (
-        "all",
-        "one layout, two identities, losses, resets, one caller, clock 0 to 1",
-        Protocol { losses: true, resets: true, callers: 1, ..bounds(&[FINE], 2, 1) },
+        "dropped",
+        "one layout, two identities, DROP and CREATE, resets, one caller, clock 0 to 1",
+        Protocol { losses: &[Action::Drop], ..small() },
+    ),
+    (
+        "emptied",
+        "one layout, two identities, emptied records, resets, one caller, clock 0 to 1",
+        Protocol { losses: &[Action::Empty], ..small() },
     ),
 ];
 
 const fn bounds(layouts: &'static [Layout], identities: u8, clock_max: u8) -> Protocol {
-    let (losses, resets, names_callers) = (false, false, false);
-    Protocol { layouts, identities, callers: 2, clock_max, losses, resets, names_callers, broken: None }
+    let (losses, resets, names_callers): (&[_], _, _) = (&[], false, false);
+    Protocol {
+        layouts,
+        identities,
+        callers: 2,
+        max_drift: 1,
+        clock_max,
+        losses,
+        resets,
+        names_callers,
+        broken: None,
+    }
+}
+
+/// For what takes many steps.
+const fn small() -> Protocol {
+    Protocol { resets: true, callers: 1, max_drift: 0, ..bounds(&[FINE], 2, 1) }
 }
 
 /// The smallest bounds that show what is wrong.
@@ -52,10 +72,11 @@ pub fn broken(mutation: Mutation) -> Protocol {
         ResetInUse | ResetUnfenced | ResetSameSlots | RecordAfterOpen | ClaimLate => {
             Protocol { resets: true, ..bounds(&[FINE], 2, 1) }
         }
-        PromiseAfterCommit | PastForgotten => Protocol { losses: true, callers: 1, ..one },
-        ScriptOwnOnly | AbsenceIsUnused | ResetLowersHighest => {
-            Protocol { losses: true, resets: true, callers: 1, ..bounds(&[FINE], 2, 1) }
+        PromiseAfterCommit | PastForgotten => Protocol { losses: &[Action::Drop], callers: 1, ..one },
+        ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => {
+            Protocol { losses: &[Action::Drop], ..small() }
         }
+        AbsenceIsUnused => Protocol { losses: &[Action::Empty], ..small() },
         _ => one,
     };
     Protocol { names_callers: true, broken: Some(mutation), ..bounds }
@@ -69,7 +90,7 @@ impl Model for Protocol {
     fn init_states(&self) -> Vec<State> {
         let uses = Uses { everybody: None, own: [Some(0), None] };
         vec![State {
-            stored: Some(Stored { place: 0, durable: Some(0), readable: Some(0), uses }),
+            stored: Some(Stored { place: 2, durable: Some(0), readable: Some(0), uses }),
             shared: Shared::default(),
             keeper: Keeper::default(),
             order: Order::None,
@@ -94,8 +115,7 @@ impl Model for Protocol {
         let reached = slots.filter_map(|(slot, layout)| {
             Some(layout.start_of(layout.tick(layout.next_whole_tick((*slot)?.counter))))
         });
-        reached.max().unwrap_or(0)
-            <= self.clock_max + MAX_DRIFT + if self.resets || self.losses { 1 } else { 2 }
+        reached.max().unwrap_or(0) <= self.clock_max + self.max_drift + 2
     }
 
     fn properties(&self) -> Vec<Property<Protocol>> {
@@ -141,13 +161,14 @@ impl Protocol {
         state = self.run_keeper(state, 0)?;
         if state.shared.gate.is_none() {
             let until = state.stored?.uses.until(0)?;
-            state = self.run_keeper(state, until.saturating_sub(MAX_DRIFT + LEASE))?;
+            state = self.run_keeper(state, until.saturating_sub(self.max_drift + LEASE))?;
         }
         if state.shared.slots[slot].is_none() {
             state = self.step(&state, Action::Allocate { slot, clock: 0 })?;
         }
         let layout = self.layouts[slot];
-        let clock = layout.start_of(layout.tick(state.shared.slots[slot]?.counter)).saturating_sub(MAX_DRIFT);
+        let clock =
+            layout.start_of(layout.tick(state.shared.slots[slot]?.counter)).saturating_sub(self.max_drift);
         state = self.run_keeper(state, clock)?;
         let caller = 0;
         let attempt = [

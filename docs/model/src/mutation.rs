@@ -21,12 +21,13 @@ pub enum Mutation {
     ResetUnfenced,
     ResetSameSlots,
     ResetLowersHighest,
+    ResetKeepsLast,
     RecordAfterOpen,
     ClaimLate,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 19] = [
+    pub const ALL: [Mutation; 20] = [
         Mutation::PublishFirst,
         Mutation::GateBeforeCounter,
         Mutation::LateSlotAtClock,
@@ -44,6 +45,7 @@ impl Mutation {
         Mutation::ResetUnfenced,
         Mutation::ResetSameSlots,
         Mutation::ResetLowersHighest,
+        Mutation::ResetKeepsLast,
         Mutation::RecordAfterOpen,
         Mutation::ClaimLate,
     ];
@@ -95,6 +97,10 @@ impl Mutation {
             Mutation::ResetLowersHighest => {
                 ("reset-lowers-highest", "when everything begins anew, so does the highest horizon ever")
             }
+            Mutation::ResetKeepsLast => (
+                "reset-keeps-last",
+                "when everything begins anew, the promise made to the last identity shrinks with it",
+            ),
             Mutation::RecordAfterOpen => {
                 ("record-after-open", "the use of an identity is recorded after the gate was opened for it")
             }

@@ -5,7 +5,7 @@
 
 use crate::mutation::Mutation;
 use crate::protocol::Protocol;
-use crate::state::{IDENTITIES, Identity, LEASE, MAX_DRIFT};
+use crate::state::{IDENTITIES, Identity, LEASE};
 
 /// The records of use: up to when IDs may have been made, 0 as long as only the stored horizon limits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ impl Protocol {
 
         let is_unknown = seen.stored.is_none() && past.highest == 0;
         let first_floor = match seen.stored {
-            None if is_unknown => seen.now + MAX_DRIFT,
+            None if is_unknown => seen.now + self.max_drift,
             _ if is_lost => seen.stored.unwrap_or(0).max(past.promised),
             _ => seen.stored.unwrap_or(0),
         };
@@ -118,7 +118,7 @@ impl Protocol {
         let promised = if is_lost { past.promised } else { past.published };
         let known = [seen.stored.unwrap_or(0), promised, floor, seen.end_of_use];
         let known = known.into_iter().fold(0, u8::max);
-        let ahead = seen.now + MAX_DRIFT + LEASE;
+        let ahead = seen.now + self.max_drift + LEASE;
         let next = known.max(ahead);
 
         let gate = self.plan_gate(seen, &uses, next);

@@ -2,6 +2,8 @@
 //!
 //! There is no variable for the clock: it may be set at any moment, so that every reading of it is any of `0..=clock_max`.
 
+use std::cmp::Reverse;
+
 use crate::mutation::Mutation;
 use crate::plan::{GatePlan, Seen, Uses};
 use crate::state::*;
@@ -74,9 +76,11 @@ pub struct Protocol {
     pub layouts: &'static [Layout],
     pub identities: u8,
     pub callers: usize,
+    /// The setting. The lease is always 1.
+    pub max_drift: u8,
     pub clock_max: u8,
-    /// Whether what is stored may be lost while the server runs.
-    pub losses: bool,
+    /// How what is stored may be lost while the server runs.
+    pub losses: &'static [Action],
     /// Whether everything may begin anew.
     pub resets: bool,
     /// Whether callers are told apart, which only a story needs.
@@ -99,9 +103,7 @@ impl Protocol {
         if stored.is_some_and(|stored| stored.durable != stored.readable) {
             steps.push(Action::FlushWal);
         }
-        if self.losses {
-            self.losses(state, steps);
-        }
+        self.losses(state, steps);
         for slot in 0..self.layouts.len() {
             if shared.slots[slot].is_none() && shared.floor.is_some() {
                 let readings = if self.is(Mutation::LateSlotAtClock) { self.clock_max } else { 0 };
@@ -122,12 +124,7 @@ impl Protocol {
         match state.stored {
             None => steps.push(Action::Create),
             Some(_) if state.keeper.is_in_transaction() || state.shared.past.highest == 0 => {}
-            Some(stored) => {
-                steps.push(Action::Drop);
-                if !stored.uses.is_empty() {
-                    steps.push(Action::Empty);
-                }
-            }
+            Some(_) => steps.extend(self.losses),
         }
     }
 
@@ -199,11 +196,11 @@ impl Protocol {
 
     /// The settings may give any identity. An idle keeper does something only about a loss.
     fn looks(&self, state: &State, steps: &mut Vec<Action>) {
-        let wanted = (0..self.identities).map(Some).chain([None]);
-        for wanted in wanted {
+        let nobody = (self.identities == 1).then_some(None);
+        for wanted in (0..self.identities).map(Some).chain(nobody) {
             for clock in 0..=self.clock_max {
                 steps.push(Action::Look { clock, wanted, is_active: true });
-                if self.losses && wanted == state.shared.gate {
+                if self.identities == 1 && !self.losses.is_empty() && wanted == state.shared.gate {
                     steps.push(Action::Look { clock, wanted, is_active: false });
                 }
             }
@@ -236,7 +233,6 @@ impl Protocol {
             (Action::Crash, _) => {
                 let stored = stored.as_mut()?;
                 stored.readable = stored.durable;
-                stored.place = 0;
                 *shared = Shared::default();
                 (*keeper, *order, *callers) = Default::default();
             }
@@ -384,7 +380,7 @@ impl Protocol {
                 }
             }
             (Action::WriteLow { clock }, _) => {
-                let horizon = clock + MAX_DRIFT + LEASE;
+                let horizon = clock + self.max_drift + LEASE;
                 stored.as_mut()?.readable = Some(horizon);
                 *keeper = Keeper::WrittenLow { horizon, clock };
             }
@@ -418,31 +414,52 @@ impl Protocol {
             (Action::Exchange { caller, watch }, _) => self.exchange(&mut state, caller, watch)?,
             _ => unreachable!("{action:?} is not offered in {before:?}"),
         }
-        if state.shared.gate.is_none() && matches!(state.keeper, Keeper::Up { .. }) {
-            state.keeper = Keeper::default(); // Only for an open gate it matters who has committed.
-        }
-        if !self.names_callers {
-            state.callers.sort_unstable();
-        }
+        self.normalize(&mut state);
         (state != *before).then_some(state)
     }
 
-    /// What the script of CREATE EXTENSION stores. The place is any that nobody knows.
-    fn create(&self, state: &State) -> Stored {
-        let Shared { past, place: known, floor, .. } = state.shared;
-        let in_hand = match state.keeper {
-            Keeper::Committed(look) => Some(look.place),
-            _ => None,
+    /// Makes one of states that differ in nothing that matters.
+    fn normalize(&self, state: &mut State) {
+        let State { stored, shared, keeper, callers, .. } = state;
+        if let (None, Keeper::Up { .. }) = (shared.gate, *keeper) {
+            *keeper = Keeper::default(); // Only while the gate is open it matters who has committed.
+        }
+        let (known, in_hand) = (shared.place, keeper.place_in_hand());
+        let rename = |place: &mut u8| {
+            *place = match Some(*place) {
+                place if place == known => 0,
+                place if place == in_hand => 1,
+                _ => 2,
+            }
         };
-        let place = (0..3).find(|&place| Some(place) != known && Some(place) != in_hand);
-        let place = place.expect("at most two are known");
+        stored.iter_mut().map(|stored| &mut stored.place).for_each(rename);
+        keeper.place_in_hand_mut().into_iter().for_each(rename);
+        shared.place.iter_mut().for_each(|place| *place = 0);
+        for caller in callers.iter_mut() {
+            let slot = caller.slot.and_then(|slot| shared.slots[slot]);
+            let counter = caller.retired.or(slot.map(|slot| slot.counter));
+            // It will fail, whatever it does, as counters only grow.
+            if caller.current.is_some_and(|current| Some(current) < counter)
+                && !self.is(Mutation::ResetSameSlots)
+            {
+                *caller = Caller::default();
+            }
+        }
+        if !self.names_callers {
+            callers.sort_unstable_by_key(|&caller| Reverse(caller)); // Whoever is idle comes last.
+        }
+    }
+
+    /// What the script of CREATE EXTENSION stores, in a place that nobody knows.
+    fn create(&self, state: &State) -> Stored {
+        let Shared { past, floor, .. } = state.shared;
         let mut uses = Uses::default();
         let mut horizon = None;
         if past.highest > 0 {
             self.records(&past, &mut uses);
             horizon = Some(past.promised.max(floor.unwrap_or(0)));
         }
-        Stored { place, durable: horizon, readable: horizon, uses }
+        Stored { place: 2, durable: horizon, readable: horizon, uses }
     }
 
     fn new_slot(&self, at: usize, begin: u8, published: u8) -> Slot {
@@ -498,6 +515,10 @@ impl Protocol {
         shared.floor = Some(floor);
         shared.past.published = horizon;
         shared.past.promised = horizon;
+        if !self.is(Mutation::ResetKeepsLast) {
+            // It was promised more than this.
+            shared.past.last_identity = None;
+        }
         if self.is(Mutation::ResetLowersHighest) {
             shared.past.highest = horizon;
         }
@@ -515,7 +536,7 @@ impl Protocol {
         let layout = self.layouts[caller.slot?];
         let first = current.max(layout.counter_at(layout.tick_at(clock)));
         let tick = layout.tick(first);
-        let stalls = layout.start_of(tick) > clock + MAX_DRIFT || tick >= limit;
+        let stalls = layout.start_of(tick) > clock + self.max_drift || tick >= limit;
         let decided = Caller {
             current: Some(current),
             identity: Some(identity),
@@ -588,6 +609,18 @@ impl Slot {
 }
 
 impl Keeper {
+    /// Where it has stored what it is about to publish.
+    fn place_in_hand(mut self) -> Option<u8> {
+        self.place_in_hand_mut().copied()
+    }
+
+    fn place_in_hand_mut(&mut self) -> Option<&mut u8> {
+        match self {
+            Keeper::Written(look) | Keeper::Committed(look) => Some(&mut look.place),
+            _ => None,
+        }
+    }
+
     /// Then what is stored is locked.
     fn is_in_transaction(&self) -> bool {
         matches!(self, Keeper::Written(_) | Keeper::WrittenEnd(_) | Keeper::WrittenLow { .. })

@@ -2,8 +2,7 @@
 
 use crate::plan::{GatePlan, Past, Uses};
 
-/// The settings, in units of the model's time.
-pub const MAX_DRIFT: u8 = 1;
+/// The setting, in units of the model's time.
 pub const LEASE: u8 = 1;
 
 /// How many identities there are at most.
@@ -77,7 +76,7 @@ pub struct State {
 /// flushes all the WAL before it, anybody else may do so at any time. Records are seen once they are committed, not before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
-    /// Which sequence it is: CREATE EXTENSION makes another one.
+    /// Which sequence it is: that which the server knows (0), that which the keeper has in hand (1), any other (2).
     pub place: u8,
     /// The horizon; `None` if none was ever stored.
     pub durable: Option<u8>,
