@@ -19,12 +19,12 @@ pub const RESUMES: &str = "generation resumes from everywhere";
 /// A name, the bounds. The states are finite: what a fence adds without an ID being made is cut off beyond the last ID that the
 /// clock allows. Crashes, restarts, errors, losses, orders and IDs are not counted.
 pub const CORRECT: [(&str, &str, Protocol); 6] = [
-    ("layouts", "two layouts, clock 0 to 1", bounds(&[FINE, COARSE], 1, 1)),
-    ("identities", "one layout (long ticks), two identities, clock 0 to 1", bounds(&[COARSE], 2, 1)),
+    ("layouts", "two layouts, clock 0 to 2", bounds(&[FINE, COARSE], 1, 2)),
+    ("identities", "one layout (long ticks), two identities, clock 0 to 3", bounds(&[COARSE], 2, 3)),
     (
         "losses",
-        "one layout, losses, one caller, clock 0 to 2",
-        Protocol { losses: &[Action::Drop, Action::Empty], callers: 1, ..bounds(&[FINE], 1, 2) },
+        "one layout, losses, clock 0 to 2",
+        Protocol { losses: &[Action::Drop, Action::Empty], ..bounds(&[FINE], 1, 2) },
     ),
     (
         "resets",
@@ -86,18 +86,20 @@ impl Model for Protocol {
     type State = State;
     type Action = Action;
 
-    /// A server that was started once, for worker 0, and has handed out nothing.
+    /// A new server; and one that was started once, for worker 0, and has handed out nothing, so that it begins at 0.
     fn init_states(&self) -> Vec<State> {
-        let uses = Uses { everybody: None, own: [Some(0), None] };
-        vec![State {
-            stored: Some(Stored { place: 2, durable: Some(0), readable: Some(0), uses }),
+        let started_once = Uses { everybody: None, own: [Some(0), None] };
+        let servers = [(Some(0), started_once), (None, Uses::default())];
+        let begin = |(horizon, uses)| State {
+            stored: Some(Stored { place: 2, durable: horizon, readable: horizon, uses }),
             shared: Shared::default(),
             keeper: Keeper::default(),
             order: Order::None,
             callers: Default::default(),
             watched: None,
             verdict: Verdict::Larger,
-        }]
+        };
+        servers.map(begin).to_vec()
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Action>) {

@@ -1,10 +1,12 @@
 //! Checks the protocol of the durable horizon, and that the check finds what is wrong with broken ones. See README.md.
 
+mod caller;
 mod check;
 mod mutation;
 mod plan;
 mod protocol;
 mod state;
+mod step;
 mod story;
 
 use std::process::ExitCode;
@@ -53,26 +55,33 @@ fn holds(name: &str, bounds: &str, protocol: Protocol) -> bool {
         if found.is_empty() { "all properties hold" } else { "VIOLATED" },
     );
     let is_well = found.is_empty();
-    for (property, run) in found {
+    for property in found.into_keys() {
         println!("violated: {property}");
-        protocol.tell(run).iter().for_each(|line| println!("    {line}"));
+        let (run, _) = search(Protocol { names_callers: true, ..protocol }, property);
+        run.iter().flatten().for_each(|line| println!("    {line}"));
     }
     is_well
 }
 
-/// Searches, shortest runs first, for one that violates what the mutation is expected to violate.
+/// Searches, shortest runs first, for one that violates a property. Also returns how many states that took.
+fn search(protocol: Protocol, property: &'static str) -> (Option<Vec<String>>, usize) {
+    let until = HasDiscoveries::AnyOf([property].into());
+    let checker = protocol.checker().finish_when(until).spawn_bfs().join();
+    (checker.discovery(property).map(|run| protocol.tell(run)), checker.unique_state_count())
+}
+
+/// Whether a run is found that violates what the mutation is expected to violate.
 fn is_caught(mutation: Mutation) -> bool {
     let (name, what) = mutation.name();
-    let violates = mutation.violates();
-    let protocol = check::broken(mutation);
-    let until = HasDiscoveries::AnyOf([violates].into());
-    let checker = protocol.checker().finish_when(until).spawn_bfs().join();
     println!("\n{name}: {what}");
-    let Some(run) = checker.discovery(violates) else {
-        println!("    NOT CAUGHT in {} states", checker.unique_state_count());
-        return false;
-    };
-    protocol.tell(run).iter().for_each(|line| println!("    {line}"));
-    println!("    caught: not true that {violates} ({} states)", checker.unique_state_count());
-    true
+    let property = mutation.violates();
+    let (run, states) = search(check::broken(mutation), property);
+    match &run {
+        Some(run) => {
+            run.iter().for_each(|line| println!("    {line}"));
+            println!("    caught: not true that {property} ({states} states)");
+        }
+        None => println!("    NOT CAUGHT in {states} states"),
+    }
+    run.is_some()
 }

@@ -9,7 +9,8 @@ use crate::state::*;
 impl Protocol {
     pub fn tell(&self, run: Path<State, Action>) -> Vec<String> {
         let run = run.into_vec();
-        let mut lines: Vec<String> = Vec::new();
+        let is_new = run[0].0.stored.is_some_and(|stored| stored.durable.is_none());
+        let mut lines: Vec<String> = is_new.then(|| "server: is new".into()).into_iter().collect();
         let mut last = String::new();
         for (from, to) in run.iter().zip(&run[1..]) {
             let Some(step) = from.1 else { break };
