@@ -33,13 +33,13 @@ pub const CORRECT: [(&str, &str, Protocol); 6] = [
     ),
     (
         "dropped",
-        "one layout, two identities, DROP and CREATE, resets, one caller, clock 0 to 1",
-        Protocol { losses: &[Action::Drop], ..small() },
+        "one layout, two identities, DROP and CREATE, resets, clock 0 to 1",
+        Protocol { losses: &[Action::Drop], callers: 2, ..small() },
     ),
     (
-        "emptied",
-        "one layout, two identities, emptied records, resets, one caller, clock 0 to 1",
-        Protocol { losses: &[Action::Empty], ..small() },
+        "lost",
+        "one layout, two identities, all losses, resets, one caller, clock 0 to 1",
+        Protocol { losses: &[Action::Drop, Action::Empty], ..small() },
     ),
 ];
 
