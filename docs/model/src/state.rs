@@ -1,10 +1,16 @@
-//! What there is: the disk, shared memory, the processes, and what the checker remembers. Quotations: the design.
+//! What there is: the disk, shared memory, the processes, and what the checker remembers.
 
-/// "Settings", in units of the model's time.
-pub const MAX_DRIFT: u8 = 1;
+use crate::plan::{GatePlan, Past, Uses};
+
+/// The setting, in units of the model's time.
 pub const LEASE: u8 = 1;
 
-/// "counter: tick << sequence_bits | sequence". The functions are those of core/src/horizon.rs.
+/// How many identities there are at most.
+pub const IDENTITIES: usize = 2;
+/// Which of the configured identities: worker 0 or worker 1.
+pub type Identity = u8;
+
+/// A counter is `tick << sequence_bits | sequence`. The functions are those of core/src/slot_key.rs.
 #[derive(Clone, Copy)]
 pub struct Layout {
     unit: u8,
@@ -37,22 +43,28 @@ impl Layout {
         tick << self.sequence_bits
     }
 
-    pub fn next_unused_tick(self, counter: u8) -> u8 {
-        counter.div_ceil(1 << self.sequence_bits)
+    pub fn next_whole_tick(self, counter: u8) -> u8 {
+        self.counter_at(counter.div_ceil(1 << self.sequence_bits))
     }
 
-    /// The instant before which every value below a counter lies.
+    /// The least horizon that covers every value below a counter: just after the start of the last tick.
     pub fn end_of_use(self, counter: u8) -> u8 {
-        self.start_of(self.next_unused_tick(counter))
+        match counter {
+            0 => 0,
+            _ => self.start_of(self.tick(counter - 1)) + 1,
+        }
     }
 }
 
 /// Everything: the disk, shared memory, the processes, and what the checker remembers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    pub stored: Stored,
+    /// `None` between DROP and CREATE EXTENSION.
+    pub stored: Option<Stored>,
     pub shared: Shared,
     pub keeper: Keeper,
+    /// The order to begin anew that lies on the desk.
+    pub order: Order,
     pub callers: [Caller; 2],
     /// One ID that was handed out, any one. Whatever ID is handed out twice, in some run it is the watched one, so that
     /// the number of IDs need not be bounded.
@@ -60,29 +72,28 @@ pub struct State {
     pub verdict: Verdict,
 }
 
-/// The sequence that holds the horizon. A `setval()` is read at once, even if it was rolled back; a crash takes back
-/// what was not yet flushed. A commit flushes all the WAL before it, anybody else may do so at any time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// What is stored. A `setval()` is read at once, even if it was rolled back; a crash takes back what was not yet flushed. A commit
+/// flushes all the WAL before it, anybody else may do so at any time. Records are seen once they are committed, not before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
-    pub durable: u8,
-    pub readable: u8,
-    /// Where everything may begin anew: which identities were used, each with the time up to which it may have been when
-    /// that last happened. Durable before the step after it.
-    pub used: [Option<u8>; 2],
+    /// Which sequence it is: that which the server knows (0), that which the keeper has in hand (1), any other (2).
+    pub place: u8,
+    /// The horizon; `None` if none was ever stored.
+    pub durable: Option<u8>,
+    pub readable: Option<u8>,
+    pub uses: Uses,
 }
 
-/// What a crash of the server wipes out.
+/// Shared memory: a crash of the server wipes it out. A crash of a backend does as well, but for the past.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shared {
-    /// "gate: one atomic word with the identity; empty = closed".
-    pub gate: Option<u8>,
-    /// The identity for which the gate was open last. The design does not name this word; see README.md.
-    pub identity: Option<u8>,
-    /// The horizon that was published last, for slots to come.
-    pub published: u8,
-    /// "floor: the H that was found at this start"; unknown until the keeper has read it.
+    /// One word with the identity; empty, it is closed.
+    pub gate: Option<Identity>,
+    pub past: Past,
+    /// Where the horizon was stored last, as far as the keeper has come to note it.
+    pub place: Option<u8>,
+    /// Where slots begin; unknown until the keeper has found that out.
     pub floor: Option<u8>,
-    /// "Slots are allocated at the first nextval with that layout, starting at the floor".
     pub slots: [Option<Slot>; 2],
 }
 
@@ -91,49 +102,86 @@ pub struct Slot {
     pub counter: u8,
     /// The horizon in ticks: the first that may not be used.
     pub limit: u8,
+    /// As long as nothing was taken since the counter was set: the end of what was handed out before that.
+    pub end_before: Option<u8>,
 }
 
 /// What the keeper does next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Keeper {
-    #[default]
-    Down,
-    /// Looks around: renews, changes the identity, stops.
-    Up,
-    /// `setval()` is done, the commit is not.
-    Written(u8),
-    /// Stores the horizon in the header (0), in slot 0 (1), in slot 1 (2).
-    Publishing(u8, usize),
-    /// All is published; the gate is closed.
-    Opening,
+    /// Looks around. Also when there is none: until it acts, nobody can tell the difference.
+    Up { has_committed: bool },
+    /// Its plan is written, but not committed.
+    Written(Look),
+    /// The plan is committed, but not published.
+    Committed(Look),
+    /// All is published. The gate comes next.
+    Published(GatePlan),
     /// The gate is closed; raises the counter of this slot.
     Fencing(Then, usize),
-    /// The exact end is written, but not committed.
-    Sealing,
-    /// Everything is about to begin anew, after a fence; the identities used so far are shut out.
+    /// Everything is fenced and this end is published, but not stored.
+    Sealed(u8),
+    /// This end is written, but not committed.
+    WrittenEnd(u8),
+    /// This end is committed, but the higher promise is not forgotten yet.
+    CommittedEnd(u8),
+    /// Everything is about to begin anew for this identity: the order is looked at.
+    Ordered(Identity),
+    /// The same, after the fence.
+    ShuttingOut(Identity),
+    /// The identities used so far are shut out.
     ShutOut,
     /// The low horizon, made of a clock, is written, but not committed.
-    WrittenLow {
-        horizon: u8,
-        clock: u8,
-    },
+    WrittenLow { horizon: u8, clock: u8 },
+    /// The same, committed, but slots go on as before.
+    CommittedLow { horizon: u8, clock: u8 },
+}
+
+/// What one look has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Look {
+    pub place: u8,
+    /// The records as they will be.
+    pub uses: Uses,
+    pub horizon: Option<u8>,
+    pub floor: u8,
+    pub gate: GatePlan,
+    /// Whether this process had committed a horizon before.
+    pub had_committed: bool,
 }
 
 /// What a fence is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Then {
-    Stop,
-    Open(u8),
+    Open {
+        identity: Identity,
+        from: u8,
+        is_another: bool,
+    },
+    Close,
+    /// A clean stop, or settings that were lowered.
+    Seal {
+        has_committed: bool,
+    },
     /// Everything begins anew, for this identity.
-    Reset(u8),
+    BeginAnew(Identity),
+}
+
+/// An order of an administrator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    #[default]
+    None,
+    Waiting,
+    Claimed,
 }
 
 /// A caller of `snowflake_nextval()`: what its attempt holds in registers. It may stay like that for ever.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
     pub slot: Option<usize>,
     pub current: Option<u8>,
-    pub identity: Option<u8>,
+    pub identity: Option<Identity>,
     pub limit: Option<u8>,
     /// Decided: this value is the caller's if the exchange succeeds.
     pub first: Option<u8>,
@@ -146,7 +194,7 @@ pub struct Caller {
 pub struct Id {
     pub slot: usize,
     pub tick: u8,
-    pub identity: u8,
+    pub identity: Identity,
     pub sequence: u8,
 }
 
