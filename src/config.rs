@@ -20,9 +20,8 @@ use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
 use snowflake_id_core::message::shown;
 use snowflake_id_core::{Identity, Layout};
 
-use crate::pg::backend_local::BackendLocal;
 use crate::error::Error;
-use crate::generate::session;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::{server, setting};
 
 static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
@@ -130,9 +129,13 @@ fn milliseconds(setting: &GucSetting<i32>) -> Duration {
     Duration::from_millis(setting.get().unsigned_abs().into())
 }
 
-/// Defines the settings. Those that can change only at a restart are left out where the library was not preloaded: to
+/// What is done when a setting has changed on which the generator of a session depends.
+static ON_CHANGE: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| {}));
+
+/// Defines the settings; `on_change` is called when one has changed on which the generator of a session depends. Those that can change only at a restart are left out where the library was not preloaded: to
 /// define them then would end the session.
-pub fn define() {
+pub fn define(on_change: fn()) {
+    ON_CHANGE.set(on_change);
     if server::is_preloading() {
         define_restart_only();
     }
@@ -162,7 +165,7 @@ pub fn define() {
         MOST_DRIFT_MS,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
-        Some(forget_session),
+        Some(tell_of_change),
     );
     define_int(
         c"snowflake_id.max_wait",
@@ -184,7 +187,7 @@ pub fn define() {
         MOST_SPREAD,
         GucContext::Sighup,
         GucFlags::default(),
-        Some(forget_session),
+        Some(tell_of_change),
     );
 }
 
@@ -349,7 +352,10 @@ fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
         // The default in its place could be the name of another server.
         fail_start(problem);
     }
-    setting::explain_rejection(&problem.detail().unwrap_or_default(), &problem.hint().unwrap_or_default());
+    {
+        let texts = problem.texts();
+        setting::explain_rejection(&texts.detail, &texts.hint);
+    }
     false
 }
 
@@ -394,10 +400,10 @@ unsafe extern "C-unwind" fn assign_layout(value: *const c_char, _extra: *mut c_v
     // SAFETY: PostgreSQL passes the new value.
     let text = unsafe { setting::setting_text(value) };
     SESSION_LAYOUT.set(Layout::from_bytes(text).ok());
-    session::forget();
+    ON_CHANGE.get()();
 }
 
 #[pg_guard]
-unsafe extern "C-unwind" fn forget_session(_value: c_int, _extra: *mut c_void) {
-    session::forget();
+unsafe extern "C-unwind" fn tell_of_change(_value: c_int, _extra: *mut c_void) {
+    ON_CHANGE.get()();
 }

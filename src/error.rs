@@ -1,4 +1,5 @@
-//! Every error that a user can meet: message in lower case, DETAIL with the numbers, HINT with what to type.
+//! Every error that a user can meet, one arm each: SQLSTATE, message in lower case, DETAIL with the numbers, HINT with what to
+//! type.
 
 use std::time::Duration;
 
@@ -8,15 +9,14 @@ use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::message::instant;
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 
-use crate::config;
-use crate::generate::nextval::MAX_BATCH;
-use crate::shared::MAX_SLOTS;
-
 /// Why a call fails. What it quotes of the user's texts has gone through [`shown`](snowflake_id_core::message::shown).
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
-    NoWorkerId,
+    NoWorkerId {
+        database: String,
+        node_name: String,
+    },
     InRecovery,
     NoKeeperInRecovery,
     IdentityDoesNotFit {
@@ -24,6 +24,7 @@ pub enum Error {
         problem: RangeError,
     },
     TooManyLayouts {
+        most: usize,
         retired: usize,
     },
     InvalidLayout {
@@ -56,7 +57,9 @@ pub enum Error {
         max_wait: Duration,
     },
     AdvanceTooFar,
-    NotTheKeepersDatabase,
+    NotTheKeepersDatabase {
+        database: String,
+    },
     IdentityUsed(Identity),
     /// Which identities this server has used is not known.
     PastUnknown(Identity),
@@ -75,7 +78,10 @@ pub enum Error {
         layout: Layout,
         wait: Duration,
     },
-    BatchCount(i32),
+    BatchCount {
+        count: i32,
+        most: i32,
+    },
     OutOfMemory {
         bytes: usize,
     },
@@ -121,6 +127,23 @@ impl<T> OrReport for Result<T, Error> {
     }
 }
 
+/// An error as PostgreSQL shows it. Without a text there is no DETAIL, or no HINT.
+pub struct Texts {
+    pub sqlstate: PgSqlErrorCode,
+    pub message: String,
+    pub detail: String,
+    pub hint: String,
+}
+
+fn texts(
+    sqlstate: PgSqlErrorCode,
+    message: impl Into<String>,
+    detail: impl Into<String>,
+    hint: impl Into<String>,
+) -> Texts {
+    Texts { sqlstate, message: message.into(), detail: detail.into(), hint: hint.into() }
+}
+
 impl Error {
     /// The error for a stall of a layout that no wait ends.
     pub fn unless_it_passes(layout: &Layout, stall: Stall) -> Result<(), Error> {
@@ -139,256 +162,247 @@ impl Error {
         unreachable!("ERROR does not return")
     }
 
-    fn sqlstate(&self) -> PgSqlErrorCode {
+    /// All that is said of it.
+    pub fn texts(&self) -> Texts {
         use PgSqlErrorCode::*;
         match self {
-            Error::NotPreloaded
-            | Error::NoWorkerId
-            | Error::InRecovery
-            | Error::NoKeeperInRecovery
-            | Error::NoCurrval
-            | Error::GateClosed
-            | Error::KeeperNotReady { .. }
-            | Error::NotTheKeepersDatabase
-            | Error::PastUnknown(_)
-            | Error::ClockJumped { .. } => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            Error::WaitTooLong { .. } | Error::HorizonStalled { .. } | Error::AnotherOrder => {
-                ERRCODE_LOCK_NOT_AVAILABLE
-            }
-            Error::Exhausted { .. } => ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-            Error::BeforeEpoch { .. } | Error::Range(_) | Error::AdvanceTooFar => {
-                ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE
-            }
-            Error::IdentityDoesNotFit { .. }
-            | Error::InvalidLayout { .. }
-            | Error::InvalidLayoutSetting { .. }
-            | Error::NameTooLong { .. }
-            | Error::IdentityUsed(_)
-            | Error::NotAnIdentity { .. }
-            | Error::BatchCount(_)
-            | Error::UnknownEncoding { .. }
-            | Error::KeyLength(_)
-            | Error::MaskKeyForName => ERRCODE_INVALID_PARAMETER_VALUE,
-            Error::InvalidText { .. } => ERRCODE_INVALID_TEXT_REPRESENTATION,
-            Error::NoMaskKey { .. } => ERRCODE_UNDEFINED_OBJECT,
-            Error::TooManyLayouts { .. } => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-            Error::OutOfMemory { .. } => ERRCODE_OUT_OF_MEMORY,
-        }
-    }
-
-    fn message(&self) -> String {
-        match self {
-            Error::NotPreloaded => "snowflake_id is not in shared_preload_libraries".into(),
-            Error::NoWorkerId => "this server has no worker ID".into(),
-            Error::InRecovery => "cannot make snowflake IDs during recovery".into(),
-            Error::NoKeeperInRecovery => "the keeper of snowflake IDs does not run during recovery".into(),
-            Error::IdentityDoesNotFit { problem, .. } => problem.to_string(),
-            Error::TooManyLayouts { .. } => "too many layouts are in use".into(),
-            Error::InvalidLayout { text, .. } => format!("invalid layout: \"{text}\""),
-            Error::InvalidLayoutSetting { text, .. } => {
-                format!("invalid value for parameter \"snowflake_id.layout\": \"{text}\"")
-            }
-            Error::NameTooLong { parameter, text, .. } => {
-                format!("invalid value for parameter \"{parameter}\": \"{text}\"")
-            }
-            Error::WaitTooLong { .. } => "waiting for snowflake IDs would take longer than max_wait".into(),
-            Error::GateClosed | Error::KeeperNotReady { .. } => "snowflake IDs cannot be made yet".into(),
-            Error::HorizonStalled { .. } => "the durable horizon was not extended in time".into(),
-            Error::AdvanceTooFar => "cannot move the floor further than a day ahead of the clock".into(),
-            Error::NotTheKeepersDatabase => "the horizon is not kept in this database".into(),
-            Error::IdentityUsed(identity) => format!("{identity} has been used by this server"),
-            Error::PastUnknown(identity) => {
-                format!("cannot tell whether {identity} has been used by this server")
-            }
-            Error::AnotherOrder => "another order to the keeper is under way".into(),
-            Error::NotAnIdentity { datacenter_id, worker_id } => {
-                format!("not an identity: worker ID {worker_id}, datacenter ID {datacenter_id}")
-            }
-            Error::ClockJumped { .. } => "the clock has jumped ahead too far to be followed".into(),
-            Error::Exhausted { .. } => "the layout is exhausted".into(),
-            Error::BeforeEpoch { .. } => "the clock stands before the epoch of the layout".into(),
-            Error::BatchCount(count) => format!("cannot make a batch of {count} snowflake IDs"),
-            Error::OutOfMemory { .. } => "out of memory".into(),
-            Error::NoCurrval => "snowflake_currval is not yet defined in this session".into(),
-            Error::UnknownEncoding { name } => format!("unknown encoding of snowflake IDs: \"{name}\""),
-            Error::InvalidText { text, problem } => {
-                format!("invalid {} text of a snowflake ID: \"{text}\"", problem.encoding.name())
-            }
-            Error::KeyLength(_) => "invalid length of a mask key".into(),
-            Error::MaskKeyForName => "a mask key stands in place of its name".into(),
-            Error::NoMaskKey { name } => format!("mask key \"{name}\" does not exist"),
-            Error::Range(problem) => problem.to_string(),
-        }
-    }
-
-    pub fn detail(&self) -> Option<String> {
-        Some(match self {
-            Error::NotPreloaded => {
-                "New IDs come from shared memory, which only a preloaded library has. Decoding works without."
-                    .into()
-            }
-            Error::NoWorkerId => format!(
-                "snowflake_id.worker_id is -1, and table snowflake_worker in database \"{}\" has no row for node_name \"{}\".",
-                config::database().to_string_lossy(),
-                config::node_name()
+            Error::NotPreloaded => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "snowflake_id is not in shared_preload_libraries",
+                "New IDs come from shared memory, which only a preloaded library has. Decoding works without.",
+                "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.",
             ),
-            Error::InRecovery => "A standby would hand out the IDs of its primary a second time.".into(),
-            Error::NoKeeperInRecovery => "There is nobody to carry this out.".into(),
-            Error::IdentityDoesNotFit { layout, problem } => {
-                format!("{} The layout is \"{layout}\".", problem.allowed())
-            }
-            Error::TooManyLayouts { retired } => {
-                let places = format!("All {MAX_SLOTS} places have been taken since the server was started");
+            Error::NoWorkerId { database, node_name } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "this server has no worker ID",
+                format!(
+                    "snowflake_id.worker_id is -1, and table snowflake_worker in database \"{database}\" has no row for node_name \"{node_name}\"."
+                ),
+                format!(
+                    "Give each server of the fleet a worker ID of its own: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); or INSERT INTO snowflake_worker (node_name, worker_id) VALUES ({}, 1).",
+                    literal(node_name)
+                ),
+            ),
+            Error::InRecovery => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cannot make snowflake IDs during recovery",
+                "A standby would hand out the IDs of its primary a second time.",
+                "Take the IDs on the primary.",
+            ),
+            Error::NoKeeperInRecovery => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the keeper of snowflake IDs does not run during recovery",
+                "There is nobody to carry this out.",
+                "Call it again after promotion, for example by pg_promote().",
+            ),
+            Error::IdentityDoesNotFit { layout, problem } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                problem.to_string(),
+                format!("{} The layout is \"{layout}\".", problem.allowed()),
+                format!(
+                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id, or choose a layout {}.",
+                    match problem {
+                        RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
+                        RangeError::Field { field, .. } => format!("with more {} bits", field.name()),
+                        _ => "with room for it".into(),
+                    }
+                ),
+            ),
+            Error::TooManyLayouts { most, retired } => texts(
+                ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                "too many layouts are in use",
                 match retired {
-                    0 => format!("{places}."),
-                    _ => format!("{places}, {retired} of them before snowflake_reset_horizon() was called."),
-                }
-            }
-            Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
-                problem.to_string()
-            }
-            Error::NameTooLong { bytes, .. } => format!("It has {bytes} bytes."),
-            Error::WaitTooLong { layout, wait, left, max_wait } => format!(
-                "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {:.1} IDs per second.",
-                length(*wait),
-                length(*left),
-                length(*max_wait),
-                layout.ids_per_second()
+                    0 => format!("All {most} places have been taken since the server was started."),
+                    _ => format!(
+                        "All {most} places have been taken since the server was started, {retired} of them before snowflake_reset_horizon() was called."
+                    ),
+                },
+                "Use fewer layouts (settings of snowflake_id.layout), and restart the server to free the places of those no longer used.",
             ),
-            Error::GateClosed => return None,
-            Error::KeeperNotReady { report } => report.clone(),
-            Error::HorizonStalled { report, max_wait } => {
-                format!("Waited {}, as snowflake_id.max_wait says. {report}", length(*max_wait))
-            }
-            Error::AdvanceTooFar => "No ID could be made until the clock has come so far.".into(),
-            Error::NotTheKeepersDatabase => {
-                format!("It is kept in database \"{}\".", config::database().to_string_lossy())
-            }
-            Error::IdentityUsed(_) => {
-                "Its IDs would repeat when the clock comes to where it has been.".into()
-            }
-            Error::PastUnknown(_) => {
-                "What it knew was lost, as with DROP EXTENSION. Any worker ID may have been used up to the highest horizon that there was.".into()
-            }
-            Error::AnotherOrder => "The keeper takes one at a time.".into(),
-            Error::NotAnIdentity { .. } => "Both have to be between 0 and 2147483647.".into(),
-            Error::ClockJumped { jump } => format!("It jumped by {}.", length(*jump)),
-            Error::Exhausted { layout } => format!(
-                "The {} bits for time ended at {}.",
-                layout.bits(Field::Time),
-                instant(layout.end_us())
+            Error::InvalidLayout { text, problem } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid layout: \"{text}\""),
+                problem.to_string(),
+                problem.allowed(),
             ),
-            Error::BeforeEpoch { layout, wait } => format!(
-                "The epoch is {}, which the clock reaches in {}.",
-                instant(layout.epoch_us()),
-                length(*wait)
+            Error::InvalidLayoutSetting { text, problem } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"snowflake_id.layout\": \"{text}\""),
+                problem.to_string(),
+                problem.allowed(),
             ),
-            Error::BatchCount(_) => format!("The count has to be between 1 and {MAX_BATCH}."),
-            Error::OutOfMemory { bytes } => format!("Failed on request of {bytes} bytes."),
-            Error::NoCurrval => {
-                "No snowflake ID has been taken in this session, apart from those taken by parallel workers."
-                    .into()
-            }
-            Error::UnknownEncoding { .. } => return None,
-            Error::InvalidText { problem, .. } => problem.to_string(),
-            Error::KeyLength(bytes) => format!("The key has {bytes} bytes; it has to have {KEY_BYTES}."),
-            Error::MaskKeyForName => "No name begins with \\x or has 16 characters, as a key may.".into(),
-            Error::NoMaskKey { .. } => "Table snowflake_mask_key has no row with this name.".into(),
-            Error::Range(problem) => problem.allowed(),
-        })
-    }
-
-    pub fn hint(&self) -> Option<String> {
-        Some(match self {
-            Error::NotPreloaded => {
-                "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.".into()
-            }
-            Error::NoWorkerId => {
+            Error::NameTooLong { parameter, text, bytes, most } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid value for parameter \"{parameter}\": \"{text}\""),
+                format!("It has {bytes} bytes."),
+                format!("A name has at most {most} bytes."),
+            ),
+            Error::WaitTooLong { layout, wait, left, max_wait } => texts(
+                ERRCODE_LOCK_NOT_AVAILABLE,
+                "waiting for snowflake IDs would take longer than max_wait",
                 format!(
-                    "Give each server of the fleet a worker ID of its own: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); or INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('{}', 1).",
-                    config::node_name().replace('\'', "''")
-                )
+                    "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {:.1} IDs per second.",
+                    duration(*wait),
+                    duration(*left),
+                    duration(*max_wait),
+                    layout.ids_per_second()
+                ),
+                "Check whether the server's clock was set back. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.",
+            ),
+            Error::GateClosed => {
+                texts(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "snowflake IDs cannot be made yet", "", "")
             }
-            Error::InRecovery => "Take the IDs on the primary.".into(),
-            Error::NoKeeperInRecovery => "Call it again after promotion, for example by pg_promote().".into(),
-            Error::IdentityDoesNotFit { problem, .. } => {
-                let field = match problem {
-                    RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
-                    RangeError::Field { field, .. } => format!("with more {} bits", field.name()),
-                    _ => "with room for it".into(),
-                };
+            Error::KeeperNotReady { report } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "snowflake IDs cannot be made yet",
+                report,
+                "See the server's log and view snowflake_status.",
+            ),
+            Error::HorizonStalled { report, max_wait } => texts(
+                ERRCODE_LOCK_NOT_AVAILABLE,
+                "the durable horizon was not extended in time",
+                format!("Waited {}, as snowflake_id.max_wait says. {report}", duration(*max_wait)),
+                "Look for what holds up the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, a read-only or dropped database.",
+            ),
+            Error::AdvanceTooFar => texts(
+                ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+                "cannot move the floor further than a day ahead of the clock",
+                "No ID could be made until the clock has come so far.",
+                "Use the time of the last ID that was made elsewhere.",
+            ),
+            Error::NotTheKeepersDatabase { database } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the horizon is not kept in this database",
+                format!("It is kept in database \"{database}\"."),
+                format!("Connect to database \"{database}\"."),
+            ),
+            Error::IdentityUsed(identity) => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("{identity} has been used by this server"),
+                "Its IDs would repeat when the clock comes to where it has been.",
+                "Choose a worker ID that no server of the fleet has ever used.",
+            ),
+            Error::PastUnknown(identity) => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("cannot tell whether {identity} has been used by this server"),
+                "What it knew was lost, as with DROP EXTENSION. Any worker ID may have been used up to the highest horizon that there was.",
+                "Wait until the clock has come to that horizon. If that is too far in the future, and no ID with a time that lies ahead is in use: drop the extension in this database, restart the server, and create it again.",
+            ),
+            Error::AnotherOrder => texts(
+                ERRCODE_LOCK_NOT_AVAILABLE,
+                "another order to the keeper is under way",
+                "The keeper takes one at a time.",
+                "Try again when it has ended: see pg_stat_activity.",
+            ),
+            Error::NotAnIdentity { datacenter_id, worker_id } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("not an identity: worker ID {worker_id}, datacenter ID {datacenter_id}"),
+                "Both have to be between 0 and 2147483647.",
+                "",
+            ),
+            Error::ClockJumped { jump } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the clock has jumped ahead too far to be followed",
+                format!("It jumped by {}.", duration(*jump)),
+                "Set the clock right; or, if it is right now, have a superuser run SELECT snowflake_accept_clock().",
+            ),
+            Error::Exhausted { layout } => texts(
+                ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+                "the layout is exhausted",
                 format!(
-                    "Change snowflake_id.worker_id or snowflake_id.datacenter_id, or choose a layout {field}."
-                )
-            }
-            Error::TooManyLayouts { .. } => {
-                "Use fewer layouts (settings of snowflake_id.layout), and restart the server to free the places of those no longer used.".into()
-            }
-            Error::InvalidLayout { problem, .. } | Error::InvalidLayoutSetting { problem, .. } => {
-                problem.allowed()
-            }
-            Error::WaitTooLong { .. } => {
-                "Check whether the server's clock was set back. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.".into()
-            }
-            Error::GateClosed => return None,
-            Error::AdvanceTooFar => "Use the time of the last ID that was made elsewhere.".into(),
-            Error::KeeperNotReady { .. } => {
-                "See the server's log and view snowflake_status.".into()
-            }
-            Error::HorizonStalled { .. } => {
-                "Look for what holds up the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, a read-only or dropped database.".into()
-            }
-            Error::NotTheKeepersDatabase => {
-                format!("Connect to database \"{}\".", config::database().to_string_lossy())
-            }
-            Error::IdentityUsed(_) => "Choose a worker ID that no server of the fleet has ever used.".into(),
-            Error::PastUnknown(_) => "Wait until the clock has come to that horizon, or, if that is too far in the future and no ID with a time that lies ahead is in use, drop the extension in this database, restart the server, and create it again.".into(),
-            Error::AnotherOrder => "Try again when it has ended: see pg_stat_activity.".into(),
-            Error::NotAnIdentity { .. } => return None,
-            Error::ClockJumped { .. } => {
-                "Set the clock right; or, if it is right now, have a superuser run SELECT snowflake_accept_clock().".into()
-            }
-            Error::Exhausted { .. } => {
-                "Choose a layout with a later epoch or more time bits (see view snowflake_layouts), and check the server's clock.".into()
-            }
-            Error::BeforeEpoch { .. } => {
-                "Check the server's clock, or choose a layout with an earlier epoch.".into()
-            }
-            Error::NameTooLong { most, .. } => format!("A name has at most {most} bytes."),
-            Error::BatchCount(MAX_BATCH..) | Error::OutOfMemory { .. } => "Take the IDs in several batches.".into(),
-            Error::BatchCount(_) => return None,
-            Error::NoCurrval => "Call snowflake_nextval() first.".into(),
-            Error::UnknownEncoding { .. } => {
-                format!("Use one of {}.", Encoding::ALL.map(Encoding::name).join(", "))
-            }
-            Error::InvalidText { problem, .. } => problem.encoding.form(),
-            Error::KeyLength(_) => {
-                "Make a key with uuid_send(gen_random_uuid()); to use one of table snowflake_mask_key by its name, call snowflake_mask_named() or snowflake_unmask_named().".into()
-            }
-            Error::MaskKeyForName => {
-                "Give the name that the key has in table snowflake_mask_key, or call snowflake_mask() or snowflake_unmask().".into()
-            }
-            Error::NoMaskKey { name } => {
-                // A name that is not shown as it is, is left to the user.
-                let is_shown_otherwise = name.contains('\\') || name.ends_with("...");
-                let name = if is_shown_otherwise { "...".into() } else { name.replace('\'', "''") };
+                    "The {} bits for time ended at {}.",
+                    layout.bits(Field::Time),
+                    instant(layout.end_us())
+                ),
+                "Choose a layout with a later epoch or more time bits (see view snowflake_layouts), and check the server's clock.",
+            ),
+            Error::BeforeEpoch { layout, wait } => texts(
+                ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+                "the clock stands before the epoch of the layout",
                 format!(
-                    "To make a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ('{name}', uuid_send(gen_random_uuid()))."
-                )
-            }
-            Error::Range(RangeError::NegativeId(_)) => return None,
-            Error::Range(RangeError::IdPastEnd { .. }) => {
-                "Name the layout that made the ID, for example snowflake_decode(id, 'twitter').".into()
-            }
-            Error::Range(RangeError::Field { .. } | RangeError::Time { .. }) => {
-                "Use a value in that range, or name another layout.".into()
-            }
-        })
+                    "The epoch is {}, which the clock reaches in {}.",
+                    instant(layout.epoch_us()),
+                    duration(*wait)
+                ),
+                "Check the server's clock, or choose a layout with an earlier epoch.",
+            ),
+            Error::BatchCount { count, most } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("cannot make a batch of {count} snowflake IDs"),
+                format!("The count has to be between 1 and {most}."),
+                if count > most { "Take the IDs in several batches." } else { "" },
+            ),
+            Error::OutOfMemory { bytes } => texts(
+                ERRCODE_OUT_OF_MEMORY,
+                "out of memory",
+                format!("Failed on request of {bytes} bytes."),
+                "Take the IDs in several batches.",
+            ),
+            Error::NoCurrval => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "snowflake_currval is not yet defined in this session",
+                "No snowflake ID has been taken in this session, apart from those taken by parallel workers.",
+                "Call snowflake_nextval() first.",
+            ),
+            Error::UnknownEncoding { name } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("unknown encoding of snowflake IDs: \"{name}\""),
+                "",
+                format!("Use one of {}.", Encoding::ALL.map(Encoding::name).join(", ")),
+            ),
+            Error::InvalidText { text, problem } => texts(
+                ERRCODE_INVALID_TEXT_REPRESENTATION,
+                format!("invalid {} text of a snowflake ID: \"{text}\"", problem.encoding.name()),
+                problem.to_string(),
+                problem.encoding.form(),
+            ),
+            Error::KeyLength(bytes) => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "invalid length of a mask key",
+                format!("The key has {bytes} bytes; it has to have {KEY_BYTES}."),
+                "Make a key with uuid_send(gen_random_uuid()); to use one of table snowflake_mask_key by its name, call snowflake_mask_named() or snowflake_unmask_named().",
+            ),
+            Error::NoMaskKey { name } => texts(
+                ERRCODE_UNDEFINED_OBJECT,
+                format!("mask key \"{name}\" does not exist"),
+                "Table snowflake_mask_key has no row with this name.",
+                format!(
+                    "To make a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())).",
+                    // A name that is not shown as it is, is left to the user.
+                    literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
+                ),
+            ),
+            Error::MaskKeyForName => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "a mask key stands in place of its name",
+                "No name begins with \\x or has 16 characters, as a key may.",
+                "Give the name that the key has in table snowflake_mask_key, or call snowflake_mask() or snowflake_unmask().",
+            ),
+            Error::Range(problem) => texts(
+                ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+                problem.to_string(),
+                problem.allowed(),
+                match problem {
+                    RangeError::NegativeId(_) => "",
+                    RangeError::IdPastEnd { .. } => {
+                        "Name the layout that made the ID, for example snowflake_decode(id, 'twitter')."
+                    }
+                    RangeError::Field { .. } | RangeError::Time { .. } => {
+                        "Use a value in that range, or name another layout."
+                    }
+                },
+            ),
+        }
     }
 }
 
+/// A text as a literal of SQL.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
 /// A length of time as people read it, rounded up.
-pub fn length(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     const SECONDS_PER_DAY: u64 = 86_400;
     match time.as_micros().div_ceil(1_000) {
         milliseconds @ ..100_000 => format!("{milliseconds} ms"),
@@ -399,14 +413,14 @@ pub fn length(time: Duration) -> String {
 
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
-        let report = ErrorReport::new(error.sqlstate(), error.message(), "snowflake_id");
-        let report = match error.detail() {
-            Some(detail) => report.set_detail(detail),
-            None => report,
-        };
-        match error.hint() {
-            Some(hint) => report.set_hint(hint),
-            None => report,
+        let Texts { sqlstate, message, detail, hint } = error.texts();
+        let mut report = ErrorReport::new(sqlstate, message, "snowflake_id");
+        if !detail.is_empty() {
+            report = report.set_detail(detail);
         }
+        if !hint.is_empty() {
+            report = report.set_hint(hint);
+        }
+        report
     }
 }

@@ -76,7 +76,7 @@ extension_sql_file!("../sql/past.sql", name = "past", requires = ["horizon", sto
 /// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
-    config::define();
+    config::define(generate::session::forget);
     if pg::server::is_preloading() {
         shared::request();
         keeper::register();

@@ -65,6 +65,11 @@ pub struct Past {
 }
 
 impl Past {
+    /// Whether records are gone: the identity in use was recorded before its first ID.
+    fn lacks_record(&self, uses: &Uses) -> bool {
+        self.last_identity.is_some_and(|last| uses.recorded(Some(last)).is_none())
+    }
+
     /// The records that have to be there. Others may be gone with them, so that these two stand for all.
     pub fn records(&self) -> impl Iterator<Item = Use> + use<> {
         let own =
@@ -155,6 +160,22 @@ pub enum GatePlan {
     },
 }
 
+/// The records to store because others are gone, or because a horizon was stored before there was an identity.
+fn lost_records(uses: &Uses, past: &Past, stored_us: Option<i64>, is_lost: bool) -> Vec<Use> {
+    let mut records = Vec::new();
+    if is_lost || (stored_us.is_some() && uses.0.is_empty()) {
+        let highest_us = past.highest_us.max(stored_us.unwrap_or(0));
+        let mut uses = uses.clone();
+        Past { highest_us, ..*past }.records().for_each(|record| uses.add(record, &mut records));
+    }
+    records
+}
+
+/// The records to store together with the exact end of what was handed out, given what is stored: those that are gone.
+pub fn records_to_seal(uses: &Uses, past: &Past, stored_us: Option<i64>) -> Vec<Use> {
+    lost_records(uses, past, stored_us, past.lacks_record(uses))
+}
+
 /// Decides what to do about everything that was seen.
 pub fn plan(seen: &Seen) -> Plan {
     let past = &seen.past;
@@ -162,13 +183,9 @@ pub fn plan(seen: &Seen) -> Plan {
     let mut records = Vec::new();
 
     let is_lower = seen.stored_us.unwrap_or(0) < past.published_us;
-    // The identity in use was recorded before its first ID.
-    let lacks_record = past.last_identity.is_some_and(|last| uses.recorded(Some(last)).is_none());
-    let is_lost = seen.is_elsewhere || is_lower || lacks_record;
-    if is_lost || (seen.stored_us.is_some() && uses.0.is_empty()) {
-        let highest_us = past.highest_us.max(seen.stored_us.unwrap_or(0));
-        Past { highest_us, ..*past }.records().for_each(|record| uses.add(record, &mut records));
-    }
+    let is_lost = seen.is_elsewhere || is_lower || past.lacks_record(&uses);
+    records.extend(lost_records(&uses, past, seen.stored_us, is_lost));
+    uses.0.extend(&records);
 
     let is_unknown = seen.stored_us.is_none() && past.highest_us == 0;
     let first_floor_us = match seen.stored_us {
@@ -247,7 +264,9 @@ pub fn check_reset(
     if past.last_identity == Some(identity) {
         return Err(ResetRefusal::InUse);
     }
-    if is_elsewhere || past.last_identity.is_some_and(|last| uses.recorded(Some(last)).is_none()) {
+    // Without any record nothing is known, unless there is no past at all.
+    let are_gone = past.lacks_record(uses) || (uses.0.is_empty() && past.highest_us > 0);
+    if is_elsewhere || are_gone {
         return Err(ResetRefusal::PastUnknown { until_us: past.highest_us });
     }
     match (uses.recorded(Some(identity)), uses.recorded(None)) {

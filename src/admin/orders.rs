@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
 
+use crate::config;
+use crate::error::{Error, OrReport, duration};
+use crate::generate::wait::{Patience, not_followed};
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::wait::WaitEvent;
+use crate::pg::{clock, process, server, wait};
 use crate::read::decode::unix_us;
-use crate::error::{Error, OrReport, length};
-use crate::generate::wait::{Patience, not_followed};
+use crate::shared::memory;
 use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Order, OrderDesk, Ticket};
-use crate::config;
-use crate::pg::{clock, process, server, wait};
-use crate::shared::memory;
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
@@ -50,7 +50,8 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
 fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
     let identity = wanted_identity(worker_id, datacenter_id).or_report();
     if server::current_database() != Some(config::database()) {
-        Err(Error::NotTheKeepersDatabase).or_report()
+        let database = config::database().to_string_lossy().into_owned();
+        Err(Error::NotTheKeepersDatabase { database }).or_report()
     }
     carry_out(Order::BeginAnew(identity)).or_report();
     notice!("snowflake IDs can be made as soon as this server has {identity}");
@@ -144,7 +145,7 @@ impl Placed {
                 ON_THE_DESK.set(None);
                 warning!(
                     "the keeper has begun with the order {} ago, and goes on with it: it may wait for a standby",
-                    length(began.elapsed())
+                    duration(began.elapsed())
                 );
                 return None;
             }

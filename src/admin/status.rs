@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pgrx::prelude::*;
 use snowflake_id_core::SlotKey;
 
-use crate::read::decode::timestamptz;
-use crate::error::OrReport;
-use crate::shared::memory::State;
-use crate::shared::board::Closed;
 use crate::config;
+use crate::error::OrReport;
 use crate::pg::{clock, server};
+use crate::read::decode::timestamptz;
+use crate::shared::board::Closed;
 use crate::shared::memory;
+use crate::shared::memory::State;
 use crate::shared::report;
 
 /// The server's own facts: one row.

@@ -23,9 +23,8 @@
 
 use std::ffi::CStr;
 
-use pgrx::prelude::*;
 use crate::pg::function;
-
+use pgrx::prelude::*;
 
 /// What a call of the twin costs the planner, in operators, as declared in `sql/copy.sql`. See [`is_too_dear_to_repeat`].
 const COST_IN_OPERATORS: f64 = 1_000.0;

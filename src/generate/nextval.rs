@@ -10,7 +10,7 @@ use super::wait::Patience;
 use crate::error::{Error, OrReport};
 
 /// The most IDs that one `snowflake_batch` gives.
-pub const MAX_BATCH: i32 = 1_000_000;
+const MAX_BATCH: i32 = 1_000_000;
 
 /// Declares the C calling convention of [`snowflake_nextval`] to PostgreSQL.
 #[unsafe(no_mangle)]
@@ -89,7 +89,7 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
 fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
-        _ => return Err(Error::BatchCount(count)),
+        _ => return Err(Error::BatchCount { count, most: MAX_BATCH }),
     };
     let patience = Patience::new();
     refuse_hopeless(&patience, count)?;

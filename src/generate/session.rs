@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 use snowflake_id_core::{Gate, Generator, Reservation, SlotKey, Stall};
 
 use super::wait::Patience;
-use crate::pg::backend_local::BackendLocal;
-use crate::error::Error;
-use crate::shared::slots::{self, SlotInUse};
 use crate::config;
+use crate::error::Error;
+use crate::pg::backend_local::BackendLocal;
 use crate::pg::{clock, process, server};
 use crate::shared::memory;
+use crate::shared::slots::{self, SlotInUse};
 
 /// All that one call of the generator needs.
 pub struct Session {

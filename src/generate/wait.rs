@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use snowflake_id_core::Layout;
 
-use crate::pg::wait::WaitEvent;
-use crate::error::{Error, length};
-use crate::shared::board::{Board, Closed};
 use crate::config;
+use crate::error::{Error, duration};
+use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, wait};
+use crate::shared::board::{Board, Closed};
 use crate::shared::memory;
 use crate::shared::report;
 
@@ -34,7 +34,7 @@ fn obstacle(board: &Board) -> String {
     match board.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
             let time = Duration::from_micros(time_us);
-            format!("A commit of the keeper has been under way for {}.", length(time))
+            format!("A commit of the keeper has been under way for {}.", duration(time))
         }
         None => what_is_reported(board),
     }
@@ -100,8 +100,13 @@ impl Patience {
                 return Ok(());
             }
             match board.keeper.closed() {
-                Closed::NoWorkerId if is_over => return Err(Error::NoWorkerId),
-                Closed::Problem if is_over => return Err(Error::KeeperNotReady { report: what_is_reported(board) }),
+                Closed::NoWorkerId if is_over => {
+                    let database = config::database().to_string_lossy().into_owned();
+                    return Err(Error::NoWorkerId { database, node_name: config::node_name() });
+                }
+                Closed::Problem if is_over => {
+                    return Err(Error::KeeperNotReady { report: what_is_reported(board) });
+                }
                 _ if self.is_over() => return Err(not_followed(board)),
                 _ => self.nap(),
             }

@@ -10,10 +10,10 @@ use snowflake_id_core::keeper_plan::{ResetRefusal, check_reset, records_before_r
 
 use super::store::Store;
 use super::transaction::{Problem, is_stopping, transaction};
+use crate::pg::clock;
 use crate::shared::board::Closed;
 use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Ticket};
-use crate::pg::clock;
 
 /// Begins anew for an identity as it was ordered, with a horizon that lies `reach_us` ahead of the clock. Returns the answer; `None` if
 /// the order was withdrawn.

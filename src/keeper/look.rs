@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use snowflake_id_core::clock_watch::ClockWatch;
-use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
+use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan, records_to_seal};
 use snowflake_id_core::{Generator, Identity};
 
-use crate::pg::relation;
-use crate::shared::memory::State;
-use crate::shared::board::Closed;
-use crate::shared::order_desk::{Answer, Order, Ticket};
 use crate::config;
-
+use crate::pg::relation;
+use crate::shared::board::Closed;
+use crate::shared::memory::State;
+use crate::shared::order_desk::{Answer, Order, Ticket};
 
 use super::begin_anew::begin_anew;
 use super::identity;
@@ -351,7 +350,9 @@ impl Keeper {
         }
         transaction(|| {
             process::commit_locally();
-            Store::lock_or_report()?.write(&[], Some(end_us));
+            let store = Store::lock_or_report()?;
+            let past = self.shared.board.past.snapshot();
+            store.write(&records_to_seal(&store.uses(), &past, store.horizon_us()), Some(end_us));
             Ok(())
         })?;
         self.shared.forget_promises_beyond(end_us);

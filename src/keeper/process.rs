@@ -6,13 +6,13 @@ use std::time::Duration;
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags};
 use pgrx::prelude::*;
 
-use super::transaction::{is_stopping, note_commit, on_sigterm};
 use super::look::{Keeper, RETRY_TIME};
-use crate::shared::board::Closed;
-use crate::shared::order_desk::Answer;
+use super::transaction::{is_stopping, note_commit, on_sigterm};
 use crate::config;
 use crate::pg::{clock, process, server};
+use crate::shared::board::Closed;
 use crate::shared::memory;
+use crate::shared::order_desk::Answer;
 use crate::shared::report;
 
 /// How long the postmaster waits before it starts a keeper again.

@@ -19,11 +19,11 @@ use snowflake_id_core::Identity;
 use snowflake_id_core::keeper_plan::{Use, Uses};
 
 use super::transaction::Problem;
-use crate::pg::relation::{self, Extension, Kind, Relation};
-use crate::shared::memory::State;
 use crate::config;
+use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::server;
 use crate::shared::memory;
+use crate::shared::memory::State;
 
 /// The relations, locked until the end of the transaction.
 pub struct Store {

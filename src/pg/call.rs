@@ -6,8 +6,8 @@ use std::ffi::CStr;
 use pgrx::PgMemoryContexts;
 use pgrx::prelude::*;
 
-use crate::pg::varlena::bytes;
 use crate::pg::function;
+use crate::pg::varlena::bytes;
 
 /// The call that a function is being run for.
 #[derive(Clone, Copy)]

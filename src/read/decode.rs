@@ -8,10 +8,10 @@ use pgrx::prelude::*;
 use snowflake_id_core::{Field, Layout, Parts, RangeError};
 
 use crate::config;
-use crate::pg::row::Row;
-use crate::read::layout_argument::LayoutArgument;
-use crate::read::direct::direct;
 use crate::error::{Error, OrReport};
+use crate::pg::row::Row;
+use crate::read::direct::direct;
+use crate::read::layout_argument::LayoutArgument;
 
 /// PostgreSQL counts time from 2000-01-01, in microseconds.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;

@@ -10,10 +10,10 @@ use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
 use snowflake_id_core::{Layout, RangeError};
 
-use crate::pg::call::Call;
 use crate::config;
-use crate::read::layout_argument::LayoutArgument;
 use crate::error::{Error, OrReport};
+use crate::pg::call::Call;
+use crate::read::layout_argument::LayoutArgument;
 
 /// What such a function makes of a layout and its first argument: `None` stands for NULL. Numbers are as in the `Datum` of
 /// their type; all types used here are passed by value.

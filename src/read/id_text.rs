@@ -4,8 +4,8 @@ use pgrx::prelude::*;
 use snowflake_id_core::id_text::{Encoding, MAX_WIDTH, TextError};
 use snowflake_id_core::message::shown;
 
-use crate::pg::varlena::{Text, TextBytes};
 use crate::error::{Error, OrReport};
+use crate::pg::varlena::{Text, TextBytes};
 
 #[pg_extern(immutable, parallel_safe)]
 fn snowflake_to_text(id: i64, encoding: TextBytes<'_>) -> Text {

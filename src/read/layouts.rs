@@ -6,9 +6,9 @@ use snowflake_id_core::layout::presets::PRESETS;
 use snowflake_id_core::message::shown;
 use snowflake_id_core::{Field, Layout};
 
-use crate::read::layout_argument::LayoutArgument;
-use crate::read::decode::timestamptz;
 use crate::error::Error;
+use crate::read::decode::timestamptz;
+use crate::read::layout_argument::LayoutArgument;
 
 /// How many parsed layouts a backend remembers.
 const CACHE_SIZE: usize = 8;

@@ -7,9 +7,9 @@ use snowflake_id_core::mask::{KEY_BYTES, Mask};
 use snowflake_id_core::message::shown;
 use zeroize::Zeroizing;
 
+use crate::error::{Error, OrReport};
 use crate::pg::call::Call;
 use crate::pg::varlena::TextBytes;
-use crate::error::{Error, OrReport};
 
 /// How many masks a backend remembers, and how many keys with names one place of a query.
 const CACHE_SIZE: usize = 16;

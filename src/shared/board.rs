@@ -35,10 +35,13 @@ pub struct PastWords {
 }
 
 impl PastWords {
+    /// All that the server knows. The promise is read before the last identity: see [`PastWords::begin_anew`].
     pub fn snapshot(&self) -> Past {
+        let published_us = self.published_us();
+        let promised_us = self.promised_us.load(Ordering::Acquire);
         Past {
-            published_us: self.published_us(),
-            promised_us: self.promised_us.load(Ordering::Acquire),
+            published_us,
+            promised_us,
             highest_us: self.highest_us.load(Ordering::Acquire),
             last_identity: self.last_identity(),
         }
@@ -69,6 +72,14 @@ impl PastWords {
     /// The highest horizon is a lower one from now on: nothing was, or will be, used beyond it.
     pub(super) fn lower_promise(&self, horizon_us: i64) {
         self.promised_us.store(horizon_us, Ordering::Release);
+    }
+
+    /// Everything begins anew, below what the last identity was used for. That goes before the promise, so that nobody finds it with
+    /// the low one (see [`PastWords::snapshot`]): after a loss the last identity alone goes on above the promise.
+    pub(super) fn begin_anew(&self, horizon_us: i64) {
+        self.last_identity.store(Identity::NOBODY, Ordering::Release);
+        self.lower_promise(horizon_us);
+        self.set_published(horizon_us);
     }
 
     pub fn last_identity(&self) -> Option<Identity> {

@@ -21,9 +21,6 @@ mod places;
 pub mod report;
 pub mod slots;
 
-/// How many layouts can be in use at a time.
-pub use places::MAX_SLOTS;
-
 /// Asks for the shared memory. Called by the postmaster while it loads the library.
 pub fn request() {
     memory::request();

@@ -84,7 +84,10 @@ impl Directory {
     }
 
     /// The slots in use, each with its key and its record.
-    pub(super) fn in_use<'a>(&'a self, places: &'a Places) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
+    pub(super) fn in_use<'a>(
+        &'a self,
+        places: &'a Places,
+    ) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
         self.places.iter().enumerate().filter_map(|(at, place)| {
             Some((SlotKey::of(place.layout()?), &places.slots[at], &places.records[at]))
         })

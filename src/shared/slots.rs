@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use snowflake_id_core::{Layout, Slot, SlotKey};
 
 use super::memory::{DIRECTORY, State, state};
-use super::places::{Directory, Place, Record};
+use super::places::{Directory, MAX_SLOTS, Place, Record};
 use crate::error::Error;
 
 /// A slot that belongs to a layout, and how many IDs were taken from it.
@@ -48,6 +48,7 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     }
     let free = directory.places.iter().position(|place| *place == Place::Free);
     let free = free.ok_or_else(|| Error::TooManyLayouts {
+        most: MAX_SLOTS,
         retired: directory.places.iter().filter(|place| **place == Place::Retired).count(),
     })?;
     let counter = state.first_counter(&key);
@@ -86,8 +87,9 @@ impl State {
     }
 
     fn end_of_use_in(&self, directory: &Directory) -> i64 {
-        let ends =
-            directory.in_use(&self.places).map(|(key, slot, record)| record.end_of_use_us(&key, slot.counter()));
+        let ends = directory
+            .in_use(&self.places)
+            .map(|(key, slot, record)| record.end_of_use_us(&key, slot.counter()));
         ends.fold(0, i64::max)
     }
 
@@ -150,7 +152,6 @@ impl State {
             *place = Place::Retired;
         }
         self.board.keeper.floor_us.store(floor_us, Ordering::Release);
-        self.board.past.set_published(horizon_us);
-        self.board.past.lower_promise(horizon_us);
+        self.board.past.begin_anew(horizon_us);
     }
 }

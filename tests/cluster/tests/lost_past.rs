@@ -83,6 +83,32 @@ fn created_again_after_a_reset() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
+/// Everything began anew for worker 9, but worker 1 is still set: it was the last one, and must not go on where worker 9 would have begun.
+#[test]
+fn created_again_after_a_reset_before_the_worker_is_set() {
+    for loss in [ANEW, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity"] {
+        let cluster = Cluster::start_with_clock(WORKER_1);
+        cluster.set_clock(40.0);
+        let mut client = cluster.connect();
+        let all = ids(&mut client, "SELECT snowflake_batch(900000)");
+        cluster.set_clock(0.0);
+        client.batch_execute("SELECT snowflake_reset_horizon(9)").unwrap();
+        client.batch_execute(loss).unwrap();
+        expect_no_repeat_of_worker_1(&cluster, all);
+    }
+}
+
+/// The records are emptied, and the server is stopped before the keeper has noticed.
+#[test]
+fn emptied_and_stopped() {
+    let cluster = Cluster::start_with_clock(WORKER_1);
+    let all = reset_after_a_wrong_clock(&cluster);
+    cluster.connect().batch_execute("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity").unwrap();
+    cluster.stop_server("fast");
+    cluster.start_server().unwrap();
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
 /// The same, and the server crashes right then: what CREATE EXTENSION itself has stored has to do.
 #[test]
 fn created_again_after_a_reset_and_crashed() {
