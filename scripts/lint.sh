@@ -8,6 +8,7 @@ scripts/setup.sh
 . target/environment
 
 cargo fmt --all --check
+scripts/circles.sh
 cargo clippy --quiet -p snowflake-id-core --all-targets -- -D warnings
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench --all-targets -- -D warnings

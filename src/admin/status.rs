@@ -7,8 +7,8 @@ use snowflake_id_core::SlotKey;
 
 use crate::config;
 use crate::error::OrReport;
+use crate::pg::timestamp::timestamptz;
 use crate::pg::{clock, server};
-use crate::read::decode::timestamptz;
 use crate::shared::board::Closed;
 use crate::shared::memory;
 use crate::shared::memory::State;

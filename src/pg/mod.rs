@@ -9,5 +9,6 @@ pub mod relation;
 pub mod row;
 pub mod server;
 pub mod setting;
+pub mod timestamp;
 pub mod varlena;
 pub mod wait;

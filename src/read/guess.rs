@@ -4,7 +4,7 @@ use pgrx::datum::datetime_support::now;
 use pgrx::prelude::*;
 use snowflake_id_core::guess::guess;
 
-use crate::read::decode::{timestamptz, unix_us};
+use crate::pg::timestamp::{timestamptz, unix_us};
 
 /// A row for each preset that the ID may be of, the most likely first. `now()` is taken as the time up to which IDs exist.
 #[pg_extern(stable, parallel_safe)]

@@ -1,11 +1,12 @@
 //! A layout as an argument of a function.
 
+use parking_lot::Mutex;
 use pgrx::callconv::{Arg, ArgAbi};
 use pgrx::prelude::*;
 use snowflake_id_core::Layout;
+use snowflake_id_core::message::shown;
 
-use super::layouts;
-use crate::error::OrReport;
+use crate::error::{Error, OrReport};
 use crate::pg::varlena::bytes;
 
 /// A layout that is given as text.
@@ -34,6 +35,27 @@ impl LayoutArgument {
     pub unsafe fn from_text(datum: pg_sys::Datum) -> LayoutArgument {
         // SAFETY: by this function's contract; the text is not kept.
         let text = unsafe { bytes(datum.cast_mut_ptr()) };
-        LayoutArgument(layouts::parse(text).or_report())
+        LayoutArgument(parse(text).or_report())
     }
+}
+
+/// How many parsed layouts a backend remembers.
+const CACHE_SIZE: usize = 8;
+
+/// The layouts that this backend parsed lately, each with its text, the newest last.
+static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
+
+/// The layout that a text describes, in whatever encoding the database has.
+fn parse(text: &[u8]) -> Result<Layout, Error> {
+    let mut cache = CACHE.lock();
+    if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {
+        return Ok(*layout);
+    }
+    let layout =
+        Layout::from_bytes(text).map_err(|problem| Error::InvalidLayout { text: shown(text), problem })?;
+    if cache.len() == CACHE_SIZE {
+        cache.remove(0);
+    }
+    cache.push((text.into(), layout));
+    Ok(layout)
 }

@@ -1,35 +1,11 @@
-//! Layouts that are given as text, and the view `snowflake_layouts`.
+//! What there is to know about layouts: view `snowflake_layouts`, and `snowflake_describe_layout`.
 
-use parking_lot::Mutex;
 use pgrx::prelude::*;
+use snowflake_id_core::Field;
 use snowflake_id_core::layout::presets::PRESETS;
-use snowflake_id_core::message::shown;
-use snowflake_id_core::{Field, Layout};
 
-use crate::error::Error;
-use crate::read::decode::timestamptz;
+use crate::pg::timestamp::timestamptz;
 use crate::read::layout_argument::LayoutArgument;
-
-/// How many parsed layouts a backend remembers.
-const CACHE_SIZE: usize = 8;
-
-/// The layouts that this backend parsed lately, each with its text, the newest last.
-static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
-
-/// The layout that a text describes, in whatever encoding the database has.
-pub fn parse(text: &[u8]) -> Result<Layout, Error> {
-    let mut cache = CACHE.lock();
-    if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {
-        return Ok(*layout);
-    }
-    let layout =
-        Layout::from_bytes(text).map_err(|problem| Error::InvalidLayout { text: shown(text), problem })?;
-    if cache.len() == CACHE_SIZE {
-        cache.remove(0);
-    }
-    cache.push((text.into(), layout));
-    Ok(layout)
-}
 
 /// The names of the presets, for the view.
 #[pg_extern(immutable, parallel_safe)]

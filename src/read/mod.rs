@@ -1,6 +1,6 @@
 //! What is done with IDs that were made: reading them back, ranges of them, their forms for the outside. And layouts.
 
-pub mod decode;
+mod decode;
 mod direct;
 mod guess;
 mod id_text;

@@ -3,7 +3,7 @@
 
 use snowflake_id_core::{Layout, RangeError};
 
-use crate::read::decode::unix_us;
+use crate::pg::timestamp::unix_us;
 use crate::read::direct::direct;
 
 direct! {
