@@ -1,5 +1,6 @@
 //! What there is to know about layouts: view `snowflake_layouts`, and `snowflake_describe_layout`.
 
+use pgrx::JsonB;
 use pgrx::prelude::*;
 use snowflake_id_core::Field;
 use snowflake_id_core::layout::presets::PRESETS;
@@ -33,6 +34,7 @@ fn snowflake_describe_layout(
         name!(ids_per_second, f64),
         name!(exhausted_at, TimestampWithTimeZone),
         name!(fits_in_53_bits, bool),
+        name!(json, JsonB),
     ),
 > {
     let LayoutArgument(layout) = layout;
@@ -50,5 +52,6 @@ fn snowflake_describe_layout(
         layout.ids_per_second(),
         timestamptz(layout.end_us()),
         layout.fits_in_53_bits(),
+        JsonB(serde_json::to_value(layout).expect("bug: a layout cannot be written as JSON")),
     ))
 }
