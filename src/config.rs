@@ -1,4 +1,4 @@
-//! The settings.
+//! The settings. All of them stand in this one list, which is why it is long.
 //!
 //! `snowflake_id.layout` is the delicate one: whatever happens, no session may silently work with another layout than
 //! the one that was set for it.

@@ -1,5 +1,5 @@
 //! Every error that a user can meet, one arm each: SQLSTATE, message in lower case, DETAIL with the numbers, HINT with what to
-//! type.
+//! type. It is one list, and long for that reason.
 
 use std::time::Duration;
 

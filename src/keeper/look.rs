@@ -5,22 +5,21 @@ use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
-use snowflake_id_core::clock_watch::ClockWatch;
+use snowflake_id_core::Identity;
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan, records_to_seal};
-use snowflake_id_core::{Generator, Identity};
 
 use crate::config;
-use crate::pg::relation;
 use crate::shared::board::Closed;
 use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Order, Ticket};
 
 use super::begin_anew::begin_anew;
 use super::identity;
+use super::news::{complain, risk, tell};
 use super::store::Store;
 use super::transaction::{Problem, is_stopping, transaction};
+use super::watch_clock;
 use crate::pg::{clock, process};
-use crate::shared::report;
 
 /// For how long the horizon is extended when no IDs are made any more.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
@@ -71,7 +70,7 @@ impl Keeper {
                 Ok(pause) if self.shared.gate.identity().is_some() => (pause, Duration::ZERO),
                 Ok(pause) => (pause, BREATHER),
                 Err(Problem(text)) => {
-                    self.complain(&text);
+                    complain(self.shared, &text);
                     (Some(RETRY_TIME), BREATHER)
                 }
             };
@@ -85,31 +84,6 @@ impl Keeper {
         self.stop();
     }
 
-    /// Notes a problem, and logs it when it is new.
-    fn complain(&self, text: &str) {
-        if report::report().error().as_deref() != Some(text) {
-            log!("snowflake_id: {text}");
-        }
-        report::report_error(Some(text), clock::clock_us());
-        if self.shared.gate.identity().is_none() {
-            self.shared.board.keeper.set_closed(Closed::Problem);
-        }
-    }
-
-    /// Notes what should be mended, and logs it when it is new.
-    fn warn(&self, text: Option<&str>) {
-        if report::report().warning().as_deref() != text {
-            report::report_warning(text);
-            if let Some(text) = text {
-                ereport!(
-                    PgLogLevel::WARNING,
-                    PgSqlErrorCode::ERRCODE_WARNING,
-                    format!("snowflake_id: {text}")
-                );
-            }
-        }
-    }
-
     /// Looks after everything once. Returns how long to sleep until the next time.
     fn look(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let board = &self.shared.board;
@@ -119,13 +93,14 @@ impl Keeper {
         }
         self.seal_if_settings_shrank()?;
         let (now_us, since_boot_us) = clock::clocks_us();
-        if let Some((ticket, Order::AcceptClock)) = order
-            && board.orders.claim(ticket)
-        {
+        let is_accepted = matches!(order, Some((ticket, Order::AcceptClock)) if board.orders.claim(ticket));
+        if is_accepted {
             board.past.set_clock_offset(now_us - since_boot_us);
+        }
+        let jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
+        if is_accepted {
             board.orders.answer_claimed(Answer::Done);
         }
-        let jump_us = self.watch_clock(now_us, since_boot_us);
         let is_active = self.is_active() || is_wanted;
         let advance = match order {
             Some((ticket, Order::Advance(floor_us))) => Some((ticket, floor_us)),
@@ -134,7 +109,7 @@ impl Keeper {
         let stored = transaction(|| self.store_plan(now_us, is_active, jump_us.is_none(), advance));
         if let Err(Problem(text)) = &stored {
             self.has_committed = false;
-            self.complain(text); // Before the answer, which refers to it.
+            complain(self.shared, text); // Before the answer, which refers to it.
             board.orders.answer_claimed(Answer::Failed);
         }
         let stored = stored?;
@@ -143,7 +118,7 @@ impl Keeper {
             return Ok(None);
         }
         self.carry_out(&stored);
-        self.report(&stored, jump_us)?;
+        tell(self.shared, stored.plan.gate, stored.warning.as_deref(), jump_us)?;
         Ok(match is_active {
             true => Some(config::lease() / 2),
             // Nobody may ask any more when what is in the way goes.
@@ -158,7 +133,7 @@ impl Keeper {
         let answer = match &done {
             Ok(answer) => *answer,
             Err(Problem(text)) => {
-                self.complain(text); // Before the answer, which refers to it.
+                complain(self.shared, text); // Before the answer, which refers to it.
                 Some(Answer::Failed)
             }
         };
@@ -186,30 +161,6 @@ impl Keeper {
         match has_shrunk && self.shared.gate.identity().is_some() {
             true => self.seal(),
             false => Ok(()),
-        }
-    }
-
-    /// Compares the clock with the time since boot. Returns how far it has jumped ahead, if that is too far.
-    fn watch_clock(&self, now_us: i64, since_boot_us: i64) -> Option<i64> {
-        let (past, words) = (&self.shared.board.past, &self.shared.board.keeper);
-        self.note_step_back(now_us - since_boot_us);
-        let mut watch = match past.clock_offset_us() {
-            Some(offset_us) => ClockWatch::with_offset_us(offset_us),
-            None => ClockWatch::new(now_us, since_boot_us),
-        };
-        let max_jump_us = microseconds(config::max_clock_jump());
-        let jump_us = watch.look(now_us, since_boot_us, max_jump_us, past.published_us());
-        past.set_clock_offset(watch.offset_us());
-        words.clock_jump_us.store(jump_us.unwrap_or(0), Ordering::Relaxed);
-        jump_us
-    }
-
-    /// Counts the steps of the clock backwards between two looks, for people to see.
-    fn note_step_back(&self, offset_us: i64) {
-        let last = self.shared.board.keeper.last_clock_offset_us.swap(offset_us, Ordering::Relaxed);
-        if let (true, Some(step_us)) = (last != 0, ClockWatch::step_back_us(last, offset_us)) {
-            self.shared.statistics.clock_steps_back.fetch_add(1, Ordering::Relaxed);
-            self.shared.statistics.largest_step_back_us.fetch_max(step_us, Ordering::Relaxed);
         }
     }
 
@@ -319,26 +270,6 @@ impl Keeper {
         }
     }
 
-    /// Tells people how things are.
-    fn report(&self, stored: &Stored, jump_us: Option<i64>) -> Result<(), Problem> {
-        self.warn(stored.warning.as_deref());
-        if let GatePlan::Refuse { identity, until_us } = stored.plan.gate {
-            return Err(Problem(format!(
-                "{identity} may have been used by this server up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
-                snowflake_id_core::message::instant(until_us)
-            )));
-        }
-        self.shared.board.keeper.has_succeeded.store(true, Ordering::Relaxed);
-        if let Some(jump_us) = jump_us {
-            self.complain(&format!("the clock has jumped ahead by {} s", jump_us / 1_000_000));
-        } else if let Some(text) = self.shared.gate.identity().and_then(misfit) {
-            self.complain(&text);
-        } else {
-            report::report_error(None, 0);
-        }
-        Ok(())
-    }
-
     /// Fences, and stores the exact end of what was handed out, so that whoever comes next need not wait for the clock.
     ///
     /// That lowers what is stored, which is safe, as everything handed out lies before the end, and nothing comes after
@@ -369,23 +300,4 @@ impl Keeper {
             log!("snowflake_id: could not store the end of what was handed out: {text}");
         }
     }
-}
-
-/// What should be mended although IDs can be made.
-fn risk(store: &Store) -> Option<String> {
-    let schema = store.extension.schema()?;
-    (!relation::belongs_to_superusers(schema)).then(|| {
-        format!(
-            "database \"{}\" (snowflake_id.database), or the schema of the extension in it, belongs to a role that is no superuser: it can end IDs on the whole server",
-            config::database().to_string_lossy()
-        )
-    })
-}
-
-/// Why an identity is of no use in the layout that the server uses by default, if it is not. Other layouts may have room for it, so
-/// that the gate is opened all the same.
-fn misfit(identity: Identity) -> Option<String> {
-    let layout = config::valid_layout()?;
-    let problem = Generator::new(layout, identity, 0, 0).err()?;
-    Some(format!("{identity} does not fit snowflake_id.layout \"{layout}\": {problem}"))
 }

@@ -14,8 +14,10 @@
 mod begin_anew;
 mod identity;
 mod look;
+mod news;
 mod process;
 pub mod store;
 mod transaction;
+mod watch_clock;
 
 pub use process::register;

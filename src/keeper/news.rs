@@ -1,0 +1,80 @@
+//! What the keeper tells people: in the log, and in view `snowflake_status`.
+
+use std::sync::atomic::Ordering;
+
+use pgrx::prelude::*;
+use snowflake_id_core::keeper_plan::GatePlan;
+use snowflake_id_core::{Generator, Identity};
+
+use super::store::Store;
+use super::transaction::Problem;
+use crate::config;
+use crate::pg::{clock, relation};
+use crate::shared::board::Closed;
+use crate::shared::memory::State;
+use crate::shared::report;
+
+/// Notes a problem, and logs it when it is new.
+pub fn complain(shared: &State, text: &str) {
+    if report::report().error().as_deref() != Some(text) {
+        log!("snowflake_id: {text}");
+    }
+    report::report_error(Some(text), clock::clock_us());
+    if shared.gate.identity().is_none() {
+        shared.board.keeper.set_closed(Closed::Problem);
+    }
+}
+
+/// Notes what should be mended, and logs it when it is new.
+fn warn(text: Option<&str>) {
+    if report::report().warning().as_deref() != text {
+        report::report_warning(text);
+        if let Some(text) = text {
+            ereport!(PgLogLevel::WARNING, PgSqlErrorCode::ERRCODE_WARNING, format!("snowflake_id: {text}"));
+        }
+    }
+}
+
+/// Tells people how things are.
+pub fn tell(
+    shared: &State,
+    gate: GatePlan,
+    warning: Option<&str>,
+    jump_us: Option<i64>,
+) -> Result<(), Problem> {
+    warn(warning);
+    if let GatePlan::Refuse { identity, until_us } = gate {
+        return Err(Problem(format!(
+            "{identity} may have been used by this server up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
+            snowflake_id_core::message::instant(until_us)
+        )));
+    }
+    shared.board.keeper.has_succeeded.store(true, Ordering::Relaxed);
+    if let Some(jump_us) = jump_us {
+        complain(shared, &format!("the clock has jumped ahead by {} s", jump_us / 1_000_000));
+    } else if let Some(text) = shared.gate.identity().and_then(misfit) {
+        complain(shared, &text);
+    } else {
+        report::report_error(None, 0);
+    }
+    Ok(())
+}
+
+/// What should be mended although IDs can be made.
+pub fn risk(store: &Store) -> Option<String> {
+    let schema = store.extension.schema()?;
+    (!relation::belongs_to_superusers(schema)).then(|| {
+        format!(
+            "database \"{}\" (snowflake_id.database), or the schema of the extension in it, belongs to a role that is no superuser: it can end IDs on the whole server",
+            config::database().to_string_lossy()
+        )
+    })
+}
+
+/// Why an identity is of no use in the layout that the server uses by default, if it is not. Other layouts may have room for it, so
+/// that the gate is opened all the same.
+fn misfit(identity: Identity) -> Option<String> {
+    let layout = config::valid_layout()?;
+    let problem = Generator::new(layout, identity, 0, 0).err()?;
+    Some(format!("{identity} does not fit snowflake_id.layout \"{layout}\": {problem}"))
+}
