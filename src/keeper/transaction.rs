@@ -15,6 +15,9 @@ static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// Set while a commit is under way, which SIGTERM then has to interrupt: it may wait for a standby that is gone.
 static IS_COMMITTING: AtomicBool = AtomicBool::new(false);
 
+/// How much of an error is reported, in bytes.
+const LONGEST_MESSAGE: usize = 400;
+
 /// Why something could not be done; in the words of the report.
 pub struct Problem(pub String);
 
@@ -73,6 +76,10 @@ fn message_of(error: &CaughtError) -> String {
     match error {
         CaughtError::PostgresError(report)
         | CaughtError::ErrorReport(report)
-        | CaughtError::RustPanic { ereport: report, .. } => report.message().into(),
+        | CaughtError::RustPanic { ereport: report, .. } => {
+            // It may quote something huge, and more than this is not kept anyway.
+            let message = report.message();
+            message[..message.floor_char_boundary(LONGEST_MESSAGE)].into()
+        }
     }
 }
