@@ -360,6 +360,9 @@ fn a_dump_is_restored_under_the_same_worker_id() {
     assert!(new.log().contains("the past of this server is not known"), "{}", new.log());
     assert_eq!(orders(&new), before);
     assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_worker"), 2);
+    // Which worker IDs were used is known still: beside the one in use, one that was used and is not any more.
+    let used = "SELECT string_agg(DISTINCT worker_id::text, ' ') FROM snowflake_internal.used_identity";
+    assert_eq!(single::<String>(&mut new.connect(), used), "3 7");
     assert!(at_stake > 0);
     assert_eq!(repeats(&after, &before), 0);
 }
@@ -441,6 +444,15 @@ fn upgrade(old: &Path, new: &Path) {
     let mut shop_client = old.connect_to("shop");
     shop_client.batch_execute(shop).unwrap();
     let sold = ids(&mut shop_client, sell);
+    for worker in ["3", "-1"] {
+        old.configure(&[("snowflake_id.worker_id", worker)]);
+        old.reload();
+        poll("the worker ID", || {
+            let query = "SELECT snowflake_worker(snowflake_nextval()) = $1";
+            let expected = if worker == "3" { 3 } else { 7 };
+            client.query_one(query, &[&expected]).ok()?.get::<_, bool>(0).then_some(())
+        });
+    }
     drop((client, shop_client));
     burst(&old);
     let before = orders(&old);
