@@ -1,11 +1,12 @@
 //! `make bench`: what IDs cost in SQL, beside what PostgreSQL itself offers. Prints Markdown.
 //!
-//! All that is compared is measured in one run, in turn, repetition by repetition, so that a machine that is busy for a
-//! while slows down both sides. Figures are medians over the repetitions, which go round several servers: where the system
-//! happens to put things in memory makes a difference of some nanoseconds per call, for as long as a server runs.
+//! All that is compared is measured in one run, in turn, repetition by repetition, so that a machine that is
+//! busy for a while slows down both sides. Figures are medians over the repetitions, which go round several
+//! servers: where the system happens to put things in memory makes a difference of some nanoseconds per call,
+//! for as long as a server runs.
 //!
-//! `BASELINE_PG_CONFIG=/path/to/pg_config` names a PostgreSQL into which another build of the extension is installed, with
-//! which this one is then compared.
+//! `BASELINE_PG_CONFIG=/path/to/pg_config` names a PostgreSQL into which another build of the extension is
+//! installed, with which this one is then compared.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +76,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression beside it.
+/// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression
+/// beside it.
 fn net_ns(clients: &mut [Client], pairs: &[(&str, &str)]) -> Vec<f64> {
     let client_of = |at: usize| at * SERVERS / CALL_REPETITIONS;
     let runs: Vec<_> =

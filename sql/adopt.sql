@@ -1,12 +1,14 @@
 -- Moving existing tables over to snowflake IDs: snowflake_adopt(). See adopt_findings.sql for what it knows.
 --
--- snowflake_adopt_plan() makes the checks and writes the statements, snowflake_adopt() executes them. Both have the rights of
--- the caller. search_path is pinned in the former only: what the statements set off (functions in indexes and constraints,
--- event triggers) has to find the caller's search_path, as it would if the statements were typed.
+-- snowflake_adopt_plan() makes the checks and writes the statements, snowflake_adopt() executes them. Both
+-- have the rights of the caller. search_path is pinned in the former only: what the statements set off
+-- (functions in indexes and constraints, event triggers) has to find the caller's search_path, as it would if
+-- the statements were typed.
 --
--- What they set off has the caller's rights, too. So all tables whose definitions have a say belong to the caller, or to a role
--- that the caller trusts by name: membership in the role that owns a table is no trust in the other members. A function that
--- an owner calls in a constraint may be somebody else's: that is the owner's choice, as in PostgreSQL itself.
+-- What they set off has the caller's rights, too. So all tables whose definitions have a say belong to the
+-- caller, or to a role that the caller trusts by name: membership in the role that owns a table is no trust
+-- in the other members. A function that an owner calls in a constraint may be somebody else's: that is the
+-- owner's choice, as in PostgreSQL itself.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole
@@ -90,8 +92,8 @@ BEGIN
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
-    -- A table that is locked gets no more foreign keys or children, and no other owner; until it is, it may. So the last turn
-    -- looks at everything once more, under all the locks.
+    -- A table that is locked gets no more foreign keys or children, and no other owner; until it is, it may.
+    -- So the last turn looks at everything once more, under all the locks.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
@@ -132,7 +134,8 @@ BEGIN
         END IF;
         EXIT WHEN NOT for_execution;
 
-        -- The table itself comes last, as an INSERT locks the table with the foreign key before the one that it points at.
+        -- The table itself comes last, as an INSERT locks the table with the foreign key before the one that
+        -- it points at.
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
@@ -167,8 +170,8 @@ BEGIN
                         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
-        -- Exactly the types of the parameters, and all of them: no function that somebody else made in the same schema
-        -- can fit better.
+        -- Exactly the types of the parameters, and all of them: no function that somebody else made in the
+        -- same schema can fit better.
         lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description

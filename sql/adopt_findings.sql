@@ -1,10 +1,12 @@
--- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned, what stands
--- in the way, what the caller has to be told. All of it is read from the catalogs, with the rights of the caller: that sets off no
--- code of the tables' owners.
+-- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned,
+-- what stands in the way, what the caller has to be told. All of it is read from the catalogs, with the
+-- rights of the caller: that sets off no code of the tables' owners.
 --
--- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before pg_catalog.
+-- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before
+-- pg_catalog.
 
--- Columns are found by their names rather than numbers, in which partitions and children may differ from their parents.
+-- Columns are found by their names rather than numbers, in which partitions and children may differ from
+-- their parents.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
@@ -60,8 +62,9 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name) IS
     'for snowflake_adopt(): a column and the foreign-key columns that point at it, in every partition and child';
 
--- Whose definitions have a say when the statements run. To widen a column evaluates the constraints and indexes of its table,
--- and checks its foreign keys again, which reads the tables at both ends, also where a column there is a bigint already.
+-- Whose definitions have a say when the statements run. To widen a column evaluates the constraints and
+-- indexes of its table, and checks its foreign keys again, which reads the tables at both ends, also where a
+-- column there is a bigint already.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -166,7 +169,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- A default depends on its own column. What partitions and children have from their parents is named there.
+      -- A default depends on its own column. What partitions and children have from their parents is named
+      -- there.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 

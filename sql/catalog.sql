@@ -5,8 +5,9 @@ CREATE FUNCTION snowflake_nextval() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
--- The names are bound when the view is made, so that search_path does not matter later. They are qualified all the same:
--- a function unnest(text[]) in the extension's schema would fit better than the one of pg_catalog.
+-- The names are bound when the view is made, so that search_path does not matter later. They are qualified
+-- all the same: a function unnest(text[]) in the extension's schema would fit better than the one of
+-- pg_catalog.
 CREATE VIEW snowflake_layouts AS
     SELECT preset.name, facts.*
     FROM pg_catalog.unnest(@extschema@.snowflake_preset_names()) WITH ORDINALITY AS preset (name, position),

@@ -7,8 +7,8 @@ COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores;
 CREATE SEQUENCE snowflake_internal.horizon MINVALUE 0 START 0;
 COMMENT ON SEQUENCE snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
 
--- Under which identities this server has made IDs, noted by the keeper before the first one is made. See src/keeper/store.rs for
--- why this is no table, and core/src/keeper_plan.rs for what the rows say.
+-- Under which identities this server has made IDs, noted by the keeper before the first one is made. See
+-- src/keeper/store.rs for why this is no table, and core/src/keeper_plan.rs for what the rows say.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, used_until_us, noted_at) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz
     WHERE false;

@@ -5,8 +5,8 @@ COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
     'the snowflake ID for which a number stands under a key of 16 bytes';
 
--- No name may look like a key. In place of a key one of 16 characters would be taken for it, silently, and such a key is
--- no secret; and what looks like a key is not to be shown when there is no such name.
+-- No name may look like a key. In place of a key one of 16 characters would be taken for it, silently, and
+-- such a key is no secret; and what looks like a key is not to be shown when there is no such name.
 CREATE TABLE snowflake_mask_key (
     name text PRIMARY KEY
         CONSTRAINT snowflake_mask_key_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
@@ -24,9 +24,10 @@ COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; masked IDs can be 
 COMMENT ON COLUMN snowflake_mask_key.created_at IS 'when the key was stored';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
--- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody, nobody else may.
--- It runs with the rights of its owner, a superuser, whoever calls. So its body is bound when it is made, and all that it looks at
--- is a table to which nobody else can add a policy, a rule or an index.
+-- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody,
+-- nobody else may. It runs with the rights of its owner, a superuser, whoever calls. So its body is bound
+-- when it is made, and all that it looks at is a table to which nobody else can add a policy, a rule or an
+-- index.
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
@@ -34,8 +35,8 @@ CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
 COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; not for users';
 
--- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers text to bytea, and
--- would take a key for a name.
+-- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers
+-- text to bytea, and would take a key for a name.
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS

@@ -1,13 +1,15 @@
 -- Partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and writes the statements, snowflake_create_partitions() executes them.
--- Both have the rights of the caller. search_path is pinned in the former only: what the statements set off, such as event
--- triggers, has to find the caller's search_path, as it would if they were typed.
+-- snowflake_create_partitions_plan() makes the checks and writes the statements,
+-- snowflake_create_partitions() executes them. Both have the rights of the caller. search_path is pinned in
+-- the former only: what the statements set off, such as event triggers, has to find the caller's search_path,
+-- as it would if they were typed.
 --
--- The caller has to be the owner of the table, and not merely a superuser or a member of the owning role. To make a partition
--- evaluates what is constant in the table's indexes and in the constraints of its default partition, with the rights of
--- the caller. And the partition is the caller's own: autovacuum runs the functions in its indexes, which come from the table,
--- with the rights of its owner for as long as it exists. Triggers, defaults and generated columns are copied, not run.
+-- The caller has to be the owner of the table, and not merely a superuser or a member of the owning role. To
+-- make a partition evaluates what is constant in the table's indexes and in the constraints of its default
+-- partition, with the rights of the caller. And the partition is the caller's own: autovacuum runs the
+-- functions in its indexes, which come from the table, with the rights of its owner for as long as it exists.
+-- Triggers, defaults and generated columns are copied, not run.
 
 -- Time is counted in UTC, so that the same call gives the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
@@ -93,7 +95,8 @@ BEGIN
                   HINT = 'Use a range within that, or name another layout.';
     END IF;
 
-    -- Each bound is reckoned from the start, so that months that begin on a 31st do not slip to the 28th for good.
+    -- Each bound is reckoned from the start, so that months that begin on a 31st do not slip to the 28th for
+    -- good.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
@@ -138,7 +141,8 @@ BEGIN
                                   ELSE format('Connect as %s to run it. Or, if all that %1$s has written into the tables may '
                                               'have your rights: SET ROLE %1$s;', strange.owner) END;
         END IF;
-        -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one made.
+        -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one
+        -- made.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 
@@ -150,7 +154,8 @@ BEGIN
             FROM pg_inherits AS i
             JOIN pg_class AS c ON c.oid = i.inhrelid
             JOIN pg_namespace AS n ON n.oid = c.relnamespace
-            -- A default partition has no bounds. No backslashes: standard_conforming_strings = off would take them away.
+            -- A default partition has no bounds. No backslashes: standard_conforming_strings = off would take
+            -- them away.
             CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (

@@ -1,10 +1,10 @@
--- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the server or of the fleet,
--- what shows it, and keys. It is taken from PUBLIC, which may call any new function, and from those whom ALTER DEFAULT
--- PRIVILEGES gives rights to new objects.
+-- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the
+-- server or of the fleet, what shows it, and keys. It is taken from PUBLIC, which may call any new function,
+-- and from those whom ALTER DEFAULT PRIVILEGES gives rights to new objects.
 --
--- A superuser runs this, and the schema of the extension may belong to somebody else: an operator there that fits the types
--- exactly comes before one of pg_catalog that needs a conversion. So none is named without its schema, nor implied by CASE
--- with a value, IN or BETWEEN.
+-- A superuser runs this, and the schema of the extension may belong to somebody else: an operator there that
+-- fits the types exactly comes before one of pg_catalog that needs a conversion. So none is named without its
+-- schema, nor implied by CASE with a value, IN or BETWEEN.
 DO $$
 DECLARE
     revocation pg_catalog.text;

@@ -20,12 +20,13 @@ CREATE FUNCTION snowflake_max_id(instant timestamptz, layout text) RETURNS bigin
 COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
     'the largest snowflake ID of the given layout whose time is at or before an instant';
 
--- Conditions on the time of an ID that the planner sees through: each is replaced by a comparison of the ID itself, which an
--- index on it answers and by which partitions are pruned.
+-- Conditions on the time of an ID that the planner sees through: each is replaced by a comparison of the ID
+-- itself, which an index on it answers and by which partitions are pruned.
 --
--- That takes functions in SQL that are not STRICT, as AND may be true or false where one side is NULL. They become part of the
--- query of whoever calls them, with that role's rights. So their bodies are bound here and now, and search_path does not
--- matter later; and the arguments have exactly the types of the parameters, so that nothing else in the schema fits better.
+-- That takes functions in SQL that are not STRICT, as AND may be true or false where one side is NULL. They
+-- become part of the query of whoever calls them, with that role's rights. So their bodies are bound here and
+-- now, and search_path does not matter later; and the arguments have exactly the types of the parameters, so
+-- that nothing else in the schema fits better.
 
 CREATE FUNCTION snowflake_since(id bigint, since timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql

@@ -1,7 +1,7 @@
 //! The settings. All of them stand in this one list, which is why it is long.
 //!
-//! `snowflake_id.layout` is the delicate one: whatever happens, no session may silently work with another layout than
-//! the one that was set for it.
+//! `snowflake_id.layout` is the delicate one: whatever happens, no session may silently work with another
+//! layout than the one that was set for it.
 //!
 //! | a bad layout | what happens |
 //! | --- | --- |
@@ -67,7 +67,8 @@ pub fn layout() -> Result<Layout, Error> {
 
 #[cold]
 fn invalid_layout() -> Error {
-    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
+    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this
+    // function.
     let text = unsafe { setting::setting_text(*LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
@@ -93,7 +94,8 @@ pub fn database() -> CString {
 
 /// This server's name in table `snowflake_worker`.
 pub fn node_name() -> String {
-    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this function.
+    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this
+    // function.
     let node_name = unsafe { setting::setting_text(*NODE_NAME.as_ptr()) };
     // Nobody keeps cluster_name from being longer; then it is no name for us.
     [node_name, server::cluster_name()]
@@ -132,7 +134,8 @@ fn milliseconds(setting: &GucSetting<i32>) -> Duration {
 /// What is done when a setting has changed on which the generator of a session depends.
 static ON_CHANGE: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| {}));
 
-/// Defines the settings; `on_change` is called when one has changed on which the generator of a session depends. Those that can change only at a restart are left out where the library was not preloaded: to
+/// Defines the settings; `on_change` is called when one has changed on which the generator of a session
+/// depends. Those that can change only at a restart are left out where the library was not preloaded: to
 /// define them then would end the session.
 pub fn define(on_change: fn()) {
     ON_CHANGE.set(on_change);
@@ -375,16 +378,17 @@ unsafe extern "C-unwind" fn check_layout(
     }
     if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || server::is_taking_over_settings()
     {
-        // To reject the value would mean another layout, or no parallel query at all. The session has none instead, and
-        // says so when it is used.
+        // To reject the value would mean another layout, or no parallel query at all. The session has none
+        // instead, and says so when it is used.
         return true;
     }
     setting::explain_rejection(&problem.to_string(), &problem.allowed());
     false
 }
 
-/// Whether a rejection gives only a warning and the next lower setting: those of ALTER DATABASE and ALTER ROLE, when
-/// a session starts. (When such a command is typed, the source is another one, and it can be refused.)
+/// Whether a rejection gives only a warning and the next lower setting: those of ALTER DATABASE and ALTER
+/// ROLE, when a session starts. (When such a command is typed, the source is another one, and it can be
+/// refused.)
 fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     use pg_sys::GucSource::*;
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)

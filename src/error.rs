@@ -1,5 +1,5 @@
-//! Every error that a user can meet, one arm each: SQLSTATE, message in lower case, DETAIL with the numbers, HINT with what to
-//! type. It is one list, and long for that reason.
+//! Every error that a user can meet, one arm each: SQLSTATE, message in lower case, DETAIL with the numbers,
+//! HINT with what to type. It is one list, and long for that reason.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::message::instant;
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 
-/// Why a call fails. What it quotes of the user's texts has gone through [`shown`](snowflake_id_core::message::shown).
+/// Why a call fails. What it quotes of the user's texts has gone through
+/// [`shown`](snowflake_id_core::message::shown).
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,

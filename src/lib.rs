@@ -1,6 +1,7 @@
 //! PostgreSQL extension `snowflake_id`: 64-bit IDs that sort by time and never repeat.
 //!
-//! The extension is a thin shell around the crate [`snowflake_id_core`], which holds the layouts and the generator.
+//! The extension is a thin shell around the crate [`snowflake_id_core`], which holds the layouts and the
+//! generator.
 //!
 //! | module | what is in it |
 //! | --- | --- |
@@ -72,8 +73,9 @@ extension_sql_file!(
 );
 extension_sql_file!("../sql/past.sql", name = "past", requires = ["horizon", store_past]);
 
-/// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the first backend
-/// that calls one of the functions. Without preloading there is no shared memory, hence no new IDs; decoding works.
+/// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the
+/// first backend that calls one of the functions. Without preloading there is no shared memory, hence no new
+/// IDs; decoding works.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     config::define(generate::session::forget);

@@ -1,6 +1,7 @@
 //! [`ClockWatch`]: which steps of the clock are followed.
 
-/// The two clocks are not read at the same instant, so that their difference varies: up to a millisecond is no step.
+/// The two clocks are not read at the same instant, so that their difference varies: up to a millisecond is
+/// no step.
 const TOLERANCE_US: i64 = 1_000;
 
 /// Compares the clock, which anybody may set, with the time since boot, which nobody can.
@@ -26,16 +27,16 @@ impl ClockWatch {
         self.offset_us
     }
 
-    /// How far the clock was set back, in microseconds, between two looks, given the clock less the time since boot at
-    /// each.
+    /// How far the clock was set back, in microseconds, between two looks, given the clock less the time
+    /// since boot at each.
     pub fn step_back_us(before_us: i64, now_us: i64) -> Option<u64> {
         let step_us = before_us.saturating_sub(now_us);
         (step_us > TOLERANCE_US).then_some(step_us.unsigned_abs())
     }
 
-    /// How far the clock has jumped ahead of where it ever was, if that is further than `max_jump_us`. Smaller steps are
-    /// followed. So are steps back, and from there ahead again to where the clock was or where the horizon is
-    /// (`reached_us`): IDs have been there already.
+    /// How far the clock has jumped ahead of where it ever was, if that is further than `max_jump_us`.
+    /// Smaller steps are followed. So are steps back, and from there ahead again to where the clock was or
+    /// where the horizon is (`reached_us`): IDs have been there already.
     pub fn look(
         &mut self,
         clock_us: i64,

@@ -1,7 +1,7 @@
 //! What can be wrong with a layout, and with a value that is to fit one.
 //!
-//! `Display` names the culprit and the numbers; [`LayoutError::allowed`] and [`RangeError::allowed`] say what would
-//! have been right, so that a program can show the two apart (PostgreSQL: DETAIL and HINT).
+//! `Display` names the culprit and the numbers; [`LayoutError::allowed`] and [`RangeError::allowed`] say what
+//! would have been right, so that a program can show the two apart (PostgreSQL: DETAIL and HINT).
 
 use std::error::Error;
 use std::fmt;

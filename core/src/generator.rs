@@ -1,8 +1,9 @@
-//! The pure step of the generator: which values come next, given what was handed out, the clock and the limit.
+//! The pure step of the generator: which values come next, given what was handed out, the clock and the
+//! limit.
 //!
-//! A **counter** is `tick << sequence_bits | sequence`, the next free value, one integer that only grows. The other
-//! fields are put in when a value becomes an ID. So carrying into the next tick is `+ 1`, a batch is `+ n`, and
-//! "the larger of the counter and the clock" is the whole algorithm.
+//! A **counter** is `tick << sequence_bits | sequence`, the next free value, one integer that only grows. The
+//! other fields are put in when a value becomes an ID. So carrying into the next tick is `+ 1`, a batch is
+//! `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
 
 use std::num::NonZeroU64;
 
@@ -39,8 +40,8 @@ impl Reservation {
 pub enum Stall {
     /// The gate is closed, or open for another identity, which is given.
     Identity(Option<Identity>),
-    /// The next value would be too far ahead of the clock. It is allowed after this many microseconds (at least 1) by
-    /// the clock that was passed in.
+    /// The next value would be too far ahead of the clock. It is allowed after this many microseconds (at
+    /// least 1) by the clock that was passed in.
     Ahead {
         /// Microseconds to wait.
         wait_us: u64,
@@ -73,10 +74,10 @@ impl Generator {
     /// A generator for `layout`.
     ///
     /// `max_drift_us`: how far the start of a tick in use may be ahead of the clock, in microseconds.
-    /// `sequence_spread`: a tick that is entered by the clock (and not by counting on from the tick before) starts its
-    /// sequence at a value from 0 to this that depends on the tick. Otherwise almost all IDs made at a low rate would
-    /// have sequence 0, and IDs that are spread over shards by hash or modulo would all fall to a few. 0 turns it off;
-    /// what exceeds the sequence field is cut down to its largest value.
+    /// `sequence_spread`: a tick that is entered by the clock (and not by counting on from the tick before)
+    /// starts its sequence at a value from 0 to this that depends on the tick. Otherwise almost all IDs made
+    /// at a low rate would have sequence 0, and IDs that are spread over shards by hash or modulo would all
+    /// fall to a few. 0 turns it off; what exceeds the sequence field is cut down to its largest value.
     ///
     /// # Errors
     /// [`RangeError::Field`] if the identity does not fit the layout.
@@ -113,9 +114,9 @@ impl Generator {
 
     /// Decides which values come next: `n` of them, or as many as are allowed now, at least one.
     ///
-    /// `current` is the counter as it was loaded, `now_us` the clock (microseconds of Unix time) read after that,
-    /// `limit` the horizon: the first tick that may not be used. The values are the caller's once it has exchanged
-    /// `current` for what comes after the last of them.
+    /// `current` is the counter as it was loaded, `now_us` the clock (microseconds of Unix time) read after
+    /// that, `limit` the horizon: the first tick that may not be used. The values are the caller's once it
+    /// has exchanged `current` for what comes after the last of them.
     ///
     /// # Errors
     /// The reason why not even one value is allowed, as a [`Stall`].
@@ -140,8 +141,8 @@ impl Generator {
         self.advance_partly(first, elapsed_us, limit, n)
     }
 
-    /// How long (microseconds by the clock that is passed in) it takes until the last of `n` values is allowed, if
-    /// nobody else takes any. Tells beforehand that a wait is hopeless.
+    /// How long (microseconds by the clock that is passed in) it takes until the last of `n` values is
+    /// allowed, if nobody else takes any. Tells beforehand that a wait is hopeless.
     ///
     /// # Errors
     /// [`Stall::Exhausted`] if the layout has no `n` values left, [`Stall::BeforeEpoch`].
@@ -165,8 +166,8 @@ impl Generator {
         Ok(now_us.abs_diff(epoch_us))
     }
 
-    /// The larger of the counter and the clock. Only a call that finds the clock in a later tick than the counter pays
-    /// for a division.
+    /// The larger of the counter and the clock. Only a call that finds the clock in a later tick than the
+    /// counter pays for a division.
     #[inline]
     fn first_free(&self, current: u64, elapsed_us: u64) -> Result<u64, Stall> {
         let unit_us = self.layout.unit_us();
@@ -184,8 +185,8 @@ impl Generator {
         Ok((tick << self.sequence_bits) + self.spread_of(tick))
     }
 
-    /// Where a tick that is entered by the clock starts its sequence: Fibonacci hashing of the tick, scaled to
-    /// 0 to `spread`.
+    /// Where a tick that is entered by the clock starts its sequence: Fibonacci hashing of the tick, scaled
+    /// to 0 to `spread`.
     #[inline]
     fn spread_of(&self, tick: u64) -> u64 {
         let hash = tick.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

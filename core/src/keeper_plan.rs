@@ -1,11 +1,12 @@
-//! What the keeper of the durable horizon decides, as pure functions of what it sees. How it is carried out, and in which
-//! order, is the keeper's affair.
+//! What the keeper of the durable horizon decides, as pure functions of what it sees. How it is carried out,
+//! and in which order, is the keeper's affair.
 //!
 //! The rules are few:
 //!
 //! * The next horizon is no lower than anything that is stored, was published or was handed out.
-//! * **An unknown past means that everything was used.** Records of use that are gone say nothing: each identity may have been
-//!   used up to the highest horizon that this server has ever had. Only the identity in use goes on, above its own horizon.
+//! * **An unknown past means that everything was used.** Records of use that are gone say nothing: each
+//!   identity may have been used up to the highest horizon that this server has ever had. Only the identity
+//!   in use goes on, above its own horizon.
 //! * An identity goes on above its own end of use, or, if that lies beyond the next horizon, not at all.
 //!
 //! All instants are microseconds of Unix time.
@@ -26,8 +27,8 @@ pub struct Use {
 pub struct Uses(pub Vec<Use>);
 
 impl Uses {
-    /// Up to when IDs may have been made under an identity, 0 as long as only the stored horizon limits it; `None` if none
-    /// were ever made.
+    /// Up to when IDs may have been made under an identity, 0 as long as only the stored horizon limits it;
+    /// `None` if none were ever made.
     pub fn until_us(&self, identity: Identity) -> Option<i64> {
         self.recorded(Some(identity)).or(self.recorded(None))
     }
@@ -89,7 +90,8 @@ pub struct Seen {
     pub lease_us: i64,
     /// The horizon that is stored; `None` if none ever was.
     pub stored_us: Option<i64>,
-    /// Whether it is stored elsewhere than where this server stored it last: dropped and created again, another database.
+    /// Whether it is stored elsewhere than where this server stored it last: dropped and created again,
+    /// another database.
     pub is_elsewhere: bool,
     /// The records of use that are stored.
     pub uses: Uses,
@@ -146,7 +148,8 @@ pub enum GatePlan {
         identity: Identity,
         /// Up to when the identity may have been used; 0 if only the horizon limits that.
         from_us: i64,
-        /// Whether the gate was last open for another identity: each slot then goes on in its next tick, to keep the order.
+        /// Whether the gate was last open for another identity: each slot then goes on in its next tick, to
+        /// keep the order.
         is_another: bool,
     },
     /// It is closed: there is no identity.
@@ -160,7 +163,8 @@ pub enum GatePlan {
     },
 }
 
-/// The records to store because others are gone, or because a horizon was stored before there was an identity.
+/// The records to store because others are gone, or because a horizon was stored before there was an
+/// identity.
 fn lost_records(uses: &Uses, past: &Past, stored_us: Option<i64>, is_lost: bool) -> Vec<Use> {
     let mut records = Vec::new();
     if is_lost || (stored_us.is_some() && uses.0.is_empty()) {
@@ -171,7 +175,8 @@ fn lost_records(uses: &Uses, past: &Past, stored_us: Option<i64>, is_lost: bool)
     records
 }
 
-/// The records to store together with the exact end of what was handed out, given what is stored: those that are gone.
+/// The records to store together with the exact end of what was handed out, given what is stored: those that
+/// are gone.
 pub fn records_to_seal(uses: &Uses, past: &Past, stored_us: Option<i64>) -> Vec<Use> {
     lost_records(uses, past, stored_us, past.lacks_record(uses))
 }
@@ -276,8 +281,8 @@ pub fn check_reset(
     }
 }
 
-/// The records that shut out, before everything begins anew, each identity that was used: up to `end_us`, the highest
-/// horizon so far.
+/// The records that shut out, before everything begins anew, each identity that was used: up to `end_us`, the
+/// highest horizon so far.
 pub fn records_before_reset(uses: &Uses, end_us: i64) -> Vec<Use> {
     let mut shut_out = uses.clone();
     let mut added = Vec::new();

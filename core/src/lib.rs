@@ -1,9 +1,9 @@
-//! Snowflake IDs without PostgreSQL: layouts, the generator that hands out values of a layout, and the forms in which
-//! IDs are shown outside.
+//! Snowflake IDs without PostgreSQL: layouts, the generator that hands out values of a layout, and the forms
+//! in which IDs are shown outside.
 //!
 //! This crate does no I/O, reads no clock and holds no state of its own: the clock, the limit and the shared
-//! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around it, and a client program
-//! can use it as well, for example to read back the time of an ID:
+//! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around it, and a client
+//! program can use it as well, for example to read back the time of an ID:
 //!
 //! ```
 //! use snowflake_id_core::Layout;

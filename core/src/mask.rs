@@ -1,13 +1,14 @@
-//! IDs with a mask: other numbers in their place, from which nobody without the key can tell when an ID was made, or how
-//! many there are.
+//! IDs with a mask: other numbers in their place, from which nobody without the key can tell when an ID was
+//! made, or how many there are.
 //!
-//! A mask is a permutation of the numbers from 0 to 2^63 - 1, a different one for each key: no two IDs get the same
-//! masked number, and whoever has the key can take the mask off.
+//! A mask is a permutation of the numbers from 0 to 2^63 - 1, a different one for each key: no two IDs get
+//! the same masked number, and whoever has the key can take the mask off.
 //!
-//! It is the block cipher CAST-128 (RFC 2144, ISO/IEC 18033-3), whose blocks have 64 bits. An ID is one block, the most
-//! significant byte first. If the first bit of what comes out is set, it is encrypted again, until it is not; this "cycle
-//! walking" makes a permutation of the smaller range out of that of the larger one, and is as hard to see through (Black
-//! and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It takes two steps on average.
+//! It is the block cipher CAST-128 (RFC 2144, ISO/IEC 18033-3), whose blocks have 64 bits. An ID is one
+//! block, the most significant byte first. If the first bit of what comes out is set, it is encrypted again,
+//! until it is not; this "cycle walking" makes a permutation of the smaller range out of that of the larger
+//! one, and is as hard to see through (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It
+//! takes two steps on average.
 //!
 //! ```
 //! use snowflake_id_core::mask::Mask;
@@ -41,15 +42,16 @@ impl Mask {
         walk(id, |block| self.0.encrypt_block(block))
     }
 
-    /// The ID for which a number stands. A negative number is refused; any other stands for some ID, under any key.
+    /// The ID for which a number stands. A negative number is refused; any other stands for some ID, under
+    /// any key.
     #[inline]
     pub fn unmask(&self, masked: i64) -> Result<i64, RangeError> {
         walk(masked, |block| self.0.decrypt_block(block))
     }
 }
 
-/// Takes steps from a non-negative number until there is one again. As the steps are a permutation of all numbers, they come
-/// back to where they started in the end; so this ends.
+/// Takes steps from a non-negative number until there is one again. As the steps are a permutation of all
+/// numbers, they come back to where they started in the end; so this ends.
 #[inline]
 fn walk(start: i64, step: impl Fn(&mut Block<Cast5>)) -> Result<i64, RangeError> {
     if start < 0 {

@@ -20,11 +20,11 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// The start of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have to be shown in
-/// any encoding.
+/// The start of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have
+/// to be shown in any encoding.
 ///
-/// Messages never have such a text in another form. It may take a gigabyte, and a copy for which there is no memory ends the
-/// process: in a server, every session.
+/// Messages never have such a text in another form. It may take a gigabyte, and a copy for which there is no
+/// memory ends the process: in a server, every session.
 pub fn shown(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
     // One character more than is shown, also if each has the four bytes that UTF-8 takes at most.

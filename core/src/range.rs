@@ -6,12 +6,13 @@ use crate::layout::Layout;
 impl Layout {
     /// The smallest ID whose time is at or after an instant (microseconds of Unix time).
     ///
-    /// `id >= min_id(t)` says the same as `time_of(id) >= t`, and `id < min_id(t)` the same as `time_of(id) < t`, for
-    /// every instant `t` and every ID of the layout, with one exception below. Before the epoch it is 0. After the
-    /// start of the last tick it is the largest ID of the layout plus one, which no ID reaches.
+    /// `id >= min_id(t)` says the same as `time_of(id) >= t`, and `id < min_id(t)` the same as
+    /// `time_of(id) < t`, for every instant `t` and every ID of the layout, with one exception below. Before
+    /// the epoch it is 0. After the start of the last tick it is the largest ID of the layout plus one, which
+    /// no ID reaches.
     ///
-    /// The exception: a layout of all 63 bits has no number above its largest ID, `i64::MAX`. After the start of its last
-    /// tick the result is that very ID, the only one for which the two comparisons then differ.
+    /// The exception: a layout of all 63 bits has no number above its largest ID, `i64::MAX`. After the start
+    /// of its last tick the result is that very ID, the only one for which the two comparisons then differ.
     #[inline]
     pub fn min_id(&self, unix_us: i64) -> i64 {
         let first_tick = match unix_us > self.epoch_us() {
@@ -23,9 +24,9 @@ impl Layout {
 
     /// The largest ID whose time is at or before an instant (microseconds of Unix time).
     ///
-    /// `id <= max_id(t)` says the same as `time_of(id) <= t`, and `id > max_id(t)` the same as `time_of(id) > t`, for
-    /// every instant `t` and every ID of the layout. Before the epoch it is -1, which lies below every ID; after the start of
-    /// the last tick the largest ID of the layout.
+    /// `id <= max_id(t)` says the same as `time_of(id) <= t`, and `id > max_id(t)` the same as
+    /// `time_of(id) > t`, for every instant `t` and every ID of the layout. Before the epoch it is -1, which
+    /// lies below every ID; after the start of the last tick the largest ID of the layout.
     #[inline]
     pub fn max_id(&self, unix_us: i64) -> i64 {
         let ticks_begun = match unix_us >= self.epoch_us() {

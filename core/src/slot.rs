@@ -1,13 +1,15 @@
 //! The atomics that all processes of a server share, and the rules by which they are used.
 //!
-//! A [`Slot`] is the state of one layout, the [`Gate`] that of the server. **Fence** is the one primitive with which
-//! somebody else than a caller of [`Slot::reserve`] interferes: close the gate, raise the counter of every slot by at
-//! least one, act, open the gate. After the raise no attempt that began before the fence can succeed any more:
+//! A [`Slot`] is the state of one layout, the [`Gate`] that of the server. **Fence** is the one primitive
+//! with which somebody else than a caller of [`Slot::reserve`] interferes: close the gate, raise the counter
+//! of every slot by at least one, act, open the gate. After the raise no attempt that began before the fence
+//! can succeed any more:
 //!
-//! * An attempt loads the counter *first*, then the gate. If it loaded the counter before the raise, its exchange finds
-//!   another value and fails; the counter never returns to an earlier value.
-//! * If it loaded the counter after the raise (Acquire of a value that was written, directly or by later exchanges, on
-//!   top of the Release of the raise), it happens after the closing of the gate and sees the gate closed.
+//! * An attempt loads the counter *first*, then the gate. If it loaded the counter before the raise, its
+//!   exchange finds another value and fails; the counter never returns to an earlier value.
+//! * If it loaded the counter after the raise (Acquire of a value that was written, directly or by later
+//!   exchanges, on top of the Release of the raise), it happens after the closing of the gate and sees the
+//!   gate closed.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 
@@ -28,7 +30,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// Lets calls with this identity through. Release: they see what was written before, such as raised counters.
+    /// Lets calls with this identity through. Release: they see what was written before, such as raised
+    /// counters.
     ///
     /// # Panics
     /// If no layout has room for the identity.
@@ -51,10 +54,10 @@ impl Gate {
         self.0.load(Ordering::Acquire) == identity.to_word()
     }
 
-    /// Closes the gate and raises the counter of every slot by at least one, and at least to what the function beside it
-    /// makes of the counter. When this returns, no attempt that began before will succeed, and none that begins until
-    /// [`Gate::open`]. Returns for each slot the counter before and after: what lies before the first was handed out, or
-    /// skipped earlier; what lies between the two never will be.
+    /// Closes the gate and raises the counter of every slot by at least one, and at least to what the
+    /// function beside it makes of the counter. When this returns, no attempt that began before will succeed,
+    /// and none that begins until [`Gate::open`]. Returns for each slot the counter before and after: what
+    /// lies before the first was handed out, or skipped earlier; what lies between the two never will be.
     pub fn fence<'a, F: Fn(u64) -> u64>(
         &self,
         slots: impl IntoIterator<Item = (&'a Slot, F)>,
@@ -66,14 +69,14 @@ impl Gate {
 
 /// The state of one layout, shared by all processes of a server.
 ///
-/// It fills two cache lines: the processor fetches lines in pairs, so that neighbours closer than 128 bytes would slow
-/// each other down. Counter and horizon share a line on purpose: every attempt needs both, and the horizon changes
-/// rarely.
+/// It fills two cache lines: the processor fetches lines in pairs, so that neighbours closer than 128 bytes
+/// would slow each other down. Counter and horizon share a line on purpose: every attempt needs both, and the
+/// horizon changes rarely.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Slot {
-    /// The next free value, as `tick << sequence_bits | sequence`. Written by attempts and fences, both by exchange;
-    /// it only grows.
+    /// The next free value, as `tick << sequence_bits | sequence`. Written by attempts and fences, both by
+    /// exchange; it only grows.
     counter: AtomicU64,
     /// The first tick that may not be used. Written by the owner of the horizon.
     horizon: AtomicU64,
@@ -96,7 +99,8 @@ impl Slot {
         self.horizon.load(Ordering::Relaxed)
     }
 
-    /// Makes the slot that of a layout. Only while no process knows it yet: neither value is compared with the old one.
+    /// Makes the slot that of a layout. Only while no process knows it yet: neither value is compared with
+    /// the old one.
     pub fn assign(&self, counter: u64, horizon: u64) {
         self.horizon.store(horizon, Ordering::Release);
         self.counter.store(counter, Ordering::Release);
@@ -109,9 +113,9 @@ impl Slot {
 
     /// Reserves `n` values in one exchange, or as many as are allowed now.
     ///
-    /// The order of the loads is part of the proof at the head of this module: the counter first, then gate and horizon,
-    /// then the clock. A failed exchange starts over with all of them. Some attempt succeeded each time one fails, so
-    /// that all processes together never stand still.
+    /// The order of the loads is part of the proof at the head of this module: the counter first, then gate
+    /// and horizon, then the clock. A failed exchange starts over with all of them. Some attempt succeeded
+    /// each time one fails, so that all processes together never stand still.
     ///
     /// # Errors
     /// A [`Stall`]; then nothing was taken.
@@ -143,7 +147,8 @@ impl Slot {
         }
     }
 
-    /// Raises the counter by at least one and at least to what `floor` makes of it. Returns it as it was and as it is.
+    /// Raises the counter by at least one and at least to what `floor` makes of it. Returns it as it was and
+    /// as it is.
     fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
         let mut current = self.counter.load(Ordering::Acquire);
         loop {

@@ -27,9 +27,9 @@ impl SlotKey {
         }
     }
 
-    /// The first tick that starts at or after an instant: the floor for that instant, and the limit for a horizon there (a
-    /// tick may be used only if it starts before the horizon). Before the epoch that is tick 0; it is never past the
-    /// last tick for which there are bits.
+    /// The first tick that starts at or after an instant: the floor for that instant, and the limit for a
+    /// horizon there (a tick may be used only if it starts before the horizon). Before the epoch that is tick
+    /// 0; it is never past the last tick for which there are bits.
     pub fn first_tick_from(&self, unix_us: i64) -> u64 {
         self.scale.first_tick_from(unix_us).min(1 << (MAX_TOTAL_BITS - self.time_shift))
     }
@@ -55,10 +55,12 @@ impl SlotKey {
         self.tick_us(counter.saturating_sub(1))
     }
 
-    /// The end of use, given the counter: the least horizon that covers everything before it. As a floor it repeats nothing.
+    /// The end of use, given the counter: the least horizon that covers everything before it. As a floor it
+    /// repeats nothing.
     ///
-    /// That is just after the *start* of the last tick, as a tick may be used if it starts before the horizon. The end of the
-    /// tick would do as well, but it would make layouts with shorter ticks wait for it.
+    /// That is just after the *start* of the last tick, as a tick may be used if it starts before the
+    /// horizon. The end of the tick would do as well, but it would make layouts with shorter ticks wait for
+    /// it.
     pub fn end_of_use_us(&self, counter: u64) -> i64 {
         match counter {
             0 => self.scale.epoch_us,

@@ -34,8 +34,8 @@ impl TimeScale {
         self.elapsed_us(unix_us).map_or(0, |elapsed_us| elapsed_us.div_ceil(self.unit_us))
     }
 
-    /// The start of a tick of a layout, or the end of its last one, in microseconds of Unix time. A valid layout ends within
-    /// `i64`, so that neither the cast nor the sum can wrap.
+    /// The start of a tick of a layout, or the end of its last one, in microseconds of Unix time. A valid
+    /// layout ends within `i64`, so that neither the cast nor the sum can wrap.
     #[inline]
     pub fn start_us(self, tick: u64) -> i64 {
         self.epoch_us.wrapping_add((tick * self.unit_us) as i64)

@@ -27,7 +27,8 @@ fn known_ids() {
     let tweet = guess(1541815603606036480, NOW_US)[0].decoded;
     assert_eq!(tweet.generated_at, 1_656_432_460_105_000);
     assert_eq!((tweet.datacenter_id, tweet.worker_id, tweet.sequence), (Some(11), Some(26), Some(0)));
-    // The example in Discord's documentation, of 2016, process 0 and increment 7. Twitter had the same number in 2012.
+    // The example in Discord's documentation, of 2016, process 0 and increment 7. Twitter had the same number
+    // in 2012.
     let discord = names(175928847299117063);
     assert_eq!(discord[..5], ["wide", "standard", "twitter", "leaf", "discord"]);
     // The example in the README of redis-id-generator: Unix time, far beyond what the others have reached.

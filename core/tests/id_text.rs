@@ -1,4 +1,5 @@
-//! IDs as text: against a model that divides and multiplies digit by digit, and against whatever people may type.
+//! IDs as text: against a model that divides and multiplies digit by digit, and against whatever people may
+//! type.
 
 use proptest::prelude::*;
 use snowflake_id_core::id_text::{Encoding, Fault, MAX_WIDTH, TextError};
@@ -264,8 +265,8 @@ proptest! {
         prop_assert_eq!(fault(encoding, &text), Fault::Character(at + 1));
     }
 
-    /// Digits at random: either they are the text of an ID, or they pass the largest at the first place at which they differ
-    /// from its text.
+    /// Digits at random: either they are the text of an ID, or they pass the largest at the first place at
+    /// which they differ from its text.
     #[test]
     fn any_digits_are_an_id_or_too_large(encoding in encodings(), values in prop::collection::vec(any::<u8>(), MAX_WIDTH)) {
         let known = alphabet(encoding);

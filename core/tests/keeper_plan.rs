@@ -119,8 +119,8 @@ fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
     assert_eq!(refused.horizon_us, None);
 }
 
-/// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each other one may have been
-/// used up to the highest horizon that there ever was.
+/// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each
+/// other one may have been used up to the highest horizon that there ever was.
 #[test]
 fn an_unknown_past_means_that_everything_was_used() {
     let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };

@@ -13,8 +13,8 @@ fn error(text: &str) -> LayoutError {
     text.parse::<Layout>().expect_err(text)
 }
 
-/// Name, (field, shift, bits) from the top, unit in microseconds, epoch in milliseconds of Unix time. These numbers are
-/// in people's tables: a change here is a mistake.
+/// Name, (field, shift, bits) from the top, unit in microseconds, epoch in milliseconds of Unix time. These
+/// numbers are in people's tables: a change here is a mistake.
 type Pinned = (&'static str, &'static [(&'static str, u32, u32)], u64, i64);
 
 #[rustfmt::skip]

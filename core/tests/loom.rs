@@ -80,8 +80,8 @@ fn an_id_returned_before_a_call_is_smaller_than_what_the_call_returns() {
     });
 }
 
-/// After a fence nothing below the raised counter is handed out any more, and nothing at all until the gate opens: what
-/// the fencing process reads after the fence is the end.
+/// After a fence nothing below the raised counter is handed out any more, and nothing at all until the gate
+/// opens: what the fencing process reads after the fence is the end.
 #[test]
 fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
     loom::model(|| {

@@ -30,7 +30,8 @@ fn the_cipher_gives_the_single_vector_of_its_standard() {
     assert_eq!(u64::from_be_bytes(block.0), 0x0123_4567_89AB_CDEF);
 }
 
-/// What masks gave from the first version on, checked with another implementation (CAST5 of OpenSSL in ECB mode). A change here makes every masked ID that is out in the world worthless.
+/// What masks gave from the first version on, checked with another implementation (CAST5 of OpenSSL in ECB
+/// mode). A change here makes every masked ID that is out in the world worthless.
 #[test]
 fn masked_ids_never_change() {
     let mask = Mask::new(&KEY);
@@ -57,7 +58,8 @@ fn negative_numbers_are_refused() {
     }
 }
 
-/// IDs as a server makes them one after the other: none masked twice the same, and nothing left of their order.
+/// IDs as a server makes them one after the other: none masked twice the same, and nothing left of their
+/// order.
 #[test]
 fn a_run_of_ids_is_masked_without_duplicates_and_out_of_order() {
     const COUNT: usize = 200_000;

@@ -111,8 +111,8 @@ proptest! {
         }
     }
 
-    /// The promises, for any layout, clock, limit and history: IDs increase strictly, none lies past the drift, the
-    /// limit or the end, none before the clock, and a stall takes nothing.
+    /// The promises, for any layout, clock, limit and history: IDs increase strictly, none lies past the
+    /// drift, the limit or the end, none before the clock, and a stall takes nothing.
     #[test]
     fn any_history_keeps_the_promises(
         layout in layouts(),
@@ -158,8 +158,8 @@ proptest! {
                 Err(stall) => {
                     prop_assert_eq!(slot.counter(), before);
                     match stall {
-                        // After exactly that wait it works (unless the limit holds it back), a microsecond earlier it
-                        // does not.
+                        // After exactly that wait it works (unless the limit holds it back), a microsecond
+                        // earlier it does not.
                         Stall::Ahead { wait_us } => {
                             let one = NonZeroU64::MIN;
                             let at = |us: u64| {

@@ -16,8 +16,8 @@ fn largest(layout: &Layout) -> i64 {
     ((1u64 << layout.total_bits()) - 1) as i64
 }
 
-/// An instant as people choose them for a range: anywhere, in the layout, near the start of a tick, at an end, or
-/// infinite as PostgreSQL passes it on.
+/// An instant as people choose them for a range: anywhere, in the layout, near the start of a tick, at an
+/// end, or infinite as PostgreSQL passes it on.
 fn instants(layout: Layout) -> impl Strategy<Value = i64> {
     let (epoch_us, end_us) = (layout.epoch_us(), layout.end_us());
     let near = move |tick: u64, offset: i64| {
@@ -69,8 +69,8 @@ proptest! {
         let largest = largest(&layout);
         prop_assert!((0..=largest.saturating_add(1)).contains(&layout.min_id(instant)));
         prop_assert!((-1..=largest).contains(&layout.max_id(instant)));
-        // Whatever is not at or before an instant lies after it: nothing falls between the two, and what falls into both is
-        // the tick that starts at the instant.
+        // Whatever is not at or before an instant lies after it: nothing falls between the two, and what
+        // falls into both is the tick that starts at the instant.
         let one_tick = 1u64 << layout.shift(Field::Time);
         let both = i128::from(layout.max_id(instant)) + 1 - i128::from(layout.min_id(instant));
         prop_assert!(both == 0 || both == i128::from(one_tick) || layout.min_id(instant) == i64::MAX && both == 1);

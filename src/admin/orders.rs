@@ -1,9 +1,10 @@
 //! What an administrator can order the keeper to do: `snowflake_accept_clock()`, `snowflake_advance()`,
 //! `snowflake_reset_horizon()`.
 //!
-//! All three follow one protocol: see [`crate::shared::order_desk`]. Whoever calls learns that the order was carried out, or that it
-//! was not. A call that is cancelled or that has waited for too long takes its order back. If the keeper has begun with it by
-//! then, the call waits for the end of that, which is the time of a commit or two.
+//! All three follow one protocol: see [`crate::shared::order_desk`]. Whoever calls learns that the order was
+//! carried out, or that it was not. A call that is cancelled or that has waited for too long takes its order
+//! back. If the keeper has begun with it by then, the call waits for the end of that, which is the time of a
+//! commit or two.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -24,9 +25,11 @@ use crate::shared::order_desk::{Answer, Order, OrderDesk, Ticket};
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
-/// For how long a call waits for the keeper at least, also with a shorter `max_wait`: long enough for one that has nothing else to do.
+/// For how long a call waits for the keeper at least, also with a shorter `max_wait`: long enough for one
+/// that has nothing else to do.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
-/// For how long a call waits for the end of what the keeper has begun. Only a commit that waits for a standby takes longer.
+/// For how long a call waits for the end of what the keeper has begun. Only a commit that waits for a standby
+/// takes longer.
 const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 
 /// Follows a clock that jumped ahead.
@@ -90,7 +93,8 @@ fn carry_out(order: Order) -> Result<(), Error> {
     }
 }
 
-/// An order of this backend that is on the desk. It is withdrawn when the call ends before it was claimed, in whichever way.
+/// An order of this backend that is on the desk. It is withdrawn when the call ends before it was claimed, in
+/// whichever way.
 struct Placed {
     desk: &'static OrderDesk,
     ticket: Ticket,
@@ -132,8 +136,8 @@ impl Placed {
         Some(answer)
     }
 
-    /// Takes the order back; if the keeper has begun with it, waits for the answer. `None`: nothing was done, or, after a
-    /// warning, nothing is known.
+    /// Takes the order back; if the keeper has begun with it, waits for the answer. `None`: nothing was done,
+    /// or, after a warning, nothing is known.
     fn withdraw_or_wait(&self) -> Option<Answer> {
         if self.desk.withdraw(self.ticket) {
             ON_THE_DESK.set(None);

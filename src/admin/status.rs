@@ -99,8 +99,8 @@ fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
     now_us.max(latest_us(shared, SlotKey::tick_us) - max_drift_us())
 }
 
-/// Whether the clock was set back too far: the floor, or an ID that was made, is further ahead of it than any ID may be.
-/// (At saturation the next ID is as well, for less than a tick.)
+/// Whether the clock was set back too far: the floor, or an ID that was made, is further ahead of it than any
+/// ID may be. (At saturation the next ID is as well, for less than a tick.)
 fn is_clock_behind(shared: &State, now_us: i64) -> bool {
     latest_us(shared, SlotKey::last_tick_us) - max_drift_us() > now_us
 }
@@ -118,8 +118,8 @@ fn max_drift_us() -> i64 {
 
 fn state_word(shared: &State, now_us: i64) -> &'static str {
     let board = &shared.board;
-    // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs; unless the keeper could not
-    // extend it anyway.
+    // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs; unless the
+    // keeper could not extend it anyway.
     let is_hindered = report::report().error().is_some()
         || board.keeper.committing_for_us(now_us).is_some()
         || board.bell.is_wanted()

@@ -19,12 +19,13 @@ pub extern "C-unwind" fn pg_finfo_snowflake_nextval() -> &'static pg_sys::Pg_fin
     &VERSION_1
 }
 
-/// `snowflake_nextval()`, without the wrapper that pgrx puts around a function, which alone takes 4 to 5 ns. The usual
-/// call touches nothing that could panic or raise an error; what could lies behind [`next_slowly`].
+/// `snowflake_nextval()`, without the wrapper that pgrx puts around a function, which alone takes 4 to 5 ns.
+/// The usual call touches nothing that could panic or raise an error; what could lies behind [`next_slowly`].
 ///
-/// The rest of the time, three quarters of it, is the clock: `gettimeofday`, as in PostgreSQL's `clock_timestamp()`.
-/// `clock_gettime` takes a nanosecond more, `std::time::SystemTime` six. `CLOCK_REALTIME_COARSE` would save 11 ns, but
-/// lags by up to a timer tick (1 to 10 ms): an ID could then bear a time before the call that made it.
+/// The rest of the time, three quarters of it, is the clock: `gettimeofday`, as in PostgreSQL's
+/// `clock_timestamp()`. `clock_gettime` takes a nanosecond more, `std::time::SystemTime` six.
+/// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms): an ID could then
+/// bear a time before the call that made it.
 ///
 /// # Safety
 /// Called by PostgreSQL alone. It takes no arguments, so that nothing is read through the pointer.
@@ -83,7 +84,8 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
-/// Takes `count` IDs, in one exchange where `max_drift` allows. All are taken before the first row is returned.
+/// Takes `count` IDs, in one exchange where `max_drift` allows. All are taken before the first row is
+/// returned.
 ///
 /// They are kept one by one: where few are allowed in a tick, each may come with an exchange of its own.
 fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
@@ -107,7 +109,8 @@ fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// A list with room for so many IDs. It never grows: an allocation that then failed would end the server, and lose the IDs.
+/// A list with room for so many IDs. It never grows: an allocation that then failed would end the server, and
+/// lose the IDs.
 fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     let count = count.get() as usize; // At most MAX_BATCH.
     let mut ids = Vec::new();

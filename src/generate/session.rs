@@ -1,8 +1,9 @@
 //! What this backend remembers between calls: the generator of its layout with its slot, and its last ID.
 //!
-//! All of it follows from the settings and from shared memory; it is made anew when they change. Only what was counted
-//! does not: IDs are counted here, and added to the shared figure when the horizon has moved since (so, while IDs are being
-//! made, at least once per lease) and when the backend ends. One that is killed takes its last count with it.
+//! All of it follows from the settings and from shared memory; it is made anew when they change. Only what
+//! was counted does not: IDs are counted here, and added to the shared figure when the horizon has moved
+//! since (so, while IDs are being made, at least once per lease) and when the backend ends. One that is
+//! killed takes its last count with it.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -31,8 +32,9 @@ pub struct Session {
 }
 
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
-/// Every session that this backend ever set up. They are never freed, so that the hot path needs no guard around the
-/// current one (a `RefCell` costs 3 ns), but used again: settings change rarely, and between few values.
+/// Every session that this backend ever set up. They are never freed, so that the hot path needs no guard
+/// around the current one (a `RefCell` costs 3 ns), but used again: settings change rarely, and between few
+/// values.
 static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
 static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
@@ -126,8 +128,8 @@ impl Session {
         })
     }
 
-    /// Whether everything may have begun anew, so that the layout has another slot. (A slot that nobody may use yet
-    /// looks the same.)
+    /// Whether everything may have begun anew, so that the layout has another slot. (A slot that nobody may
+    /// use yet looks the same.)
     pub fn may_be_retired(&self) -> bool {
         self.place.slot.horizon() == 0
     }

@@ -1,5 +1,5 @@
-//! Waiting for the clock and for the keeper: never longer than `max_wait`, without a lock, cancellable, and visible in
-//! `pg_stat_activity`.
+//! Waiting for the clock and for the keeper: never longer than `max_wait`, without a lock, cancellable, and
+//! visible in `pg_stat_activity`.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -45,7 +45,8 @@ pub fn not_followed(board: &Board) -> Error {
     Error::KeeperNotReady { report: obstacle(board) }
 }
 
-/// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in whichever way.
+/// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in
+/// whichever way.
 pub struct Patience {
     max_wait: Duration,
     deadline: Instant,
@@ -173,7 +174,8 @@ struct Look<'a> {
 impl Look<'_> {
     fn ask(board: &Board) -> Look<'_> {
         board.bell.ring();
-        // One that is under way may have begun before whatever the caller relies on, such as CREATE EXTENSION.
+        // One that is under way may have begun before whatever the caller relies on, such as CREATE
+        // EXTENSION.
         Look { board, last: board.keeper.looks.load(Ordering::Acquire) + 2 }
     }
 

@@ -1,9 +1,9 @@
-//! Beginning anew: `snowflake_reset_horizon()` puts a server back to work whose horizon was burnt into the far future, by a
-//! clock that was years ahead at its start.
+//! Beginning anew: `snowflake_reset_horizon()` puts a server back to work whose horizon was burnt into the
+//! far future, by a clock that was years ahead at its start.
 //!
-//! It begins at the present, and so may hand out times of which it has made IDs before. That repeats nothing as long as it does
-//! so under an identity that it has never used. Those that were used stay shut out until the horizon has come back to where
-//! it was.
+//! It begins at the present, and so may hand out times of which it has made IDs before. That repeats nothing
+//! as long as it does so under an identity that it has never used. Those that were used stay shut out until
+//! the horizon has come back to where it was.
 
 use snowflake_id_core::Identity;
 use snowflake_id_core::keeper_plan::{ResetRefusal, check_reset, records_before_reset};
@@ -15,12 +15,12 @@ use crate::shared::board::Closed;
 use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Ticket};
 
-/// Begins anew for an identity as it was ordered, with a horizon that lies `reach_us` ahead of the clock. Returns the answer; `None` if
-/// the order was withdrawn.
+/// Begins anew for an identity as it was ordered, with a horizon that lies `reach_us` ahead of the clock.
+/// Returns the answer; `None` if the order was withdrawn.
 ///
-/// What happens when the process dies: after the first commit, identities are shut out up to where the stored horizon
-/// is anyway. After the second, a keeper that comes next while the server runs writes the high horizon again; one
-/// after a restart finds the low one, with the identities shut out.
+/// What happens when the process dies: after the first commit, identities are shut out up to where the stored
+/// horizon is anyway. After the second, a keeper that comes next while the server runs writes the high
+/// horizon again; one after a restart finds the low one, with the identities shut out.
 pub fn begin_anew(
     shared: &State,
     ticket: Ticket,

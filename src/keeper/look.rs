@@ -25,7 +25,8 @@ use crate::pg::{clock, process};
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How soon the keeper looks again when something is in its way: an error, a clock that jumped, no identity.
 pub const RETRY_TIME: Duration = Duration::from_secs(2);
-/// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone until it looks.
+/// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone
+/// until it looks.
 const BREATHER: Duration = Duration::from_millis(50);
 
 /// Sleeps until the latch is set, at most for `pause`. Returns whether to go on.
@@ -75,7 +76,8 @@ impl Keeper {
                 }
             };
             self.shared.board.keeper.looks.fetch_add(1, Ordering::Release);
-            // Who asked during the look may have set the latch while that waited for a lock or a standby, which resets it.
+            // Who asked during the look may have set the latch while that waited for a lock or a standby,
+            // which resets it.
             let pause = if self.shared.board.bell.is_wanted() { Some(Duration::ZERO) } else { pause };
             if !sleep(pause) || !sleep(Some(breather)) {
                 break;
@@ -153,8 +155,8 @@ impl Keeper {
         microseconds(config::max_drift() + config::lease())
     }
 
-    /// A lowered `lease` or `max_drift` would count only once the horizon that was written under the higher one has passed:
-    /// what was not used of that is given back.
+    /// A lowered `lease` or `max_drift` would count only once the horizon that was written under the higher
+    /// one has passed: what was not used of that is given back.
     fn seal_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         let has_shrunk = reach_us < std::mem::replace(&mut self.reach_us, reach_us);
@@ -270,10 +272,11 @@ impl Keeper {
         }
     }
 
-    /// Fences, and stores the exact end of what was handed out, so that whoever comes next need not wait for the clock.
+    /// Fences, and stores the exact end of what was handed out, so that whoever comes next need not wait for
+    /// the clock.
     ///
-    /// That lowers what is stored, which is safe, as everything handed out lies before the end, and nothing comes after
-    /// it. For the same reason it need not reach a standby: what that has is higher.
+    /// That lowers what is stored, which is safe, as everything handed out lies before the end, and nothing
+    /// comes after it. For the same reason it need not reach a standby: what that has is higher.
     fn seal(&mut self) -> Result<(), Problem> {
         let end_us = self.shared.seal();
         if !std::mem::replace(&mut self.has_committed, false) {

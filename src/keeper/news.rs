@@ -71,8 +71,8 @@ pub fn risk(store: &Store) -> Option<String> {
     })
 }
 
-/// Why an identity is of no use in the layout that the server uses by default, if it is not. Other layouts may have room for it, so
-/// that the gate is opened all the same.
+/// Why an identity is of no use in the layout that the server uses by default, if it is not. Other layouts
+/// may have room for it, so that the gate is opened all the same.
 fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
     let problem = Generator::new(layout, identity, 0, 0).err()?;

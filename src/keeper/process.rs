@@ -57,7 +57,8 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     report::report_error(Some(&cannot_connect), clock::clock_us());
     board.keeper.set_closed(Closed::Problem);
     process::connect_keeper(&database);
-    // What ended the keeper before this one may end this one as well: it stays in the report until a look was successful.
+    // What ended the keeper before this one may end this one as well: it stays in the report until a look was
+    // successful.
     let last_error = last_error.filter(|error| *error != cannot_connect);
     report::report_error(last_error.as_deref(), clock::clock_us());
     board.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
@@ -66,7 +67,8 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     process::exit(1);
 }
 
-/// Runs when the process ends, in whichever way but by SIGKILL, after which the postmaster makes all shared memory anew.
+/// Runs when the process ends, in whichever way but by SIGKILL, after which the postmaster makes all shared
+/// memory anew.
 fn on_exit() {
     let Ok(shared) = memory::state() else { return };
     if !is_stopping() && report::report().error().is_none() {

@@ -5,13 +5,14 @@
 //! | sequence `snowflake_internal.horizon` | its last value is the horizon, in microseconds of Unix time |
 //! | materialized view `snowflake_internal.used_identity` | records of use: see [`Use`] |
 //!
-//! A `setval()` is written to the WAL and is not undone by a rollback. It is durable once the transaction is committed, not before: a
-//! value that can be read may yet be lost by a crash.
+//! A `setval()` is written to the WAL and is not undone by a rollback. It is durable once the transaction is
+//! committed, not before: a value that can be read may yet be lost by a crash.
 //!
-//! Both are written to the WAL, replicated to physical standbys, and carried over by base backups and `pg_upgrade`. Neither is part
-//! of a dump or of a publication, also one `FOR ALL TABLES`: they are facts about one server, and another one must not receive
-//! them. That is why the records are a materialized view rather than a table. It also means that nobody can change its rows by SQL.
-//! (To refresh it, which its owner may, empties it. The keeper notices that records are gone.)
+//! Both are written to the WAL, replicated to physical standbys, and carried over by base backups and
+//! `pg_upgrade`. Neither is part of a dump or of a publication, also one `FOR ALL TABLES`: they are facts
+//! about one server, and another one must not receive them. That is why the records are a materialized view
+//! rather than a table. It also means that nobody can change its rows by SQL. (To refresh it, which its owner
+//! may, empties it. The keeper notices that records are gone.)
 
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
@@ -79,7 +80,8 @@ impl Store {
         Uses(uses)
     }
 
-    /// Adds records, then sets the horizon. Both are durable when the transaction has been committed; neither before.
+    /// Adds records, then sets the horizon. Both are durable when the transaction has been committed; neither
+    /// before.
     pub fn write(&self, records: &[Use], horizon_us: Option<i64>) {
         for record in records {
             // An identity has at most 31 bits.
@@ -97,11 +99,13 @@ impl Store {
     }
 }
 
-/// Run by the script of `CREATE EXTENSION`. What was stored goes with the extension when that is dropped, while the server goes on under
-/// the horizon that it has promised. So what it knows of its past is stored again with everything else. The keeper would do so at
-/// its next look only, and a crash before that would leave a past that nobody knows.
+/// Run by the script of `CREATE EXTENSION`. What was stored goes with the extension when that is dropped,
+/// while the server goes on under the horizon that it has promised. So what it knows of its past is stored
+/// again with everything else. The keeper would do so at its next look only, and a crash before that would
+/// leave a past that nobody knows.
 ///
-/// No horizon can be promised between this and the commit: before that the keeper finds nothing to store it in.
+/// No horizon can be promised between this and the commit: before that the keeper finds nothing to store it
+/// in.
 #[pg_extern(sql = "
 CREATE FUNCTION snowflake_internal.store_past() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
 COMMENT ON FUNCTION snowflake_internal.store_past() IS 'for CREATE EXTENSION: stores again what the server knows of its past';

@@ -12,7 +12,8 @@ use crate::shared::memory;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while a commit is under way, which SIGTERM then has to interrupt: it may wait for a standby that is gone.
+/// Set while a commit is under way, which SIGTERM then has to interrupt: it may wait for a standby that is
+/// gone.
 static IS_COMMITTING: AtomicBool = AtomicBool::new(false);
 
 /// How much of an error is reported, in bytes.
@@ -33,17 +34,18 @@ pub fn is_stopping() -> bool {
     IS_STOPPING.load(Ordering::SeqCst)
 }
 
-/// Runs a transaction, and commits it whatever `body` returns. On an error of PostgreSQL it is rolled back, and the error is
-/// the problem.
+/// Runs a transaction, and commits it whatever `body` returns. On an error of PostgreSQL it is rolled back,
+/// and the error is the problem.
 ///
-/// When it returns and the process [`is_stopping`], the commit may not have reached a synchronous standby: a wait that was
-/// cut short ends like one that was successful.
+/// When it returns and the process [`is_stopping`], the commit may not have reached a synchronous standby: a
+/// wait that was cut short ends like one that was successful.
 pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     let run = AssertUnwindSafe(|| {
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
             process::commit_locally_at_least();
             let result = body();
-            // A lock that came just when its time was up: what is left of that must not end a wait of the commit.
+            // A lock that came just when its time was up: what is left of that must not end a wait of the
+            // commit.
             pgrx::check_for_interrupts!();
             note_commit(clock::clock_us());
             IS_COMMITTING.store(true, Ordering::SeqCst);

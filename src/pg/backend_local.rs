@@ -2,8 +2,8 @@
 
 use std::ops::Deref;
 
-/// A variable of this process. A `static` costs nothing to reach, while a `thread_local!` in a shared library costs a call
-/// into the dynamic linker each time.
+/// A variable of this process. A `static` costs nothing to reach, while a `thread_local!` in a shared library
+/// costs a call into the dynamic linker each time.
 pub struct BackendLocal<T>(T);
 
 // SAFETY: PostgreSQL calls us on the one thread of a backend, and we start no other.

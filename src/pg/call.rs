@@ -1,5 +1,6 @@
-//! One call of a function by PostgreSQL, for the functions that need more of it than pgrx hands them: those that keep what
-//! they found out about an argument for the rest of the query, and those that do without pgrx's wrapper.
+//! One call of a function by PostgreSQL, for the functions that need more of it than pgrx hands them: those
+//! that keep what they found out about an argument for the rest of the query, and those that do without
+//! pgrx's wrapper.
 
 use std::ffi::CStr;
 
@@ -52,15 +53,16 @@ impl Call {
         unsafe { (*self.place()).fn_oid }
     }
 
-    /// Whether an argument is written into the query as a constant, and so is the same in every call from its place.
+    /// Whether an argument is written into the query as a constant, and so is the same in every call from its
+    /// place.
     ///
     /// A parameter is not: a PL/pgSQL variable becomes one, and its value changes from call to call.
     ///
     /// # Safety
     /// The function has so many arguments.
     pub unsafe fn is_constant(self, at: usize) -> bool {
-        // SAFETY: PostgreSQL sets fn_expr to the expression that is the call, or to null. A node has the type that its tag
-        // says, and the list of arguments is as long as the function has some.
+        // SAFETY: PostgreSQL sets fn_expr to the expression that is the call, or to null. A node has the type
+        // that its tag says, and the list of arguments is as long as the function has some.
         unsafe {
             let expression = (*self.place()).fn_expr;
             if !pgrx::is_a(expression, pg_sys::NodeTag::T_FuncExpr) {
@@ -78,16 +80,16 @@ impl Call {
     /// The function remembers nothing of another type, and nothing else while the reference is used.
     #[inline]
     pub unsafe fn remembered<'a, T>(self) -> Option<&'a T> {
-        // SAFETY: fn_extra is the function's own: null, or set by `remember` to a `T`, by this function's contract. What it
-        // points to is dropped with the place, which outlives the call.
+        // SAFETY: fn_extra is the function's own: null, or set by `remember` to a `T`, by this function's
+        // contract. What it points to is dropped with the place, which outlives the call.
         unsafe { (*self.place()).fn_extra.cast::<T>().as_ref() }
     }
 
-    /// Remembers a value for later calls from the same place. It is dropped with the place: when the query has ended, in
-    /// PL/pgSQL with the transaction at the latest.
+    /// Remembers a value for later calls from the same place. It is dropped with the place: when the query
+    /// has ended, in PL/pgSQL with the transaction at the latest.
     pub fn remember<'a, T>(self, value: T) -> &'a T {
-        // SAFETY: by the contract of `new`; fn_extra is the function's own. The value lives as long as fn_mcxt, in which
-        // the place lies as well.
+        // SAFETY: by the contract of `new`; fn_extra is the function's own. The value lives as long as
+        // fn_mcxt, in which the place lies as well.
         unsafe {
             let place = self.place();
             let value = PgMemoryContexts::For((*place).fn_mcxt).leak_and_drop_on_delete(value);
@@ -98,8 +100,8 @@ impl Call {
 
     /// What a function of the extension, `name(text) RETURNS bytea`, gives, whoever may call it.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
-        // SAFETY: all pointers are to what lives during these calls. The functions of an extension stand in one schema, and
-        // no others have its names there. The result lies in the memory context of the call.
+        // SAFETY: all pointers are to what lives during these calls. The functions of an extension stand in
+        // one schema, and no others have its names there. The result lies in the memory context of the call.
         unsafe {
             let schema = pg_sys::get_func_namespace(self.function());
             let function = function::function_in(schema, name, pg_sys::TEXTOID);

@@ -9,8 +9,8 @@ pub fn clock_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
-/// The clock and the time since boot, in microseconds, as of the same moment: less than a tenth of a millisecond apart,
-/// if the machine lets the process run for so long without a break.
+/// The clock and the time since boot, in microseconds, as of the same moment: less than a tenth of a
+/// millisecond apart, if the machine lets the process run for so long without a break.
 pub fn clocks_us() -> (i64, i64) {
     const TRIES: u32 = 10;
     let mut before_us = since_boot_us();

@@ -6,7 +6,8 @@ use pgrx::prelude::*;
 
 /// The function of this name in a schema that takes one argument of this type, or `Oid::INVALID`.
 pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a lookup in the catalog, within a transaction as all that calls functions; the name is a C string.
+    // SAFETY: a lookup in the catalog, within a transaction as all that calls functions; the name is a C
+    // string.
     unsafe {
         pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,

@@ -17,7 +17,8 @@ pub fn at_exit(action: fn()) {
 
 /// Ends this process.
 pub fn exit(code: i32) -> ! {
-    // SAFETY: runs PostgreSQL's exit hooks; no Rust value with a destructor that matters is alive in the caller.
+    // SAFETY: runs PostgreSQL's exit hooks; no Rust value with a destructor that matters is alive in the
+    // caller.
     unsafe { pg_sys::proc_exit(code) };
     // In version 18 its declaration does not say that it never returns.
     #[allow(unreachable_code)]
@@ -27,18 +28,20 @@ pub fn exit(code: i32) -> ! {
 }
 
 unsafe extern "C" {
-    /// Of PostgreSQL's utils/timeout.h, which pgrx does not bind: whether a timeout has fired and is not yet reported.
+    /// Of PostgreSQL's utils/timeout.h, which pgrx does not bind: whether a timeout has fired and is not yet
+    /// reported.
     fn get_timeout_indicator(timeout: c_int, reset: bool) -> bool;
 }
 
 /// Of the same header.
 const LOCK_TIMEOUT: c_int = 2;
 
-/// Handles SIGTERM by `handler`. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes from
-/// elsewhere is ignored, as there is nothing of the keeper's to cancel.
+/// Handles SIGTERM by `handler`. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes
+/// from elsewhere is ignored, as there is nothing of the keeper's to cancel.
 pub fn handle_signals(handler: unsafe extern "C-unwind" fn(i32)) {
     unsafe extern "C-unwind" fn on_sigint(_signal: i32) {
-        // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this process.
+        // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this
+        // process.
         keeping_errno(|| unsafe {
             if get_timeout_indicator(LOCK_TIMEOUT, false) {
                 (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
@@ -69,8 +72,8 @@ pub fn keeping_errno(action: impl FnOnce()) {
     unsafe { *errno = before };
 }
 
-/// Wakes this process. With `die`, ends also a wait of a commit for a standby, which then is as good as successful to
-/// whoever commits. To be called from a signal handler, or with the signal blocked or past.
+/// Wakes this process. With `die`, ends also a wait of a commit for a standby, which then is as good as
+/// successful to whoever commits. To be called from a signal handler, or with the signal blocked or past.
 pub fn interrupt(die: bool) {
     // SAFETY: flags of this process that PostgreSQL's own handlers set in the same way, and its latch.
     unsafe {
@@ -96,8 +99,8 @@ pub fn reload_if_asked() {
     }
 }
 
-/// Connects the keeper to its database, also if that allows no connections, and pins the settings on which it depends.
-/// Does not return if there is no such database.
+/// Connects the keeper to its database, also if that allows no connections, and pins the settings on which it
+/// depends. Does not return if there is no such database.
 pub fn connect_keeper(database: &CStr) {
     const PINNED: &[(&CStr, &CStr)] = &[
         (c"default_transaction_read_only", c"off"),
@@ -111,7 +114,8 @@ pub fn connect_keeper(database: &CStr) {
         (c"exit_on_error", c"off"),
         (c"search_path", c""),
     ];
-    // SAFETY: called once by a background worker that asked for a database connection; all texts are C strings.
+    // SAFETY: called once by a background worker that asked for a database connection; all texts are C
+    // strings.
     unsafe {
         pg_sys::BackgroundWorkerInitializeConnection(
             database.as_ptr(),

@@ -1,12 +1,13 @@
 //! Relations that belong to an extension, reached without SQL.
 //!
-//! The database may belong to somebody hostile. A name that a query looks up can mean another thing when the query has waited for
-//! a lock: a view in the place of a table, with a function in it that then runs with the rights of whoever asked. So a relation
-//! is found by its OID, locked, and only then checked: it has to be what it is meant to be, and a member of the extension, which
-//! only a superuser makes it. Then it is read row by row, or written, without a planner, a trigger, a policy or an operator:
-//! nobody's code can run.
+//! The database may belong to somebody hostile. A name that a query looks up can mean another thing when the
+//! query has waited for a lock: a view in the place of a table, with a function in it that then runs with the
+//! rights of whoever asked. So a relation is found by its OID, locked, and only then checked: it has to be
+//! what it is meant to be, and a member of the extension, which only a superuser makes it. Then it is read
+//! row by row, or written, without a planner, a trigger, a policy or an operator: nobody's code can run.
 //!
-//! All of this is called in a transaction. After an error PostgreSQL closes and unlocks what is open, with the transaction.
+//! All of this is called in a transaction. After an error PostgreSQL closes and unlocks what is open, with
+//! the transaction.
 
 use std::ffi::CStr;
 
@@ -66,7 +67,8 @@ impl Extension {
         schema
     }
 
-    /// The relation of this name and kind that is the extension's own, locked until the end of the transaction.
+    /// The relation of this name and kind that is the extension's own, locked until the end of the
+    /// transaction.
     pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
         // SAFETY: the name is a C string. Once the lock is there, the relation cannot change.
         unsafe {
@@ -114,14 +116,15 @@ impl Relation {
             unsafe { direct_function_call(pg_sys::setval_oid, &[self.0.into_datum(), value.into_datum()]) };
     }
 
-    /// Calls `action` with the values of these columns in each row. A column that does not exist is always NULL.
+    /// Calls `action` with the values of these columns in each row. A column that does not exist is always
+    /// NULL.
     pub fn for_each_row<const N: usize>(
         self,
         columns: [&CStr; N],
         mut action: impl FnMut([Option<pg_sys::Datum>; N]),
     ) {
-        // SAFETY: the relation stays open, and the snapshot registered, until after the last row; what is read of a row is
-        // used before the next one. The two arrays have an element for each column.
+        // SAFETY: the relation stays open, and the snapshot registered, until after the last row; what is
+        // read of a row is used before the next one. The two arrays have an element for each column.
         unsafe {
             let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
             let descriptor = (*relation).rd_att;
@@ -157,8 +160,8 @@ impl Relation {
     pub fn append<const N: usize>(self, mut values: [Option<pg_sys::Datum>; N]) {
         let mut nulls = values.map(|value| value.is_none());
         let mut datums = values.each_mut().map(|value| value.take().unwrap_or(pg_sys::Datum::null()));
-        // SAFETY: the relation is open until the row is in it, and it has N columns of the types of these values: its
-        // definition is ours, and who may change it could do anything else as well.
+        // SAFETY: the relation is open until the row is in it, and it has N columns of the types of these
+        // values: its definition is ours, and who may change it could do anything else as well.
         unsafe {
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
             assert_eq!((*(*relation).rd_att).natts as usize, N, "bug: the relation has other columns");
@@ -173,8 +176,8 @@ impl Relation {
 
 /// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
-    // SAFETY: the datum is a text, by the definition of its column. The conversion gives a C string, or what it was given if there
-    // is nothing to convert.
+    // SAFETY: the datum is a text, by the definition of its column. The conversion gives a C string, or what
+    // it was given if there is nothing to convert.
     unsafe {
         let text = bytes(text.cast_mut_ptr());
         let converted = pg_sys::pg_do_encoding_conversion(
@@ -190,8 +193,8 @@ pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     }
 }
 
-/// Has what follows run with the rights of a relation's owner and no others, whoever this process is (a database can have it be
-/// somebody else by `ALTER DATABASE .. SET role`), until it goes out of scope.
+/// Has what follows run with the rights of a relation's owner and no others, whoever this process is (a
+/// database can have it be somebody else by `ALTER DATABASE .. SET role`), until it goes out of scope.
 struct RightsOf {
     user: pg_sys::Oid,
     context: i32,
@@ -220,10 +223,12 @@ impl Drop for RightsOf {
     }
 }
 
-/// Whether the database of this process and a schema in it belong to superusers. Who owns one of them may drop what is in it.
+/// Whether the database of this process and a schema in it belong to superusers. Who owns one of them may
+/// drop what is in it.
 pub fn belongs_to_superusers(schema: pg_sys::Oid) -> bool {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID};
-    // SAFETY: the entries of these caches are rows of these catalogs, and are copied before they are released.
+    // SAFETY: the entries of these caches are rows of these catalogs, and are copied before they are
+    // released.
     let owners = unsafe {
         [
             cached(DATABASEOID, pg_sys::MyDatabaseId, |row: &pg_sys::FormData_pg_database| row.datdba),

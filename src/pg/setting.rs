@@ -6,8 +6,8 @@ use pgrx::prelude::*;
 
 /// Gives a check hook's DETAIL and HINT; the hook then returns false.
 pub fn explain_rejection(detail: &str, hint: &str) {
-    // SAFETY: the GUC machinery clears both pointers before it calls a check hook and reads them right after, before
-    // ErrorContext, in which the strings live, is reset.
+    // SAFETY: the GUC machinery clears both pointers before it calls a check hook and reads them right after,
+    // before ErrorContext, in which the strings live, is reset.
     unsafe {
         pg_sys::GUC_check_errdetail_string = error_string(detail);
         pg_sys::GUC_check_errhint_string = error_string(hint);

@@ -12,8 +12,8 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
         .expect("bug: a layout reaches beyond timestamptz")
 }
 
-/// Microseconds of Unix time of a timestamptz as it is stored. The infinities, and the last thirty years of timestamptz,
-/// become the ends of the range, which lie outside every layout.
+/// Microseconds of Unix time of a timestamptz as it is stored. The infinities, and the last thirty years of
+/// timestamptz, become the ends of the range, which lie outside every layout.
 #[inline]
 pub fn unix_us(stored: i64) -> i64 {
     stored.saturating_add(POSTGRES_EPOCH_US)

@@ -1,14 +1,14 @@
 //! Texts and bytes as PostgreSQL passes them.
 //!
-//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. What is taken from
-//! the bytes gives the same error for any text that is wrong.
+//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. What
+//! is taken from the bytes gives the same error for any text that is wrong.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
 use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 
-/// The bytes of a varlena. Those that lie there as they are, as all but always, are reached without a call into PostgreSQL:
-/// the guard around it would cost more than the function that wants the layout.
+/// The bytes of a varlena. Those that lie there as they are, as all but always, are reached without a call
+/// into PostgreSQL: the guard around it would cost more than the function that wants the layout.
 ///
 /// # Safety
 /// `varlena` points to a varlena that lives for `'a`.
@@ -47,8 +47,8 @@ impl FromDatum for TextBytes<'_> {
     }
 }
 
-// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
-// not null.
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so
+// that it is not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
         // SAFETY: as above.

@@ -40,9 +40,11 @@ impl WaitEvent {
     }
 }
 
-/// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in `pg_stat_activity`.
+/// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in
+/// `pg_stat_activity`.
 ///
-/// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen right after.
+/// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen
+/// right after.
 pub fn wait(timeout: Duration, event: WaitEvent) {
     wait_uninterrupted(timeout, event);
     pgrx::check_for_interrupts!();
@@ -52,8 +54,8 @@ pub fn wait(timeout: Duration, event: WaitEvent) {
 pub fn wait_uninterrupted(timeout: Duration, event: WaitEvent) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
-        // SAFETY: my_wait_event_info points to this process's own word, in shared memory or in its stand-in. PostgreSQL
-        // sets it the same way, as a volatile word that others only read.
+        // SAFETY: my_wait_event_info points to this process's own word, in shared memory or in its stand-in.
+        // PostgreSQL sets it the same way, as a volatile word that others only read.
         unsafe { pg_sys::my_wait_event_info.write_volatile(event.number()) };
         std::thread::sleep(timeout);
         // SAFETY: as above.

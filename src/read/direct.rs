@@ -1,10 +1,10 @@
-//! Functions that PostgreSQL calls without the wrapper that pgrx puts around a function: those that read one number in a
-//! layout, of which whole columns are read.
+//! Functions that PostgreSQL calls without the wrapper that pgrx puts around a function: those that read one
+//! number in a layout, of which whole columns are read.
 //!
-//! The wrapper alone takes 3 to 4 ns, most of what is left without it; so does a call into PostgreSQL, or to compare the name
-//! of the layout. So a function of this kind touches nothing that could panic or raise an error as long as all goes well,
-//! and remembers the layout for the rest of the query if it is a constant there. What else can happen lies behind
-//! [`answer_slowly`].
+//! The wrapper alone takes 3 to 4 ns, most of what is left without it; so does a call into PostgreSQL, or to
+//! compare the name of the layout. So a function of this kind touches nothing that could panic or raise an
+//! error as long as all goes well, and remembers the layout for the rest of the query if it is a constant
+//! there. What else can happen lies behind [`answer_slowly`].
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
@@ -15,8 +15,8 @@ use crate::error::{Error, OrReport};
 use crate::pg::call::Call;
 use crate::read::layout_argument::LayoutArgument;
 
-/// What such a function makes of a layout and its first argument: `None` stands for NULL. Numbers are as in the `Datum` of
-/// their type; all types used here are passed by value.
+/// What such a function makes of a layout and its first argument: `None` stands for NULL. Numbers are as in
+/// the `Datum` of their type; all types used here are passed by value.
 pub type Reader = fn(&Layout, i64) -> Result<Option<i64>, RangeError>;
 
 /// Where the layout comes from.
@@ -28,8 +28,8 @@ pub enum Source {
     Argument,
 }
 
-/// Defines the C functions: their names, where the layout comes from, and the [`Reader`]. The SQL declarations are in
-/// `sql/decode.sql` and `sql/range.sql`.
+/// Defines the C functions: their names, where the layout comes from, and the [`Reader`]. The SQL
+/// declarations are in `sql/decode.sql` and `sql/range.sql`.
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
         $(
@@ -62,8 +62,8 @@ pub(crate) use direct;
 /// Answers a call.
 ///
 /// # Safety
-/// `fcinfo` is that of a call by PostgreSQL of a STRICT function, whose arguments are a number passed by value and, with
-/// [`Source::Argument`], a text.
+/// `fcinfo` is that of a call by PostgreSQL of a STRICT function, whose arguments are a number passed by
+/// value and, with [`Source::Argument`], a text.
 #[inline(always)]
 pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: Reader) -> pg_sys::Datum {
     // SAFETY: by this function's contract, here and below; a function remembers nothing but a layout.

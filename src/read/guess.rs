@@ -6,7 +6,8 @@ use snowflake_id_core::guess::guess;
 
 use crate::pg::timestamp::{timestamptz, unix_us};
 
-/// A row for each preset that the ID may be of, the most likely first. `now()` is taken as the time up to which IDs exist.
+/// A row for each preset that the ID may be of, the most likely first. `now()` is taken as the time up to
+/// which IDs exist.
 #[pg_extern(stable, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_guess_layout(

@@ -14,8 +14,8 @@ pub struct LayoutArgument(pub Layout);
 
 pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
 
-// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so that it is
-// not null.
+// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so
+// that it is not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
     #[inline]
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> LayoutArgument {

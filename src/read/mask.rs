@@ -1,5 +1,5 @@
-//! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and the forms that take the name of a key. The table of the keys is in
-//! `sql/mask.sql`.
+//! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and the forms that take the name of a key. The table
+//! of the keys is in `sql/mask.sql`.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
@@ -21,8 +21,8 @@ type Key = Zeroizing<[u8; KEY_BYTES]>;
 
 /// The masks of the keys that this backend used lately: to make one ready takes longer than to mask an ID.
 ///
-/// They stay where they are until they make room for others or the backend ends. What is dropped is wiped, as far as that
-/// goes: PostgreSQL's own copies of a key, in a query or in a page of the table, are not.
+/// They stay where they are until they make room for others or the backend ends. What is dropped is wiped, as
+/// far as that goes: PostgreSQL's own copies of a key, in a query or in a page of the table, are not.
 struct Cache {
     masks: [Option<(Key, Mask)>; CACHE_SIZE],
     /// The place of the next new mask: that of the oldest.

@@ -1,4 +1,5 @@
-//! What is done with IDs that were made: reading them back, ranges of them, their forms for the outside. And layouts.
+//! What is done with IDs that were made: reading them back, ranges of them, their forms for the outside. And
+//! layouts.
 
 mod decode;
 mod direct;

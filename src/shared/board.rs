@@ -1,7 +1,7 @@
 //! What the keeper, the backends and administrators tell each other: one type for each writer.
 //!
-//! Times are microseconds of Unix time; 0 means none. No word is used to order another unless it says so: Relaxed does for the
-//! rest.
+//! Times are microseconds of Unix time; 0 means none. No word is used to order another unless it says so:
+//! Relaxed does for the rest.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
@@ -20,8 +20,8 @@ pub struct Board {
     pub orders: OrderDesk,
 }
 
-/// What the server knows of its own past, whatever becomes of what is stored. Written by the keeper alone. Outlives the shared
-/// memory: see [`super::past`].
+/// What the server knows of its own past, whatever becomes of what is stored. Written by the keeper alone.
+/// Outlives the shared memory: see [`super::past`].
 #[derive(Default)]
 pub struct PastWords {
     published_us: AtomicI64,
@@ -35,7 +35,8 @@ pub struct PastWords {
 }
 
 impl PastWords {
-    /// All that the server knows. The promise is read before the last identity: see [`PastWords::begin_anew`].
+    /// All that the server knows. The promise is read before the last identity: see
+    /// [`PastWords::begin_anew`].
     pub fn snapshot(&self) -> Past {
         let published_us = self.published_us();
         let promised_us = self.promised_us.load(Ordering::Acquire);
@@ -57,8 +58,8 @@ impl PastWords {
         self.published_us.store(horizon_us, Ordering::Release);
     }
 
-    /// Notes a horizon before it is stored. Whoever stores facts anew, because the old ones were dropped meanwhile, thus knows
-    /// of every horizon that may yet be published.
+    /// Notes a horizon before it is stored. Whoever stores facts anew, because the old ones were dropped
+    /// meanwhile, thus knows of every horizon that may yet be published.
     pub fn promise(&self, horizon_us: i64) {
         self.promised_us.fetch_max(horizon_us, Ordering::AcqRel);
         self.note_high(horizon_us);
@@ -74,8 +75,9 @@ impl PastWords {
         self.promised_us.store(horizon_us, Ordering::Release);
     }
 
-    /// Everything begins anew, below what the last identity was used for. That goes before the promise, so that nobody finds it with
-    /// the low one (see [`PastWords::snapshot`]): after a loss the last identity alone goes on above the promise.
+    /// Everything begins anew, below what the last identity was used for. That goes before the promise, so
+    /// that nobody finds it with the low one (see [`PastWords::snapshot`]): after a loss the last identity
+    /// alone goes on above the promise.
     pub(super) fn begin_anew(&self, horizon_us: i64) {
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         self.lower_promise(horizon_us);
@@ -150,9 +152,11 @@ pub struct KeeperWords {
     pub clock_jump_us: AtomicI64,
     /// The clock less the time since boot at the last look.
     pub last_clock_offset_us: AtomicI64,
-    /// How often the keeper has looked after everything. Counted up (Release) after all that a look found out was written.
+    /// How often the keeper has looked after everything. Counted up (Release) after all that a look found out
+    /// was written.
     pub looks: AtomicU64,
-    /// Whether a look of the keeper that is running was successful. One that fails before that is no help to anybody.
+    /// Whether a look of the keeper that is running was successful. One that fails before that is no help to
+    /// anybody.
     pub has_succeeded: AtomicBool,
     /// Why the gate is closed: a [`Closed`].
     closed: AtomicU8,
@@ -232,8 +236,8 @@ impl Bell {
     pub fn ring(&self) {
         let latch = self.latch.load(Ordering::Acquire);
         if !latch.is_null() && !self.is_wanted.swap(true, Ordering::AcqRel) {
-            // SAFETY: latches of processes live in shared memory as long as the server. If the keeper has ended in the
-            // meantime, somebody else may own this one, and is woken for nothing.
+            // SAFETY: latches of processes live in shared memory as long as the server. If the keeper has
+            // ended in the meantime, somebody else may own this one, and is woken for nothing.
             unsafe { pg_sys::SetLatch(latch) };
         }
     }

@@ -44,7 +44,8 @@ pub struct Statistics {
     pub largest_step_back_us: AtomicU64,
 }
 
-// SAFETY: atomics alone; the one pointer is to shared memory, which lies at the same address in every process.
+// SAFETY: atomics alone; the one pointer is to shared memory, which lies at the same address in every
+// process.
 unsafe impl PGRXSharedMemory for State {}
 
 // SAFETY: the names are those of this extension alone.

@@ -10,8 +10,8 @@
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
 //!
-//! After a crash of a backend the postmaster makes all of it anew. What the server knows of its past is carried over (see
-//! [`past`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
+//! After a crash of a backend the postmaster makes all of it anew. What the server knows of its past is
+//! carried over (see [`past`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
 
 pub mod board;
 pub mod memory;

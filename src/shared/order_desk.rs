@@ -8,10 +8,10 @@
 //!                          withdraw             give_up              (the keeper answers nobody)
 //! ```
 //!
-//! Each arrow is one exchange of a word that holds a number, the ticket, and the phase. So an order that was withdrawn is not
-//! carried out: withdrawing and claiming are exchanges from the same value, of which only one succeeds. The keeper claims an
-//! order right before the first thing that cannot be undone. Whoever has placed one learns what became of it, and is told
-//! so if it has to leave before that.
+//! Each arrow is one exchange of a word that holds a number, the ticket, and the phase. So an order that was
+//! withdrawn is not carried out: withdrawing and claiming are exchanges from the same value, of which only
+//! one succeeds. The keeper claims an order right before the first thing that cannot be undone. Whoever has
+//! placed one learns what became of it, and is told so if it has to leave before that.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -78,8 +78,8 @@ impl Ticket {
     }
 }
 
-/// The desk. The order is written by its caller while `Filling`, the answer by the keeper while `Claimed`; the exchange that
-/// ends a phase (Release) and the one that finds the next (Acquire) order these.
+/// The desk. The order is written by its caller while `Filling`, the answer by the keeper while `Claimed`;
+/// the exchange that ends a phase (Release) and the one that finds the next (Acquire) order these.
 #[derive(Default)]
 pub struct OrderDesk {
     word: AtomicU64,
@@ -168,7 +168,8 @@ impl OrderDesk {
         Some((ticket, order))
     }
 
-    /// Claims an order; false if it was withdrawn. (If another one was placed meanwhile, that has another ticket.)
+    /// Claims an order; false if it was withdrawn. (If another one was placed meanwhile, that has another
+    /// ticket.)
     pub fn claim(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Waiting, Phase::Claimed)
     }

@@ -1,12 +1,12 @@
 //! What the server knows of its past outlives the shared memory.
 //!
-//! When a backend crashes, the postmaster makes all shared memory anew, and the server goes on. What it knew must not be
-//! forgotten then: up to where IDs may have been made, and which clock was accepted. So the postmaster copies it into a
-//! variable of its own before the old memory goes, and into the new memory when that is there. No other process has to read
-//! the variable.
+//! When a backend crashes, the postmaster makes all shared memory anew, and the server goes on. What it knew
+//! must not be forgotten then: up to where IDs may have been made, and which clock was accepted. So the
+//! postmaster copies it into a variable of its own before the old memory goes, and into the new memory when
+//! that is there. No other process has to read the variable.
 //!
-//! The memory may have been damaged by whatever crashed. Each word is read once, and all are plain numbers: at worst IDs are
-//! held up until an administrator has looked.
+//! The memory may have been damaged by whatever crashed. Each word is read once, and all are plain numbers:
+//! at worst IDs are held up until an administrator has looked.
 
 use std::cell::RefCell;
 
@@ -26,7 +26,8 @@ static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
 pub(super) fn carry_over() {
     let (clock_us, since_boot_us) = clock::clocks_us();
     COPY.replace(PastWords::at_start(clock_us - since_boot_us));
-    // SAFETY: called while the postmaster loads the library, on its only thread. The hook that was there is called by ours.
+    // SAFETY: called while the postmaster loads the library, on its only thread. The hook that was there is
+    // called by ours.
     unsafe {
         PREVIOUS_HOOK.replace(pg_sys::shmem_startup_hook);
         pg_sys::shmem_startup_hook = Some(on_startup);
@@ -42,7 +43,8 @@ unsafe extern "C-unwind" fn on_startup() {
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| previous()) };
     }
     STATE.get().board.past.copy_from(&COPY.borrow());
-    // SAFETY: runs before the memory goes, as it was registered after the memory was made. Forked processes forget it.
+    // SAFETY: runs before the memory goes, as it was registered after the memory was made. Forked processes
+    // forget it.
     unsafe { pg_sys::on_shmem_exit(Some(on_exit), pg_sys::Datum::from(0)) };
 }
 

@@ -27,8 +27,8 @@ impl Default for Places {
 pub(super) struct Record {
     /// How many IDs were taken, as far as they have been counted. Added to by all backends.
     pub(super) issued: AtomicU64,
-    /// What the slot's counter was set to last, other than by taking IDs. As long as it is that, nothing has been handed out
-    /// since. This and the next are written under the exclusive lock.
+    /// What the slot's counter was set to last, other than by taking IDs. As long as it is that, nothing has
+    /// been handed out since. This and the next are written under the exclusive lock.
     set_to: AtomicU64,
     /// The end of what was handed out before that, in microseconds of Unix time.
     end_of_use_us: AtomicI64,

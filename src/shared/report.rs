@@ -1,4 +1,5 @@
-//! What is in the keeper's way, and what an administrator should mend. Written by the keeper under the exclusive lock.
+//! What is in the keeper's way, and what an administrator should mend. Written by the keeper under the
+//! exclusive lock.
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};

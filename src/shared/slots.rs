@@ -1,11 +1,12 @@
 //! What is done to the slots: given to layouts, let up to a horizon, fenced, retired.
 //!
-//! * The directory is written under the exclusive lock and read under the shared one. What a backend has found once it may keep,
-//!   so that the hot path takes no lock: a slot never goes to another layout.
-//! * A slot is given to a layout under the exclusive lock, before its key is written. From then on its counter is moved by the
-//!   exchanges of all backends, without a lock; its horizon by the keeper.
-//! * A published horizon reaches every slot: the keeper stores it on the board and then in the slots, all under the shared lock,
-//!   and a slot that is given to a layout takes it from the board under the exclusive one.
+//! * The directory is written under the exclusive lock and read under the shared one. What a backend has
+//!   found once it may keep, so that the hot path takes no lock: a slot never goes to another layout.
+//! * A slot is given to a layout under the exclusive lock, before its key is written. From then on its
+//!   counter is moved by the exchanges of all backends, without a lock; its horizon by the keeper.
+//! * A published horizon reaches every slot: the keeper stores it on the board and then in the slots, all
+//!   under the shared lock, and a slot that is given to a layout takes it from the board under the exclusive
+//!   one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -106,8 +107,8 @@ impl State {
         }
     }
 
-    /// Closes the gate and raises every slot to what `floor` makes of its counter. When this returns, no attempt that
-    /// began before will succeed. Slots to come begin at `floor_us` at the earliest.
+    /// Closes the gate and raises every slot to what `floor` makes of its counter. When this returns, no
+    /// attempt that began before will succeed. Slots to come begin at `floor_us` at the earliest.
     pub fn fence(&self, floor_us: i64, floor: impl Fn(&SlotKey, u64) -> u64) {
         self.fence_in(&DIRECTORY.exclusive(), floor_us, floor);
     }
@@ -123,8 +124,8 @@ impl State {
         }
     }
 
-    /// Fences, and lets nothing more be used than what was handed out. Returns the end of that, and of what was skipped
-    /// because it may have been used earlier.
+    /// Fences, and lets nothing more be used than what was handed out. Returns the end of that, and of what
+    /// was skipped because it may have been used earlier.
     pub fn seal(&self) -> i64 {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, 0, |_, _| 0);
@@ -138,11 +139,11 @@ impl State {
         self.board.past.lower_promise(end_us);
     }
 
-    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and if no identity that
-    /// was used before goes on below what it was used for.
+    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and
+    /// if no identity that was used before goes on below what it was used for.
     ///
-    /// Slots are not used again. An attempt that has been paused since before the fence must not find in its slot, one
-    /// day, the very counter that it knows.
+    /// Slots are not used again. An attempt that has been paused since before the fence must not find in its
+    /// slot, one day, the very counter that it knows.
     pub fn begin_anew(&self, floor_us: i64, horizon_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.places) {

@@ -1,12 +1,13 @@
 //! IDs in the digits of an alphabet, the most significant first, and what can be wrong with such a text.
 
-/// What is wrong with a text. Positions are those of a character in the text, the first of which has position 1.
+/// What is wrong with a text. Positions are those of a character in the text, the first of which has position
+/// 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It has no digits.
     Empty,
-    /// The character at this position is no digit of the encoding; or it is the last one of `base64url` and has
-    /// bits for which there is no room.
+    /// The character at this position is no digit of the encoding; or it is the last one of `base64url` and
+    /// has bits for which there is no room.
     Character(usize),
     /// It ends after the character at this position.
     TooShort(usize),
@@ -18,9 +19,9 @@ pub enum Fault {
 
 /// The digits of a number, in order, and the characters that are read as these.
 ///
-/// No crate does this in a text of fixed width. data-encoding writes whole bytes, and base62 does not pad. lexical-core, for
-/// radices up to 36, does not pad either, and reads signs. bs58 is made for strings of bytes: it takes leading zeros for
-/// bytes, does not pad, and takes several times as long.
+/// No crate does this in a text of fixed width. data-encoding writes whole bytes, and base62 does not pad.
+/// lexical-core, for radices up to 36, does not pad either, and reads signs. bs58 is made for strings of
+/// bytes: it takes leading zeros for bytes, does not pad, and takes several times as long.
 ///
 /// The radix is a constant, so that the compiler turns divisions by it into multiplications.
 pub struct Alphabet<const RADIX: usize> {
@@ -69,8 +70,8 @@ impl<const RADIX: usize> Alphabet<RADIX> {
     pub fn decode(&self, text: &[u8], width: usize) -> Result<i64, Fault> {
         let mut number: u64 = 0;
         let mut count = 0;
-        // The first fault from the left is the one to report. All that stands before it is ASCII, so that bytes are
-        // characters.
+        // The first fault from the left is the one to report. All that stands before it is ASCII, so that
+        // bytes are characters.
         for (index, character) in text.iter().enumerate() {
             match self.values[usize::from(*character)] {
                 IGNORED => continue,

@@ -10,10 +10,11 @@
 //! | [`decimal`](Encoding::Decimal) | 19 | `0-9` | yes |
 //! | [`hex`](Encoding::Hex) | 16 | `0-9a-f` | yes |
 //!
-//! Every ID has exactly one text in an encoding, and all texts of an encoding are of one length. "Order kept" means that
-//! they sort as the IDs do, byte by byte. All but one are the number with leading zeros (in `base58` the zero is
-//! written `1`), and are read without these as well. The exception is `base64url`: it has the eight bytes of the ID, the most
-//! significant first, as RFC 4648 (section 5, without padding) writes bytes, so that any library can read it.
+//! Every ID has exactly one text in an encoding, and all texts of an encoding are of one length. "Order kept"
+//! means that they sort as the IDs do, byte by byte. All but one are the number with leading zeros (in
+//! `base58` the zero is written `1`), and are read without these as well. The exception is `base64url`: it
+//! has the eight bytes of the ID, the most significant first, as RFC 4648 (section 5, without padding) writes
+//! bytes, so that any library can read it.
 //!
 //! ```
 //! use snowflake_id_core::id_text::{Encoding, MAX_WIDTH};
@@ -40,7 +41,8 @@ mod alphabet;
 /// The length of the longest text of an ID, in bytes: that of `decimal`.
 pub const MAX_WIDTH: usize = 19;
 
-/// The alphabet of <https://www.crockford.com/base32.html>, of which the letters that look like digits are read as these.
+/// The alphabet of <https://www.crockford.com/base32.html>, of which the letters that look like digits are
+/// read as these.
 static CROCKFORD32: Alphabet<32> = Alphabet::new(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
     .reading(b"0123456789abcdefghjkmnpqrstvwxyz")
     .reading(b"OI")
@@ -59,8 +61,9 @@ static HEX: Alphabet<16> = Alphabet::new(b"0123456789abcdef").reading(b"01234567
 /// A way of writing IDs as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Douglas Crockford's Base 32, without a check symbol: upper case, made for people to read out and to type. Lower case is
-    /// read too, `I` and `L` as 1, `O` as 0; hyphens are ignored, wherever they stand. `U` is refused.
+    /// Douglas Crockford's Base 32, without a check symbol: upper case, made for people to read out and to
+    /// type. Lower case is read too, `I` and `L` as 1, `O` as 0; hyphens are ignored, wherever they stand.
+    /// `U` is refused.
     Crockford32,
     /// Digits and lower-case letters. Upper case is read too.
     Base36,
@@ -142,10 +145,11 @@ impl Encoding {
         Ok(from_utf8(text).expect("bug: not all digits are ASCII"))
     }
 
-    /// The ID of a text, which can be in any encoding of characters in which the bytes of ASCII stand for nothing else.
+    /// The ID of a text, which can be in any encoding of characters in which the bytes of ASCII stand for
+    /// nothing else.
     ///
-    /// The text may be shorter than those of [`encode`](Encoding::encode) if only leading zeros are missing, except in
-    /// `base64url`.
+    /// The text may be shorter than those of [`encode`](Encoding::encode) if only leading zeros are missing,
+    /// except in `base64url`.
     pub fn decode(self, text: &[u8]) -> Result<i64, TextError> {
         let width = self.width();
         match self {

@@ -32,8 +32,9 @@ impl Span {
 
 /// How the bits of an ID are divided, the unit of its time and the epoch from which it counts.
 ///
-/// A `Layout` that exists is valid: its fields fit 63 bits and do not overlap, `time` comes first, and every tick of
-/// it is an instant that a PostgreSQL `timestamptz` can hold. It is made from text (see [`parse`]), from JSON, or by [`Layout::new`].
+/// A `Layout` that exists is valid: its fields fit 63 bits and do not overlap, `time` comes first, and every
+/// tick of it is an instant that a PostgreSQL `timestamptz` can hold. It is made from text (see [`parse`]),
+/// from JSON, or by [`Layout::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     spans: [Span; Field::ALL.len()],
@@ -116,8 +117,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The end has to be an `i64` of Unix microseconds (in the year 294247). That is thirty years short of the last
-    /// `timestamptz`, and lets all arithmetic on times of a layout go without overflow checks.
+    /// The end has to be an `i64` of Unix microseconds (in the year 294247). That is thirty years short of
+    /// the last `timestamptz`, and lets all arithmetic on times of a layout go without overflow checks.
     fn check_end(&self) -> Result<(), LayoutError> {
         match self.scale.checked_start_us(self.ticks()) {
             Ok(_) => Ok(()),

@@ -5,9 +5,10 @@
 //! twitter epoch=2024-01-01T00:00:00Z
 //! ```
 //!
-//! Words are separated by (ASCII) white space: either all fields (`name:bits`), the most significant first, or the name of a
-//! preset; then, in any order, `unit=` and `epoch=`. Without them fields have the unit and the epoch of `standard`,
-//! a preset has its own. Every layout prints in one canonical form: all fields, unit, epoch.
+//! Words are separated by (ASCII) white space: either all fields (`name:bits`), the most significant first,
+//! or the name of a preset; then, in any order, `unit=` and `epoch=`. Without them fields have the unit and
+//! the epoch of `standard`, a preset has its own. Every layout prints in one canonical form: all fields,
+//! unit, epoch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,8 +28,8 @@ const DEFAULT_UNIT_US: u64 = 1_000;
 const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
 /// Suffixes of a unit with their microseconds, the longest first.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
-/// The longest text that is read, in bytes. All fields and both options take 150; what is longer is no layout, and is not
-/// to cost memory.
+/// The longest text that is read, in bytes. All fields and both options take 150; what is longer is no
+/// layout, and is not to cost memory.
 const MAX_TEXT_BYTES: usize = 1_000;
 
 impl Layout {

@@ -24,8 +24,8 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Every preset. Where a project uses the sign bit for time as well (Discord, Instagram), our time field is one bit
-/// narrower: the numbers are the same until the middle of the project's range, and never negative.
+/// Every preset. Where a project uses the sign bit for time as well (Discord, Instagram), our time field is
+/// one bit narrower: the numbers are the same until the middle of the project's range, and never negative.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "standard", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2024-01-01T00:00:00Z" },
     // twitter-archive/snowflake, tag snowflake-2010, IdWorker.scala: twepoch = 1288834974657.
@@ -35,13 +35,14 @@ pub static PRESETS: &[Preset] = &[
     },
     // Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's epoch, one worker field of ten bits.
     Preset { name: "leaf", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z" },
-    // discord/discord-api-docs, Reference, Snowflakes: epoch 1420070400000. Discord's "internal worker" is our
-    // datacenter, its "internal process" our worker, its "increment" our sequence.
+    // discord/discord-api-docs, Reference, Snowflakes: epoch 1420070400000. Discord's "internal worker" is
+    // our datacenter, its "internal process" our worker, its "increment" our sequence.
     Preset {
         name: "discord",
         text: "time:41 datacenter:5 worker:5 sequence:12 unit=1ms epoch=2015-01-01T00:00:00Z",
     },
-    // Instagram Engineering, "Sharding & IDs at Instagram" (2011): our_epoch = 1314220021721; the shard is our worker.
+    // Instagram Engineering, "Sharding & IDs at Instagram" (2011): our_epoch = 1314220021721; the shard is
+    // our worker.
     Preset {
         name: "instagram",
         text: "time:40 worker:13 sequence:10 unit=1ms epoch=2011-08-24T21:07:01.721Z",
@@ -50,15 +51,16 @@ pub static PRESETS: &[Preset] = &[
     Preset { name: "sonyflake", text: "time:39 sequence:8 worker:16 unit=10ms epoch=2014-09-01T00:00:00Z" },
     // sony/sonyflake, v2/sonyflake.go: the defaults of version 2.
     Preset { name: "sonyflake2", text: "time:39 sequence:8 worker:16 unit=10ms epoch=2025-01-01T00:00:00Z" },
-    // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. Ended 2024-11-20: decoding only.
+    // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. Ended 2024-11-20: decoding
+    // only.
     Preset { name: "baidu", text: "time:28 worker:22 sequence:13 unit=1s epoch=2016-05-19T16:00:00Z" },
     // baidu/uid-generator, README: the setting that lasts 68 years, and the one for frequent restarts.
     Preset { name: "baidu_long", text: "time:31 worker:23 sequence:9 unit=1s epoch=2016-05-19T16:00:00Z" },
     Preset { name: "baidu_restart", text: "time:30 worker:27 sequence:6 unit=1s epoch=2016-05-19T16:00:00Z" },
     // hengyunabc/redis-id-generator, README: Unix milliseconds, 12 bits of shard, 10 of sequence.
     Preset { name: "redis", text: "time:41 worker:12 sequence:10 unit=1ms epoch=1970-01-01T00:00:00Z" },
-    // pgEdge/snowflake, snowflake.c, 1.2 and later: SNOWFLAKE_NODE_SHIFT 12, epoch offset 1672531200. (Version 1.1
-    // had the node below the counter: "time:41 sequence:12 worker:10".)
+    // pgEdge/snowflake, snowflake.c, 1.2 and later: SNOWFLAKE_NODE_SHIFT 12, epoch offset 1672531200.
+    // (Version 1.1 had the node below the counter: "time:41 sequence:12 worker:10".)
     Preset { name: "pgedge", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2023-01-01T00:00:00Z" },
     Preset { name: "js53", text: "time:33 worker:4 sequence:15 unit=1s epoch=2020-01-01T00:00:00Z" },
     Preset { name: "wide", text: "time:41 worker:6 sequence:16 unit=1ms epoch=2024-01-01T00:00:00Z" },

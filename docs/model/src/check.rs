@@ -16,8 +16,8 @@ pub const DESK: &str = "an order that was withdrawn leaves no trace";
 /// Calls do not hang for ever, whatever happened.
 pub const RESUMES: &str = "generation resumes from everywhere";
 
-/// A name, the bounds. The states are finite: what a fence adds without an ID being made is cut off beyond the last ID that the
-/// clock allows. Crashes, restarts, errors, losses, orders and IDs are not counted.
+/// A name, the bounds. The states are finite: what a fence adds without an ID being made is cut off beyond
+/// the last ID that the clock allows. Crashes, restarts, errors, losses, orders and IDs are not counted.
 pub const CORRECT: [(&str, &str, Protocol); 6] = [
     ("layouts", "two layouts, clock 0 to 2", bounds(&[FINE, COARSE], 1, 2)),
     ("identities", "one layout (long ticks), two identities, clock 0 to 3", bounds(&[COARSE], 2, 3)),
@@ -86,7 +86,8 @@ impl Model for Protocol {
     type State = State;
     type Action = Action;
 
-    /// A new server; and one that was started once, for worker 0, and has handed out nothing, so that it begins at 0.
+    /// A new server; and one that was started once, for worker 0, and has handed out nothing, so that it
+    /// begins at 0.
     fn init_states(&self) -> Vec<State> {
         let started_once = Uses { everybody: None, own: [Some(0), None] };
         let servers = [(Some(0), started_once), (None, Uses::default())];
@@ -147,9 +148,9 @@ impl Protocol {
         is_emptied(&stored) || self.layouts[id.slot].start_of(id.tick) < until
     }
 
-    /// Whether each slot gives an ID to worker 0 if from now on nobody else interferes, the extension is there, a keeper is
-    /// started, and the clock has come to `max_drift` before the start of the slot's next tick, and to where the identity may
-    /// be used.
+    /// Whether each slot gives an ID to worker 0 if from now on nobody else interferes, the extension is
+    /// there, a keeper is started, and the clock has come to `max_drift` before the start of the slot's next
+    /// tick, and to where the identity may be used.
     fn resumes(&self, state: &State) -> bool {
         (0..self.layouts.len()).all(|slot| self.resume(*state, slot).is_some())
     }

@@ -1,4 +1,5 @@
-//! Checks the protocol of the durable horizon, and that the check finds what is wrong with broken ones. See README.md.
+//! Checks the protocol of the durable horizon, and that the check finds what is wrong with broken ones. See
+//! README.md.
 
 mod caller;
 mod check;

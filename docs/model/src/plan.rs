@@ -1,7 +1,8 @@
-//! What the keeper decides: core/src/keeper_plan.rs, line by line, in the model's units. Names are the same, less `_us`.
+//! What the keeper decides: core/src/keeper_plan.rs, line by line, in the model's units. Names are the same,
+//! less `_us`.
 //!
-//! Left out: clocks that are not followed, and `snowflake_advance()`. Of several records of one identity only the latest is kept, as
-//! nothing else of them is ever asked.
+//! Left out: clocks that are not followed, and `snowflake_advance()`. Of several records of one identity only
+//! the latest is kept, as nothing else of them is ever asked.
 
 use crate::mutation::Mutation;
 use crate::protocol::Protocol;

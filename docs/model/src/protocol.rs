@@ -1,6 +1,7 @@
 //! What can happen: each step of each process, and when it is possible.
 //!
-//! There is no variable for the clock: it may be set at any moment, so that every reading of it is any of `0..=clock_max`.
+//! There is no variable for the clock: it may be set at any moment, so that every reading of it is any of
+//! `0..=clock_max`.
 
 use crate::mutation::Mutation;
 use crate::plan::GatePlan;
@@ -8,10 +9,11 @@ use crate::state::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The postmaster is killed, or the power fails: all that is not flushed is gone, and all shared memory. Also the end
-    /// of a clean stop.
+    /// The postmaster is killed, or the power fails: all that is not flushed is gone, and all shared memory.
+    /// Also the end of a clean stop.
     Crash,
-    /// A backend crashes: shared memory is made anew, but the past is carried over. Nothing of the disk is lost.
+    /// A backend crashes: shared memory is made anew, but the past is carried over. Nothing of the disk is
+    /// lost.
     CrashOfBackend,
     /// The WAL writer, or the commit of anybody else, flushes what was written.
     FlushWal,
@@ -21,14 +23,16 @@ pub enum Action {
     Create,
     /// The records of use are emptied.
     Empty,
-    /// A slot is given to a layout when it is first used. It begins at the floor. The clock is not asked, unless the protocol
-    /// is broken.
+    /// A slot is given to a layout when it is first used. It begins at the floor. The clock is not asked,
+    /// unless the protocol is broken.
     Allocate { slot: usize, clock: u8 },
-    /// The keeper locks what is stored, looks at everything and makes a plan; notes the horizon; writes the plan down.
+    /// The keeper locks what is stored, looks at everything and makes a plan; notes the horizon; writes the
+    /// plan down.
     Look { clock: u8, wanted: Option<Identity>, is_active: bool },
     /// The commit of whatever is written.
     Commit,
-    /// Publishes the horizon, to the board and to the slots, in which it is one step: the directory is locked.
+    /// Publishes the horizon, to the board and to the slots, in which it is one step: the directory is
+    /// locked.
     Publish,
     /// Opens the gate, after a fence if there has to be one.
     Open,
@@ -54,14 +58,15 @@ pub enum Action {
     WriteLow { clock: u8 },
     /// It is committed: layouts get new slots.
     BeginAnew,
-    /// The keeper is terminated, or fails, wherever it stands. What is not committed is rolled back. Shared memory stays.
+    /// The keeper is terminated, or fails, wherever it stands. What is not committed is rolled back. Shared
+    /// memory stays.
     Die,
     /// Only when broken: goes on without its own commit.
     Skip,
     /// A caller loads the counter *first*.
     Load { caller: usize, slot: usize },
-    /// It loads gate and limit, reads the clock, and decides. As the clock may be anything at any moment, to read it later would
-    /// make no difference.
+    /// It loads gate and limit, reads the clock, and decides. As the clock may be anything at any moment, to
+    /// read it later would make no difference.
     Decide { caller: usize, clock: u8 },
     /// The exchange.
     Exchange { caller: usize, watch: bool },
@@ -224,7 +229,8 @@ impl Protocol {
     }
 }
 
-/// Whether the records of use were there once and are gone. A server that ends then has forgotten who was shut out.
+/// Whether the records of use were there once and are gone. A server that ends then has forgotten who was
+/// shut out.
 pub fn is_emptied(stored: &Stored) -> bool {
     stored.uses.is_empty() && stored.durable.is_some()
 }

@@ -66,17 +66,19 @@ pub struct State {
     /// The order to begin anew that lies on the desk.
     pub order: Order,
     pub callers: [Caller; 2],
-    /// One ID that was handed out, any one. Whatever ID is handed out twice, in some run it is the watched one, so that
-    /// the number of IDs need not be bounded.
+    /// One ID that was handed out, any one. Whatever ID is handed out twice, in some run it is the watched
+    /// one, so that the number of IDs need not be bounded.
     pub watched: Option<Id>,
     pub verdict: Verdict,
 }
 
-/// What is stored. A `setval()` is read at once, even if it was rolled back; a crash takes back what was not yet flushed. A commit
-/// flushes all the WAL before it, anybody else may do so at any time. Records are seen once they are committed, not before.
+/// What is stored. A `setval()` is read at once, even if it was rolled back; a crash takes back what was not
+/// yet flushed. A commit flushes all the WAL before it, anybody else may do so at any time. Records are seen
+/// once they are committed, not before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {
-    /// Which sequence it is: that which the server knows (0), that which the keeper has in hand (1), any other (2).
+    /// Which sequence it is: that which the server knows (0), that which the keeper has in hand (1), any
+    /// other (2).
     pub place: u8,
     /// The horizon; `None` if none was ever stored.
     pub durable: Option<u8>,

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::{Cluster, Settings, poll, single, successful};
 
 impl Cluster {
-    /// Takes a base backup of this server while it runs: a server with a directory and a clock of its own, which has not
-    /// been started. It has the settings of this one, but for those given.
+    /// Takes a base backup of this server while it runs: a server with a directory and a clock of its own,
+    /// which has not been started. It has the settings of this one, but for those given.
     pub fn base_backup(&self, settings: Settings) -> Cluster {
         let mut copy = Cluster::without_data(self.bin_dir.clone());
         successful(
@@ -64,7 +64,8 @@ impl Cluster {
         poll("the WAL receiver to end", || (single::<i64>(&mut self.connect(), query) == 0).then_some(()));
     }
 
-    /// Has this server recover from a backup and an archive, as its settings say, and waits until it has reached its target.
+    /// Has this server recover from a backup and an archive, as its settings say, and waits until it has
+    /// reached its target.
     pub fn recover_to_target(&self) {
         self.signal("recovery.signal");
         self.configure(&[("recovery_target_action", "pause")]);
@@ -87,8 +88,8 @@ impl Cluster {
         successful(Command::new("chown").arg("--reference").arg(self.data_dir()).arg(file));
     }
 
-    /// Has `pg_upgrade` fill this server, which is new and stopped, with what is in another, which is stopped as well; if it
-    /// fails, what it said and logged.
+    /// Has `pg_upgrade` fill this server, which is new and stopped, with what is in another, which is stopped
+    /// as well; if it fails, what it said and logged.
     pub fn upgrade_from(&self, old: &Cluster) -> Result<(), String> {
         let mut pg_upgrade = self.program("pg_upgrade");
         pg_upgrade

@@ -1,4 +1,5 @@
-//! Faults that a test inflicts on a server. They end when their value goes out of scope, also when the test panics.
+//! Faults that a test inflicts on a server. They end when their value goes out of scope, also when the test
+//! panics.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,8 +11,8 @@ use postgres::Client;
 
 use crate::{Cluster, kill, poll, single, successful};
 
-/// How long processes are paused at most. One of them may hold a lock for which the test waits, and with it the end of
-/// the pause.
+/// How long processes are paused at most. One of them may hold a lock for which the test waits, and with it
+/// the end of the pause.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Processes that were stopped in the middle of whatever they did (SIGSTOP), and then go on.

@@ -1,7 +1,7 @@
 //! Throw-away PostgreSQL servers for tests and benchmarks.
 //!
-//! Each [`Cluster`] lives in a directory of its own, listens on a Unix socket in it and nowhere else, and is stopped and
-//! removed when it goes out of scope. The environment, all of it optional:
+//! Each [`Cluster`] lives in a directory of its own, listens on a Unix socket in it and nowhere else, and is
+//! stopped and removed when it goes out of scope. The environment, all of it optional:
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -65,7 +65,8 @@ impl Cluster {
         cluster
     }
 
-    /// From its next start on the server has a clock of its own, which can be set with [`Cluster::set_clock`].
+    /// From its next start on the server has a clock of its own, which can be set with
+    /// [`Cluster::set_clock`].
     pub fn give_clock(&mut self) {
         self.has_clock = true;
         self.set_clock(0.0);
@@ -240,7 +241,8 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.data_dir().join("postmaster.pid").exists() {
-            // While a test panics there is nobody to tell; the script that runs the tests stops what is left over.
+            // While a test panics there is nobody to tell; the script that runs the tests stops what is left
+            // over.
             let _ = self.pg_ctl().args(["--wait", "--mode", "immediate", "stop"]).output();
         }
     }

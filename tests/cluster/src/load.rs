@@ -13,7 +13,8 @@ use crate::{Cluster, assert_increasing, ids};
 pub struct Random(u64);
 
 impl Random {
-    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test fails.
+    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test
+    /// fails.
     pub fn seeded() -> Random {
         let time = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
         let seed = std::env::var("SNOWFLAKE_ID_SEED").map_or_else(|_| time(), |seed| seed.parse().unwrap());
@@ -36,7 +37,8 @@ impl Random {
     }
 }
 
-/// Tells clients to stop when it goes out of scope: a test that panics would otherwise wait for them for ever.
+/// Tells clients to stop when it goes out of scope: a test that panics would otherwise wait for them for
+/// ever.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -45,8 +47,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Takes IDs in various ways until it is told to stop or the server goes away, and adds them to `all`: every one that
-/// was returned, committed or not.
+/// Takes IDs in various ways until it is told to stop or the server goes away, and adds them to `all`: every
+/// one that was returned, committed or not.
 pub fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
     take_in_database_until(cluster, "postgres", stop, all);
 }
@@ -96,8 +98,8 @@ pub fn create_orders(cluster: &Cluster) {
     cluster.connect().batch_execute(table).unwrap();
 }
 
-/// Runs `event` while three clients take IDs from the server and four insert rows into table `orders`. The server may be
-/// gone when that is over. Returns also what `event` does.
+/// Runs `event` while three clients take IDs from the server and four insert rows into table `orders`. The
+/// server may be gone when that is over. Returns also what `event` does.
 pub fn under_load<T>(cluster: &Cluster, event: impl FnOnce() -> T) -> (HandedOut, T) {
     let stop = AtomicBool::new(false);
     let (taken, inserted) = (Mutex::default(), Mutex::<HandedOut>::default());

@@ -1,6 +1,6 @@
-//! Rounds of accidents of all kinds, one after another and at the same time, while clients take IDs: what is stored is dropped, created
-//! again and emptied, everything begins anew, orders are cancelled, the worker ID changes back and forth, processes are killed, and
-//! the clock is set, by years as well. No ID comes twice.
+//! Rounds of accidents of all kinds, one after another and at the same time, while clients take IDs: what is
+//! stored is dropped, created again and emptied, everything begins anew, orders are cancelled, the worker ID
+//! changes back and forth, processes are killed, and the clock is set, by years as well. No ID comes twice.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,7 +134,8 @@ impl Patient<'_> {
             assert!(start.elapsed() < Duration::from_secs(120), "{message}\n{}", self.cluster.log());
             thread::sleep(Duration::from_millis(50));
             patience += 1;
-            // The clock is behind, or a worker ID is shut out up to a time that lies ahead: it comes in the end.
+            // The clock is behind, or a worker ID is shut out up to a time that lies ahead: it comes in the
+            // end.
             if patience % 10 == 0 {
                 self.shift += 5.0;
                 self.cluster.set_clock(self.shift);
@@ -146,7 +147,8 @@ impl Patient<'_> {
     }
 }
 
-/// Takes IDs until it is told to stop, over crashes as well. They are not in order when everything begins anew.
+/// Takes IDs until it is told to stop, over crashes as well. They are not in order when everything begins
+/// anew.
 fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
     let mut mine: Vec<i64> = Vec::new();
     let mut client: Option<Client> = None;

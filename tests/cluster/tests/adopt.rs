@@ -1,4 +1,5 @@
-//! Tables that are moved over to snowflake IDs: under load, with a subscriber, and on a server that cannot make IDs.
+//! Tables that are moved over to snowflake IDs: under load, with a subscriber, and on a server that cannot
+//! make IDs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -17,7 +18,8 @@ fn adopt(client: &mut Client, arguments: &str) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Clients that insert rows into a table, and rows that point at them, wait while it is adopted; none of them fails.
+/// Clients that insert rows into a table, and rows that point at them, wait while it is adopted; none of them
+/// fails.
 #[test]
 fn writers_only_wait() {
     let cluster = Cluster::start(WORKER_1);
@@ -59,7 +61,8 @@ fn writers_only_wait() {
     assert_eq!(stored, ids.len() as i64);
 }
 
-/// An `INSERT` that has locked its table, and is about to look at the one that its foreign key points at, is no deadlock.
+/// An `INSERT` that has locked its table, and is about to look at the one that its foreign key points at, is
+/// no deadlock.
 #[test]
 fn referencing_tables_are_locked_first() {
     let cluster = Cluster::start(WORKER_1);

@@ -1,7 +1,8 @@
-//! The programs of docs/clients.md, run as they stand. They print; the comment behind a line that prints says what:
-//! `an ID` stands for the ID of a row in table `orders`.
+//! The programs of docs/clients.md, run as they stand. They print; the comment behind a line that prints says
+//! what: `an ID` stands for the ID of a row in table `orders`.
 //!
-//! No part of a plain `cargo test`: scripts/clients.sh installs what they need below target/clients, and asks for them.
+//! No part of a plain `cargo test`: scripts/clients.sh installs what they need below target/clients, and asks
+//! for them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,8 +52,8 @@ fn installed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients").join(file)
 }
 
-/// Runs the program in a database of its own and compares what it prints with what its comments say. The mappers make
-/// their table `orders` themselves, the others find it there.
+/// Runs the program in a database of its own and compares what it prints with what its comments say. The
+/// mappers make their table `orders` themselves, the others find it there.
 fn check(database: &str, source: &str, program: &mut Command) {
     assert!(PAGE.contains(&format!("\n{source}```\n")), "docs/clients.md does not show the program as it is");
     let cluster = Cluster::start(WORKER_1);

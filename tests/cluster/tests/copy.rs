@@ -1,6 +1,8 @@
-//! `COPY` into a table whose default is `snowflake_nextval()`, where a server's clock or another server is needed.
+//! `COPY` into a table whose default is `snowflake_nextval()`, where a server's clock or another server is
+//! needed.
 //!
-//! All else is in tests/regress/sql/copy.sql. As there, a table with the constraint `in_bulk` takes rows in bulk only.
+//! All else is in tests/regress/sql/copy.sql. As there, a table with the constraint `in_bulk` takes rows in
+//! bulk only.
 
 use std::time::Instant;
 
@@ -49,7 +51,8 @@ fn copy_waits_for_ids() {
     assert_eq!(taken.len(), 1_000);
 }
 
-/// As long as the clock is too far behind, `COPY` fails as every call does; then it goes on above the IDs that there are.
+/// As long as the clock is too far behind, `COPY` fails as every call does; then it goes on above the IDs
+/// that there are.
 #[test]
 fn copy_with_a_clock_behind() {
     let cluster = Cluster::start_with_clock(WORKER_1);
@@ -64,8 +67,8 @@ fn copy_with_a_clock_behind() {
     assert_increasing(&[before, after].concat());
 }
 
-/// Rows of a subscription take IDs of the subscriber for a column that the publisher does not have, both those that are copied at
-/// first and those that follow.
+/// Rows of a subscription take IDs of the subscriber for a column that the publisher does not have, both
+/// those that are copied at first and those that follow.
 #[test]
 fn a_subscription_takes_ids() {
     let publisher = Cluster::start(&[("wal_level", "logical")]);

@@ -1,5 +1,5 @@
-//! Promise 1 over restarts, crashes and a clock that is set: every ID that a client was ever given, committed or not, is
-//! compared with all others.
+//! Promise 1 over restarts, crashes and a clock that is set: every ID that a client was ever given, committed
+//! or not, is compared with all others.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,9 +17,9 @@ const HOUR: f64 = 3_600.0;
 const LEASE: Duration = Duration::from_secs(3);
 const MAX_DRIFT: Duration = Duration::from_secs(1);
 
-/// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the postmaster is killed
-/// or the server is stopped, in any order. After each round the clock is set to what the status view asks for, and
-/// generation has to go on within a lease, without other help.
+/// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the
+/// postmaster is killed or the server is stopped, in any order. After each round the clock is set to what the
+/// status view asks for, and generation has to go on within a lease, without other help.
 #[test]
 fn crashes_and_clock_steps() {
     let mut random = Random::seeded();
@@ -53,7 +53,8 @@ fn crashes_and_clock_steps() {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        // Orphans of a killed postmaster may hold the shared memory for a while; a server that restarts by itself is up.
+        // Orphans of a killed postmaster may hold the shared memory for a while; a server that restarts by
+        // itself is up.
         poll("the server", || {
             let _ = cluster.start_server();
             cluster.try_connect("postgres").ok()?.batch_execute("SELECT 1").ok()
@@ -219,8 +220,8 @@ fn the_extension_is_missing_in_the_keepers_database() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
 }
 
-/// Commits wait for a synchronous standby that is gone: so does the horizon, with an error that says it, and the server can
-/// be stopped all the same.
+/// Commits wait for a synchronous standby that is gone: so does the horizon, with an error that says it, and
+/// the server can be stopped all the same.
 #[test]
 fn a_synchronous_standby_that_is_gone() {
     let cluster = Cluster::start(WORKER_1);
@@ -424,8 +425,8 @@ fn idleness_costs_nothing() {
     assert!(single::<i64>(&mut client, horizon) > before);
 }
 
-/// Quick restarts with a failing call each, in a layout with long ticks: what was not used is not burnt, and no layout waits for
-/// another one's ticks.
+/// Quick restarts with a failing call each, in a layout with long ticks: what was not used is not burnt, and
+/// no layout waits for another one's ticks.
 #[test]
 fn long_ticks_that_are_not_used_move_no_floor() {
     let cluster = Cluster::start(WORKER_1);

@@ -1,5 +1,5 @@
-//! Processes that stand still, are missing or find no room for the WAL: nothing repeats, and no call waits longer than
-//! `max_wait`.
+//! Processes that stand still, are missing or find no room for the WAL: nothing repeats, and no call waits
+//! longer than `max_wait`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -16,7 +16,8 @@ use snowflake_id_cluster_tests::{
 /// The worker ID of the first round; it falls by one where it changes.
 const FIRST_WORKER: i64 = 1_000;
 
-/// A client that does nothing but take IDs, in statements of many calls: a signal finds it in the middle of one.
+/// A client that does nothing but take IDs, in statements of many calls: a signal finds it in the middle of
+/// one.
 #[derive(Default)]
 struct Taker {
     pid: AtomicI32,
@@ -49,9 +50,10 @@ impl Taker {
     }
 }
 
-/// Some of the sessions, or all, are stopped in the middle of their calls. Meanwhile the keeper is terminated, the worker
-/// ID changes or the floor is moved, and the clock goes back by 2 s; then they go on. What they had begun before comes
-/// to nothing: no ID repeats, each session's increase, and all IDs of a worker lie below all of the next one.
+/// Some of the sessions, or all, are stopped in the middle of their calls. Meanwhile the keeper is
+/// terminated, the worker ID changes or the floor is moved, and the clock goes back by 2 s; then they go on.
+/// What they had begun before comes to nothing: no ID repeats, each session's increase, and all IDs of a
+/// worker lie below all of the next one.
 #[test]
 fn sessions_stopped_in_the_middle_of_calls() {
     const ROUNDS: u64 = 6;
@@ -149,7 +151,8 @@ fn timed_failure(client: &mut Client, query: &str) -> (Duration, String, String)
 /// For what a busy machine adds to a wait.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// The keeper exists and does nothing. IDs go on up to the horizon; then calls fail, none later than it has to.
+/// The keeper exists and does nothing. IDs go on up to the horizon; then calls fail, none later than it has
+/// to.
 #[test]
 fn a_keeper_that_stands_still() {
     let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
@@ -212,8 +215,8 @@ fn a_server_with_no_room_for_the_keeper() {
     client.batch_execute("SELECT snowflake_decode(1)").unwrap();
 }
 
-/// The disk of the WAL fills up, and PostgreSQL goes down by itself. Started with room again and a clock that is behind,
-/// it goes on where it was.
+/// The disk of the WAL fills up, and PostgreSQL goes down by itself. Started with room again and a clock that
+/// is behind, it goes on where it was.
 #[test]
 fn pg_wal_is_full() {
     // Two segments fit, the third does not.

@@ -1,5 +1,5 @@
-//! What is done to the database in which the keeper stores the horizon: it is locked, made read-only, closed, robbed of
-//! the extension. And what the keeper costs there.
+//! What is done to the database in which the keeper stores the horizon: it is locked, made read-only, closed,
+//! robbed of the extension. And what the keeper costs there.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -14,8 +14,9 @@ use snowflake_id_cluster_tests::{
     wait_event,
 };
 
-/// A lock on what the keeper reads, and one on what it writes. Calls fail when the horizon is reached, each within
-/// `max_wait` and with what is in the keeper's way, and go on by themselves when the lock is gone. The log is not filled.
+/// A lock on what the keeper reads, and one on what it writes. Calls fail when the horizon is reached, each
+/// within `max_wait` and with what is in the keeper's way, and go on by themselves when the lock is gone. The
+/// log is not filled.
 #[test]
 fn the_keeper_waits_for_a_lock() {
     let cluster = Cluster::start(&[
@@ -74,8 +75,8 @@ fn the_keeper_waits_for_a_lock() {
     assert_increasing(&all);
 }
 
-/// A call comes while the keeper's first commit waits for a synchronous standby. That wait uses up the call's signal, and
-/// yet the keeper has to remember that it was asked: the horizon is extended later on, too.
+/// A call comes while the keeper's first commit waits for a synchronous standby. That wait uses up the call's
+/// signal, and yet the keeper has to remember that it was asked: the horizon is extended later on, too.
 #[test]
 fn a_call_that_comes_while_a_commit_waits() {
     let cluster = Cluster::stopped(&[
@@ -119,8 +120,8 @@ fn a_call_that_comes_while_a_commit_waits() {
     });
 }
 
-/// Calls wait and ask for the keeper every few milliseconds, and all that it can do is to find that the extension is
-/// gone. It does not spend its time on that.
+/// Calls wait and ask for the keeper every few milliseconds, and all that it can do is to find that the
+/// extension is gone. It does not spend its time on that.
 #[test]
 fn calls_that_wait_do_not_keep_the_keeper_busy() {
     let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
@@ -242,8 +243,8 @@ fn the_keepers_database_allows_no_connections() {
     expect_renewals(&mut cluster.connect());
 }
 
-/// What is stored goes with the extension, while sessions in another database go on. The server still knows what it has
-/// promised, and a crash, right then or once the keeper has written it anew, repeats nothing.
+/// What is stored goes with the extension, while sessions in another database go on. The server still knows
+/// what it has promised, and a crash, right then or once the keeper has written it anew, repeats nothing.
 #[test]
 fn the_extension_is_dropped_and_created_again_under_load() {
     let mut random = Random::seeded();
@@ -280,7 +281,8 @@ fn the_extension_is_dropped_and_created_again_under_load() {
                 poll("the horizon to be written again", || {
                     (single::<i64>(&mut client, stored) > promised).then_some(())
                 });
-                // It warns that somebody else changed the horizon, or of the error that it met while that was under way.
+                // It warns that somebody else changed the horizon, or of the error that it met while that was
+                // under way.
                 let log = &cluster.log()[log_before..];
                 assert!(log.contains("snowflake_id: "), "{log}");
             }
@@ -325,7 +327,8 @@ fn end_of_wal(client: &mut Client) -> String {
     single(client, "SELECT pg_current_wal_flush_lsn()::text")
 }
 
-/// In bytes, as `pg_waldump` counts them: nothing before the first ID, and little for an ID every half second.
+/// In bytes, as `pg_waldump` counts them: nothing before the first ID, and little for an ID every half
+/// second.
 #[test]
 fn what_the_keeper_writes_to_the_wal() {
     let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("autovacuum", "off")]);
@@ -464,8 +467,8 @@ fn the_keepers_database_is_not_in_utf8() {
     assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
 }
 
-/// By force the keeper's database can be dropped. IDs end when the horizon is reached, on the whole server, and go on when there is
-/// such a database again.
+/// By force the keeper's database can be dropped. IDs end when the horizon is reached, on the whole server,
+/// and go on when there is such a database again.
 #[test]
 fn the_keepers_database_is_dropped_by_force() {
     let cluster = Cluster::stopped(&[

@@ -1,9 +1,9 @@
-//! A database that belongs to somebody hostile: nothing of hers runs when a superuser creates, uses and drops the extension
-//! there, nor when the keeper works there.
+//! A database that belongs to somebody hostile: nothing of hers runs when a superuser creates, uses and drops
+//! the extension there, nor when the keeper works there.
 //!
-//! Traps are made of every operator, function, type and relation that the installation script so much as mentions: with the
-//! same name, in the schema of the extension and in one that comes first on the search_path. Each says so in the
-//! server's log when it is sprung.
+//! Traps are made of every operator, function, type and relation that the installation script so much as
+//! mentions: with the same name, in the schema of the extension and in one that comes first on the
+//! search_path. Each says so in the server's log when it is sprung.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -224,8 +224,8 @@ fn traps(client: &mut Client) -> Vec<String> {
         }
     }
 
-    // PostgreSQL's functions as they are, for where the hostile schema comes first; and every function with other arguments,
-    // for where it comes last.
+    // PostgreSQL's functions as they are, for where the hostile schema comes first; and every function with
+    // other arguments, for where it comes last.
     let originals = format!(
         "SELECT DISTINCT quote_ident(p.proname) || '(' || oidvectortypes(p.proargtypes) || ')' FROM pg_proc AS p
          WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ({words})

@@ -1,5 +1,5 @@
-//! The keeper's database belongs to somebody hostile, who is no superuser. Nothing of hers runs with the keeper's rights, and she is
-//! named as a risk.
+//! The keeper's database belongs to somebody hostile, who is no superuser. Nothing of hers runs with the
+//! keeper's rights, and she is named as a risk.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("snowflake_id.lease", "500ms"),
 ];
 
-/// A server whose keeper works in a database of mallory's, with the extension in `public`, which is hers as well.
+/// A server whose keeper works in a database of mallory's, with the extension in `public`, which is hers as
+/// well.
 fn start() -> (Cluster, Client, Client) {
     let cluster = Cluster::stopped(SETTINGS);
     cluster.start_server().unwrap();

@@ -156,8 +156,8 @@ fn a_bad_layout_at_reload_leaves_the_old_one() {
     }
 }
 
-/// While the library is loaded, ALTER DATABASE refuses a bad layout. One that was stored before makes every use an error
-/// in that database: never a silent fall-back to another layout.
+/// While the library is loaded, ALTER DATABASE refuses a bad layout. One that was stored before makes every
+/// use an error in that database: never a silent fall-back to another layout.
 #[test]
 fn a_bad_layout_by_alter_database() {
     let cluster = Cluster::start(WORKER_1);

@@ -1,5 +1,5 @@
-//! What the server has stored of its past is lost while it runs: dropped and created again, emptied, replaced by an older copy. It
-//! still knows up to when IDs may have been made, and takes that for every worker ID.
+//! What the server has stored of its past is lost while it runs: dropped and created again, emptied, replaced
+//! by an older copy. It still knows up to when IDs may have been made, and takes that for every worker ID.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +37,8 @@ fn try_to_take(client: &mut Client, worker: i32, time: Duration) -> Result<Vec<i
     }
 }
 
-/// A burst by worker 1 with a clock that is 40 s ahead; the clock is set right, and everything begins anew for worker 9.
+/// A burst by worker 1 with a clock that is 40 s ahead; the clock is set right, and everything begins anew
+/// for worker 9.
 fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
     cluster.set_clock(40.0);
     let mut client = cluster.connect();
@@ -49,8 +50,8 @@ fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
     all
 }
 
-/// Sets the clock to where it was when worker 1 made its IDs, the first ones of all, and takes what worker 1 gives then. It must not
-/// give one twice.
+/// Sets the clock to where it was when worker 1 made its IDs, the first ones of all, and takes what worker 1
+/// gives then. It must not give one twice.
 fn expect_no_repeat_of_worker_1(cluster: &Cluster, mut all: Vec<i64>) {
     let mut client = cluster.connect();
     set_worker(cluster, &mut client, "1");
@@ -83,7 +84,8 @@ fn created_again_after_a_reset() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// Everything began anew for worker 9, but worker 1 is still set: it was the last one, and must not go on where worker 9 would have begun.
+/// Everything began anew for worker 9, but worker 1 is still set: it was the last one, and must not go on
+/// where worker 9 would have begun.
 #[test]
 fn created_again_after_a_reset_before_the_worker_is_set() {
     for loss in [ANEW, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity"] {
@@ -131,7 +133,8 @@ fn created_again_after_a_crash_of_a_backend() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// Worker 1 was used with a clock that was ahead, then worker 2: it is not forgotten together with the extension.
+/// Worker 1 was used with a clock that was ahead, then worker 2: it is not forgotten together with the
+/// extension.
 #[test]
 fn created_again_after_another_worker() {
     let cluster = Cluster::start_with_clock(WORKER_1);
@@ -159,7 +162,8 @@ fn emptied() {
     assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
 }
 
-/// The keeper's database is dropped, and an older copy of it takes its name: the sequence in it has the same OID.
+/// The keeper's database is dropped, and an older copy of it takes its name: the sequence in it has the same
+/// OID.
 #[test]
 fn an_older_copy_of_the_database() {
     let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);

@@ -1,5 +1,6 @@
-//! Whatever a call is given, it ends in a result or an error. Memory of the size of what users give comes from PostgreSQL,
-//! which raises an error when there is none; an allocation of Rust's that fails ends the process, and with it every session.
+//! Whatever a call is given, it ends in a result or an error. Memory of the size of what users give comes
+//! from PostgreSQL, which raises an error when there is none; an allocation of Rust's that fails ends the
+//! process, and with it every session.
 
 use postgres::Client;
 use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, single, successful, text};
@@ -56,8 +57,8 @@ fn sample(name: &str, type_name: &str) -> &'static str {
     }
 }
 
-/// Each function of the extension that takes a text or bytes, once for each of these arguments, which is a column of table
-/// `huge`.
+/// Each function of the extension that takes a text or bytes, once for each of these arguments, which is a
+/// column of table `huge`.
 fn calls_with_huge_arguments(client: &mut Client, column: &str) -> Vec<String> {
     let functions = client
         .query(
@@ -91,7 +92,8 @@ fn calls_with_huge_arguments(client: &mut Client, column: &str) -> Vec<String> {
     calls
 }
 
-/// The characters say nothing in some encoding, are nowhere allowed, or are no UTF-8: then what is shown of them is longer.
+/// The characters say nothing in some encoding, are nowhere allowed, or are no UTF-8: then what is shown of
+/// them is longer.
 #[test]
 fn huge_arguments_end_in_errors() {
     let cluster = Cluster::start(WORKER_1);
@@ -148,7 +150,8 @@ fn a_huge_layout_that_was_stored_unseen() {
     assert!(message.len() < 1_000, "{message}");
 }
 
-/// A name that is too long for one stops the start, and is refused later: it is never silently replaced by the default.
+/// A name that is too long for one stops the start, and is refused later: it is never silently replaced by
+/// the default.
 #[test]
 fn a_huge_name() {
     let cluster = Cluster::stopped(&WORKER_1[..1]);
@@ -170,7 +173,8 @@ fn a_huge_name() {
     assert!(message.ends_with("It has 256 bytes.\nA name has at most 255 bytes."), "{message}");
 }
 
-/// One call with few IDs in each tick takes them bit by bit. Its memory grows with the IDs, not with the bits: 8 bytes each.
+/// One call with few IDs in each tick takes them bit by bit. Its memory grows with the IDs, not with the
+/// bits: 8 bytes each.
 #[test]
 fn a_batch_in_many_parts() {
     const COUNT: u64 = 20_000;

@@ -1,5 +1,5 @@
-//! What an administrator orders, sets right or forgets: it is done when the call says so, and what is set right is noticed without a
-//! call.
+//! What an administrator orders, sets right or forgets: it is done when the call says so, and what is set
+//! right is noticed without a call.
 
 use std::thread;
 use std::time::Duration;
@@ -23,7 +23,8 @@ fn floor_ahead(client: &mut Client) -> f64 {
     poll("the floor", || single::<Option<f64>>(client, query))
 }
 
-/// As after a recovery: the floor is moved while the server has no worker ID, and it is started again in between.
+/// As after a recovery: the floor is moved while the server has no worker ID, and it is started again in
+/// between.
 #[test]
 fn the_floor_is_moved_without_a_worker_id() {
     for mode in ["fast", "immediate"] {
@@ -212,8 +213,8 @@ fn orders_that_are_cancelled_at_any_moment() {
     client.batch_execute("SELECT snowflake_nextval()").unwrap();
 }
 
-/// A clock that is not followed is not followed either after a crash of a backend, for which the server makes its shared memory anew.
-/// When it is right again, nobody has to say so.
+/// A clock that is not followed is not followed either after a crash of a backend, for which the server makes
+/// its shared memory anew. When it is right again, nobody has to say so.
 #[test]
 fn a_clock_that_jumped_before_a_crash() {
     let cluster = Cluster::start_with_clock(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);

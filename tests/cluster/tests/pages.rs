@@ -1,5 +1,5 @@
-//! The SQL examples of the README and of the pages in docs/, run as they stand. Where a comment follows a query
-//! (`; -- 1 | 2`), it is the row that the query has to return.
+//! The SQL examples of the README and of the pages in docs/, run as they stand. Where a comment follows a
+//! query (`; -- 1 | 2`), it is the row that the query has to return.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,8 @@ fn examples_of_the_other_pages() {
     }
 }
 
-/// The README's table has every function that is for users, with the volatility that it has, and each has an example.
+/// The README's table has every function that is for users, with the volatility that it has, and each has an
+/// example.
 #[test]
 fn every_function_is_in_the_readme() {
     // What is not for users: parts of others, and what views, triggers and the planner call.
@@ -77,7 +78,8 @@ fn every_function_is_in_the_readme() {
     }
 }
 
-/// The queries in the examples of the exporters' configuration: one row each, with every column that a metric names.
+/// The queries in the examples of the exporters' configuration: one row each, with every column that a metric
+/// names.
 #[test]
 fn queries_of_the_exporters() {
     let cluster = Cluster::start(WORKER_1);
@@ -100,7 +102,8 @@ fn queries_of_the_exporters() {
     assert_eq!(checked, 2);
 }
 
-/// The column that a line gives a metric: `values: [ready]` of sql_exporter, `- ready: {` of postgres_exporter.
+/// The column that a line gives a metric: `values: [ready]` of sql_exporter, `- ready: {` of
+/// postgres_exporter.
 fn column_of_metric(line: &str) -> Option<&str> {
     let line = line.trim();
     let values = line.strip_prefix("values: [").and_then(|rest| rest.split_once(']'));

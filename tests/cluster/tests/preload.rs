@@ -101,8 +101,8 @@ fn a_killed_backend_leaves_a_server_that_goes_on() {
     assert!(single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()") > before);
 }
 
-/// Without preloading, a bad layout in postgresql.conf is an error only where the session's layout is used: not in a query
-/// that names one, nor in its parallel workers.
+/// Without preloading, a bad layout in postgresql.conf is an error only where the session's layout is used:
+/// not in a query that names one, nor in its parallel workers.
 #[test]
 fn a_bad_layout_without_preloading() {
     let cluster = Cluster::start(&[

@@ -1,5 +1,5 @@
-//! Promise 1 over promotion, restore and upgrade: what a server hands out after it was made from a copy is compared with
-//! what the copied one handed out, and with the rows that the copy has.
+//! Promise 1 over promotion, restore and upgrade: what a server hands out after it was made from a copy is
+//! compared with what the copied one handed out, and with the rows that the copy has.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,8 @@ fn repeats(ids: &[i64], others: &[i64]) -> usize {
     ids.iter().filter(|id| others.binary_search(id).is_ok()).count()
 }
 
-/// How many of the IDs bear a later time than the server's clock has: those that it would repeat if it believed its clock.
+/// How many of the IDs bear a later time than the server's clock has: those that it would repeat if it
+/// believed its clock.
 fn at_stake(cluster: &Cluster, ids: &[i64]) -> usize {
     let clock: f64 = single(&mut cluster.connect(), "SELECT extract(epoch FROM clock_timestamp())::float8");
     ids.iter().filter(|id| time_of(**id) > clock).count()
@@ -64,7 +65,8 @@ fn take_a_while(cluster: &Cluster) -> Vec<i64> {
     all
 }
 
-/// Every commit, those of the keeper too, has waited for the standby: it knows of all that was handed out, rows or not.
+/// Every commit, those of the keeper too, has waited for the standby: it knows of all that was handed out,
+/// rows or not.
 #[test]
 fn a_synchronous_standby_is_promoted_under_load() {
     let primary = Cluster::start(WORKER_1);
@@ -115,8 +117,8 @@ fn an_asynchronous_standby_is_promoted_under_load() {
     assert_eq!(repeats(&after, &arrived), 0);
 }
 
-/// With a worker ID of its own, the standby cannot repeat what was lost either. The lease is so short that with the same
-/// worker ID it would.
+/// With a worker ID of its own, the standby cannot repeat what was lost either. The lease is so short that
+/// with the same worker ID it would.
 #[test]
 fn a_standby_with_a_worker_id_of_its_own() {
     let primary = Cluster::start(&[
@@ -232,7 +234,8 @@ fn recovery_targets(server: &Cluster) -> Vec<(&'static str, String)> {
     vec![("recovery_target_xid", xid), ("recovery_target_time", time), ("recovery_target_lsn", lsn)]
 }
 
-/// A copy of the backup that has recovered to the target and waits there, with a clock 2 s behind its rows; these rows.
+/// A copy of the backup that has recovered to the target and waits there, with a clock 2 s behind its rows;
+/// these rows.
 fn restore(lost: &Lost, target: usize) -> (Cluster, Vec<i64>) {
     let server = lost.backup.duplicate();
     let (name, value) = &lost.targets[target];
@@ -276,8 +279,8 @@ fn a_server_is_restored_to_a_point_in_time() {
     compare_with_restored("base backup", server, &restored, &lost);
 }
 
-/// What was handed out after the recovery target the restored server cannot know: with its clock behind, it repeats that.
-/// `snowflake_advance()` prevents it, if it comes before the server has its worker ID.
+/// What was handed out after the recovery target the restored server cannot know: with its clock behind, it
+/// repeats that. `snowflake_advance()` prevents it, if it comes before the server has its worker ID.
 #[test]
 fn ids_handed_out_after_the_recovery_target() {
     let lost = lose_a_server();
@@ -360,7 +363,8 @@ fn a_dump_is_restored_under_the_same_worker_id() {
     assert!(new.log().contains("the past of this server is not known"), "{}", new.log());
     assert_eq!(orders(&new), before);
     assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_worker"), 2);
-    // Which worker IDs were used is known still: beside the one in use, one that was used and is not any more.
+    // Which worker IDs were used is known still: beside the one in use, one that was used and is not any
+    // more.
     let used = "SELECT string_agg(DISTINCT worker_id::text, ' ') FROM snowflake_internal.used_identity";
     assert_eq!(single::<String>(&mut new.connect(), used), "3 7");
     assert!(at_stake > 0);
@@ -384,10 +388,12 @@ fn pg_upgrade_to_another_major_version() {
     }
 }
 
-/// Names the `pg_config` of the other version. One that is named has to do; else whatever Debian has installed is tried.
+/// Names the `pg_config` of the other version. One that is named has to do; else whatever Debian has
+/// installed is tried.
 const SECOND_PG_CONFIG: &str = "SNOWFLAKE_ID_SECOND_PG_CONFIG";
 
-/// The `pg_config` of the older and of the newer one of two major versions that have the extension, or why there are none.
+/// The `pg_config` of the older and of the newer one of two major versions that have the extension, or why
+/// there are none.
 fn second_installation() -> Result<(PathBuf, PathBuf), String> {
     let candidates: Vec<PathBuf> = match std::env::var_os(SECOND_PG_CONFIG) {
         Some(path) => vec![path.into()],
@@ -478,8 +484,8 @@ fn upgrade(old: &Path, new: &Path) {
     assert_eq!(repeats(&ids(&mut client, sell), &sold), 0);
 }
 
-/// Publications FOR ALL TABLES in both directions: what belongs to one server alone does not travel. A reset on one shuts out no worker
-/// ID of the other.
+/// Publications FOR ALL TABLES in both directions: what belongs to one server alone does not travel. A reset
+/// on one shuts out no worker ID of the other.
 #[test]
 fn publications_for_all_tables_in_both_directions() {
     let settings = [WORKER_1[0], WORKER_1[1], ("wal_level", "logical")];

@@ -1,4 +1,5 @@
-//! A server whose clock was far ahead when it was started, so that its horizon is burnt, and how it is put back to work.
+//! A server whose clock was far ahead when it was started, so that its horizon is burnt, and how it is put
+//! back to work.
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,8 @@ fn a_horizon_burnt_into_the_far_future() {
         set_worker(&mut client, "9");
     }
 
-    // When the horizon has come back to where it was, the old one can be used again, above all that it has made.
+    // When the horizon has come back to where it was, the old one can be used again, above all that it has
+    // made.
     cluster.set_clock(TEN_YEARS);
     poll("the clock to be accepted", || client.batch_execute("SELECT snowflake_accept_clock()").ok());
     poll("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).ok());
@@ -96,8 +98,8 @@ fn a_horizon_burnt_into_the_far_future() {
 const SMALL: &str =
     "SET snowflake_id.layout = 'time:41 worker:18 sequence:4'; SET snowflake_id.max_wait = '10s'";
 
-/// A reset where there was no need for one, and the server keeps its worker ID: that one begins again where its IDs ended, in sessions
-/// that were there before as well.
+/// A reset where there was no need for one, and the server keeps its worker ID: that one begins again where
+/// its IDs ended, in sessions that were there before as well.
 #[test]
 fn a_reset_on_a_healthy_server() {
     let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);

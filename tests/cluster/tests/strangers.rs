@@ -5,7 +5,8 @@ use std::thread;
 use postgres::Client;
 use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, poll, single, text};
 
-/// `evil.rise()` makes mallory a superuser if it can. It says that it is immutable: the planner runs it at sight.
+/// `evil.rise()` makes mallory a superuser if it can. It says that it is immutable: the planner runs it at
+/// sight.
 const EVIL: &str = "
     CREATE ROLE mallory LOGIN;
     CREATE SCHEMA evil AUTHORIZATION mallory;

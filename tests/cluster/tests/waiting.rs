@@ -1,4 +1,5 @@
-//! Promise 6: every wait is bounded, fails at once when that is certain, is cancellable, visible, and holds no lock.
+//! Promise 6: every wait is bounded, fails at once when that is certain, is cancellable, visible, and holds
+//! no lock.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +10,8 @@ use snowflake_id_cluster_tests::{Cluster, WORKER_1, failure, ids, poll, single, 
 /// One ID in ten seconds.
 const SLOW: &str = "SET snowflake_id.layout = 'time:30 worker:10 unit=10s'";
 
-/// A session that has just taken the ID of the current ten seconds: the next one is up to nine seconds away, and at
-/// least `at_least`.
+/// A session that has just taken the ID of the current ten seconds: the next one is up to nine seconds away,
+/// and at least `at_least`.
 fn waiting_session(cluster: &Cluster, at_least: Duration) -> Client {
     let mut client = cluster.connect();
     client.batch_execute(SLOW).unwrap();
