@@ -34,7 +34,7 @@ clients:
 	@scripts/test.sh clients
 
 verify:
-	@cd docs/model && CARGO_TARGET_DIR=../../target/model cargo run --quiet --release
+	@cd docs/design/model && CARGO_TARGET_DIR=../../../target/model cargo run --quiet --release
 
 bench:
 	@scripts/bench.sh

@@ -1,6 +1,6 @@
--- What snowflake_nextval() becomes while COPY fills a table: see src/copy.rs. Nothing that a user writes ever
--- names it, and nobody can call it, as no value of SQL has type internal; so everybody may. It costs as much
--- as COST_IN_OPERATORS in src/copy.rs says.
+-- What snowflake_nextval() becomes while COPY fills a table: see src/generate/copy.rs. Nothing that a user
+-- writes ever names it, and nobody can call it, as no value of SQL has type internal; so everybody may. It
+-- costs as much as COST_IN_OPERATORS there says.
 CREATE FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) RETURNS bigint
     STRICT STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) IS
