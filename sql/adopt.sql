@@ -132,6 +132,30 @@ BEGIN
                                      adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
                           'Give all tables one owner (ALTER TABLE ... OWNER TO ...), or drop the foreign keys between them.');
         END IF;
+        -- The statements name the tables, and so does the look for the highest value. Who owns a schema can put
+        -- another table, or a view, in the place of one until then: a superuser would run what is in it.
+        SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
+                                          place.owner), ', ')
+        INTO names
+        FROM (
+            SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
+                                       ELSE namespace.nspowner END::regrole AS owner
+            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
+            JOIN pg_class AS class ON class.oid = involved.relation
+            JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+            JOIN pg_database AS database ON database.datname = current_database()
+        ) AS place
+        JOIN pg_roles AS owner ON owner.oid = place.owner AND NOT owner.rolsuper
+        JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
+        WHERE place.owner <> coalesce(trusted_owner, caller);
+        IF names IS NOT NULL THEN
+            RAISE EXCEPTION 'not all schemas of the tables concerned belong to superusers'
+                USING ERRCODE = 'feature_not_supported',
+                      DETAIL = format('These do not: %s. Who owns a schema can put another table in the place of one while '
+                                      'the statements run with the rights of %s.', names, caller),
+                      HINT = 'Connect as the owner of the tables. Or give the schemas to a superuser, for the time being: '
+                             'ALTER SCHEMA ... OWNER TO ...';
+        END IF;
         EXIT WHEN NOT for_execution;
 
         -- The table itself comes last, as an INSERT locks the table with the foreign key before the one that

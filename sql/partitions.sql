@@ -141,6 +141,24 @@ BEGIN
                                   ELSE format('Connect as %s to run it. Or, if all that %1$s has written into the tables may '
                                               'have your rights: SET ROLE %1$s;', strange.owner) END;
         END IF;
+        -- The statements name the table. Who owns its schema can put another one in its place until they run.
+        SELECT CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END::regrole::text AS owner
+        INTO strange
+        FROM pg_namespace AS n
+        JOIN pg_database AS d ON d.datname = current_database()
+        JOIN pg_roles AS owner
+          ON owner.oid = CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
+         AND NOT owner.rolsuper
+        JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
+        WHERE n.nspname = place;
+        IF FOUND THEN
+            RAISE EXCEPTION 'schema "%" does not belong to a superuser', place
+                USING ERRCODE = 'feature_not_supported',
+                      DETAIL = format('It belongs to %s, who can put another table in the place of "%s" while the statements '
+                                      'run with the rights of %s.', strange.owner, table_name, caller),
+                      HINT = 'Give the table to the owner of the schema and connect as that role, or give the schema to a '
+                             'superuser.';
+        END IF;
         -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one
         -- made.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);

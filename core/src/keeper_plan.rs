@@ -7,7 +7,7 @@
 //! * **An unknown past means that everything was used.** Records of use that are gone say nothing: each
 //!   identity may have been used up to the highest horizon that this server has ever had. Only the identity
 //!   in use goes on, above its own horizon.
-//! * An identity goes on above its own end of use, or, if that lies beyond the next horizon, not at all.
+//! * An identity goes on above its own end of use, or, if that lies too far ahead, not at all.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -78,6 +78,11 @@ impl Past {
         [Some(Use { identity: None, until_us: self.highest_us }), own].into_iter().flatten()
     }
 }
+
+/// For how long an identity may have to wait until it has come to its own end of use, beyond what the clock allows:
+/// if it would have to wait longer, it is not let in. To let it in lifts every slot to that end, and another one
+/// that comes next would have to wait as well.
+const MOST_AHEAD_US: i64 = 10_000_000;
 
 /// What the keeper sees in one look.
 #[derive(Clone, Debug)]
@@ -163,14 +168,19 @@ pub enum GatePlan {
     },
 }
 
-/// The records to store because others are gone, or because a horizon was stored before there was an
-/// identity.
+/// The records to store because what is stored is not what this server stored, or because a horizon was stored
+/// before there was an identity. What is there then proves nothing either: it may be an older copy.
 fn lost_records(uses: &Uses, past: &Past, stored_us: Option<i64>, is_lost: bool) -> Vec<Use> {
     let mut records = Vec::new();
     if is_lost || (stored_us.is_some() && uses.0.is_empty()) {
         let highest_us = past.highest_us.max(stored_us.unwrap_or(0));
-        let mut uses = uses.clone();
-        Past { highest_us, ..*past }.records().for_each(|record| uses.add(record, &mut records));
+        let mut known = uses.clone();
+        for record in (Past { highest_us, ..*past }).records() {
+            known.add(record, &mut records);
+        }
+        for record in uses.0.iter().filter(|record| is_lost && record.identity != past.last_identity) {
+            known.add(Use { until_us: highest_us, ..*record }, &mut records);
+        }
     }
     records
 }
@@ -207,7 +217,7 @@ pub fn plan(seen: &Seen) -> Plan {
     // A clock that is not followed burns nothing.
     let next_us = if seen.is_clock_good { known_us.max(ahead_us) } else { known_us };
 
-    let gate = plan_gate(seen, &uses, next_us);
+    let gate = plan_gate(seen, &uses, next_us, floor_us);
     let is_opened = matches!(gate, GatePlan::Open { .. });
     if let GatePlan::Open { identity, from_us, .. } = gate {
         uses.add(Use { identity: Some(identity), until_us: from_us }, &mut records);
@@ -226,13 +236,16 @@ pub fn plan(seen: &Seen) -> Plan {
     Plan { loss, records, horizon_us, floor_us, gate }
 }
 
-fn plan_gate(seen: &Seen, uses: &Uses, next_us: i64) -> GatePlan {
+fn plan_gate(seen: &Seen, uses: &Uses, next_us: i64, floor_us: i64) -> GatePlan {
     let Some(identity) = seen.wanted else { return GatePlan::Close };
     if seen.open_for == Some(identity) {
         return GatePlan::Stay;
     }
+    let soon_us = seen.now_us.saturating_add(seen.max_drift_us).saturating_add(MOST_AHEAD_US);
+    // Where slots begin anyway, nothing is lifted.
+    let latest_us = next_us.min(soon_us.max(floor_us));
     match uses.until_us(identity) {
-        Some(until_us) if until_us > next_us => GatePlan::Refuse { identity, until_us },
+        Some(until_us) if until_us > latest_us => GatePlan::Refuse { identity, until_us },
         until_us => GatePlan::Open {
             identity,
             from_us: until_us.unwrap_or(0),

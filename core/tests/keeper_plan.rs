@@ -119,6 +119,34 @@ fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
     assert_eq!(refused.horizon_us, None);
 }
 
+/// An older copy has records that are out of date: what was used since counts for all of them.
+#[test]
+fn the_records_of_an_older_copy_prove_nothing() {
+    let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };
+    let seen = Seen { is_elsewhere: true, uses: Uses(vec![used(1, 0), used(2, 0)]), past, ..busy_server() };
+    let plan = plan(&seen);
+    assert_eq!(
+        plan.records,
+        [everybody(past.highest_us), used(1, past.promised_us), used(2, past.highest_us)]
+    );
+}
+
+/// With a lease of an hour an identity that was shut out would lift all slots by an hour.
+#[test]
+fn an_identity_that_would_wait_for_long_is_not_let_in() {
+    let until_us = NOW_US + 60_000_000;
+    let seen = Seen {
+        lease_us: 3_600_000_000,
+        wanted: Some(worker(2)),
+        uses: Uses(vec![used(1, 0), used(2, until_us)]),
+        ..busy_server()
+    };
+    assert_eq!(plan(&seen).gate, GatePlan::Refuse { identity: worker(2), until_us });
+    // Slots begin there anyway.
+    let seen = Seen { floor_us: Some(until_us), ..seen };
+    assert!(matches!(plan(&seen).gate, GatePlan::Open { from_us, .. } if from_us == until_us));
+}
+
 /// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each
 /// other one may have been used up to the highest horizon that there ever was.
 #[test]

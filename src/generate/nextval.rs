@@ -64,12 +64,7 @@ fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), 
     let layout = session.generator.layout();
     match stall {
         Stall::Ahead { wait_us } => patience.wait_for_clock(layout, wait_us),
-        Stall::Horizon => {
-            if session.may_be_retired() {
-                session::forget();
-            }
-            patience.wait_for_horizon()
-        }
+        Stall::Horizon => patience.wait_for_horizon(),
         // The session is made anew, for another identity or, once there is one, for the same.
         Stall::Identity(_) => {
             session::forget();

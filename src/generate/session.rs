@@ -48,7 +48,9 @@ pub fn try_next() -> Option<i64> {
 
 /// The session, set up if need be, as soon as the gate is open.
 pub fn current(patience: &Patience) -> Result<&'static Session, Error> {
-    if let Some(session) = SESSION.get() {
+    if let Some(session) = SESSION.get()
+        && !session.is_retired()
+    {
         return Ok(session);
     }
     let made = loop {
@@ -128,10 +130,13 @@ impl Session {
         })
     }
 
-    /// Whether everything may have begun anew, so that the layout has another slot. (A slot that nobody may
-    /// use yet looks the same.)
-    pub fn may_be_retired(&self) -> bool {
-        self.place.slot.horizon() == 0
+    /// Whether everything has begun anew, so that the layout has another slot, or gets one.
+    fn is_retired(&self) -> bool {
+        // The slot of a layout that nobody may use yet has no horizon either.
+        let has_no_horizon = self.place.slot.horizon() == 0;
+        has_no_horizon
+            && slots::find(self.generator.layout())
+                .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.place.slot)))
     }
 
     fn is_as(&self, other: &Session) -> bool {

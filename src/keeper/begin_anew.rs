@@ -29,6 +29,8 @@ pub fn begin_anew(
 ) -> Result<Option<Answer>, Problem> {
     let board = &shared.board;
     let refusal = |store: &Store| {
+        // Also what was stored before this server was started, which the keeper may not have seen yet.
+        board.past.note_high(store.uses().latest_us().max(store.horizon_us().unwrap_or(0)));
         let past = board.past.snapshot();
         let is_elsewhere = board.past.place().is_some_and(|place| place != store.place());
         let check = check_reset(identity, &store.uses(), &past, is_elsewhere, clock::clock_us());

@@ -1,5 +1,6 @@
 //! Who this server is: the settings say it, or else its row in table `snowflake_worker`.
 
+use pgrx::pg_sys;
 use snowflake_id_core::Identity;
 
 use super::transaction::Problem;
@@ -19,13 +20,18 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
     let table = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table));
     let table = table.ok_or_else(|| Problem("table snowflake_worker is not that of the extension".into()))?;
     let mut found = None;
-    table.for_each_row([c"node_name", c"datacenter_id", c"worker_id"], |[name, datacenter, worker]| {
-        if let (Some(name), Some(datacenter), Some(worker)) = (name, datacenter, worker)
+    let columns = [
+        (c"node_name", pg_sys::TEXTOID),
+        (c"datacenter_id", pg_sys::INT4OID),
+        (c"worker_id", pg_sys::INT4OID),
+    ];
+    table.for_each_row(columns, |[name, datacenter, worker]| {
+        // The table's constraints keep both from being negative; but somebody may have dropped these.
+        let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
+        if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
             && is_text(name, node_name)
         {
-            // The table's constraints keep both from being negative.
-            let number = |value: pgrx::pg_sys::Datum| (value.value() as i32).unsigned_abs();
-            found = Some(Identity { datacenter: number(datacenter), worker: number(worker) });
+            found = Some(Identity { datacenter, worker });
         }
     });
     Ok(found)

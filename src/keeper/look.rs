@@ -25,6 +25,8 @@ use crate::pg::{clock, process};
 const IDLE_AFTER: Duration = Duration::from_secs(60);
 /// How soon the keeper looks again when something is in its way: an error, a clock that jumped, no identity.
 pub const RETRY_TIME: Duration = Duration::from_secs(2);
+/// How soon it looks while no IDs are made, only to see whether what is stored is still there.
+const IDLE_TIME: Duration = Duration::from_secs(10);
 /// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone
 /// until it looks.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -68,7 +70,7 @@ impl Keeper {
             process::reload_if_asked();
             let wanted = self.shared.board.bell.take_wanted();
             let (pause, breather) = match self.look(wanted) {
-                Ok(pause) if self.shared.gate.identity().is_some() => (pause, Duration::ZERO),
+                Ok(pause) if self.is_all_well() => (pause, Duration::ZERO),
                 Ok(pause) => (pause, BREATHER),
                 Err(Problem(text)) => {
                     complain(self.shared, &text);
@@ -86,6 +88,12 @@ impl Keeper {
         self.stop();
     }
 
+    /// Whether calls that wait can be helped. If not, they ask again and again.
+    fn is_all_well(&self) -> bool {
+        let jump_us = self.shared.board.keeper.clock_jump_us.load(Ordering::Relaxed);
+        self.shared.gate.identity().is_some() && jump_us == 0
+    }
+
     /// Looks after everything once. Returns how long to sleep until the next time.
     fn look(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let board = &self.shared.board;
@@ -94,6 +102,9 @@ impl Keeper {
             self.begin_anew_as_ordered(ticket, identity)?;
         }
         self.seal_if_settings_shrank()?;
+        if is_stopping() {
+            return Ok(None);
+        }
         let (now_us, since_boot_us) = clock::clocks_us();
         let is_accepted = matches!(order, Some((ticket, Order::AcceptClock)) if board.orders.claim(ticket));
         if is_accepted {
@@ -124,7 +135,7 @@ impl Keeper {
         Ok(match is_active {
             true => Some(config::lease() / 2),
             // Nobody may ask any more when what is in the way goes.
-            false => (jump_us.is_some() || self.shared.gate.identity().is_none()).then_some(RETRY_TIME),
+            false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
     }
 
@@ -159,11 +170,11 @@ impl Keeper {
     /// one has passed: what was not used of that is given back.
     fn seal_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
-        let has_shrunk = reach_us < std::mem::replace(&mut self.reach_us, reach_us);
-        match has_shrunk && self.shared.gate.identity().is_some() {
-            true => self.seal(),
-            false => Ok(()),
+        if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
+            self.seal()?; // If that fails, it is tried again.
         }
+        self.reach_us = reach_us;
+        Ok(())
     }
 
     /// Whether IDs were made in the last minute.
@@ -277,19 +288,24 @@ impl Keeper {
     ///
     /// That lowers what is stored, which is safe, as everything handed out lies before the end, and nothing
     /// comes after it. For the same reason it need not reach a standby: what that has is higher.
+    ///
+    /// What is stored is locked first: who has to wait for that goes on with what is published.
     fn seal(&mut self) -> Result<(), Problem> {
-        let end_us = self.shared.seal();
-        if !std::mem::replace(&mut self.has_committed, false) {
+        if !self.has_committed {
+            self.shared.seal();
             return Ok(()); // What is stored is not ours to lower.
         }
-        transaction(|| {
+        let shared = self.shared;
+        let end_us = transaction(|| {
             process::commit_locally();
             let store = Store::lock_or_report()?;
-            let past = self.shared.board.past.snapshot();
+            let end_us = shared.seal();
+            let past = shared.board.past.snapshot();
             store.write(&records_to_seal(&store.uses(), &past, store.horizon_us()), Some(end_us));
-            Ok(())
+            Ok(end_us)
         })?;
-        self.shared.forget_promises_beyond(end_us);
+        self.has_committed = false;
+        shared.forget_promises_beyond(end_us);
         Ok(())
     }
 
@@ -300,6 +316,7 @@ impl Keeper {
         }
         process::forget_interrupt();
         if let Err(Problem(text)) = self.seal() {
+            self.shared.seal();
             log!("snowflake_id: could not store the end of what was handed out: {text}");
         }
     }

@@ -1,10 +1,11 @@
 //! What the keeper tells people: in the log, and in view `snowflake_status`.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 use pgrx::prelude::*;
 use snowflake_id_core::keeper_plan::GatePlan;
-use snowflake_id_core::{Generator, Identity};
+use snowflake_id_core::{Generator, Identity, Stall};
 
 use super::store::Store;
 use super::transaction::Problem;
@@ -63,18 +64,29 @@ pub fn tell(
 /// What should be mended although IDs can be made.
 pub fn risk(store: &Store) -> Option<String> {
     let schema = store.extension.schema()?;
-    (!relation::belongs_to_superusers(schema)).then(|| {
+    (!relation::belongs_to_superusers(schema, store.horizon)).then(|| {
         format!(
-            "database \"{}\" (snowflake_id.database), or the schema of the extension in it, belongs to a role that is no superuser: it can end IDs on the whole server",
+            "database \"{}\" (snowflake_id.database), the schema of the extension in it, or what the extension stores there, belongs to a role that is no superuser: it can end IDs on the whole server",
             config::database().to_string_lossy()
         )
     })
 }
 
-/// Why an identity is of no use in the layout that the server uses by default, if it is not. Other layouts
+/// Why no ID can be made under an identity in the layout that the server uses by default, if it is not. Other layouts
 /// may have room for it, so that the gate is opened all the same.
 fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
-    let problem = Generator::new(layout, identity, 0, 0).err()?;
-    Some(format!("{identity} does not fit snowflake_id.layout \"{layout}\": {problem}"))
+    let generator = match Generator::new(layout, identity, 0, 0) {
+        Ok(generator) => generator,
+        Err(problem) => {
+            return Some(format!("{identity} does not fit snowflake_id.layout \"{layout}\": {problem}"));
+        }
+    };
+    match generator.wait_us(0, clock::clock_us(), NonZeroU64::MIN) {
+        Err(Stall::Exhausted) => Some(format!("snowflake_id.layout \"{layout}\" is exhausted")),
+        Err(Stall::BeforeEpoch { .. }) => {
+            Some(format!("the clock stands before the epoch of snowflake_id.layout \"{layout}\""))
+        }
+        _ => None,
+    }
 }

@@ -29,7 +29,7 @@ use crate::shared::memory::State;
 /// The relations, locked until the end of the transaction.
 pub struct Store {
     pub extension: Extension,
-    horizon: Relation,
+    pub horizon: Relation,
     used_identity: Relation,
 }
 
@@ -68,7 +68,11 @@ impl Store {
     /// The records of use.
     pub fn uses(&self) -> Uses {
         let mut uses = Vec::new();
-        let columns = [c"datacenter_id", c"worker_id", c"used_until_us"];
+        let columns = [
+            (c"datacenter_id", pg_sys::INT4OID),
+            (c"worker_id", pg_sys::INT4OID),
+            (c"used_until_us", pg_sys::INT8OID),
+        ];
         self.used_identity.for_each_row(columns, |[datacenter, worker, until_us]| {
             let number = |value: pg_sys::Datum| value.value() as u32;
             let identity = datacenter.zip(worker).map(|(datacenter, worker)| Identity {

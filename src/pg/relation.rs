@@ -59,7 +59,9 @@ impl Extension {
     pub fn schema(self) -> Option<pg_sys::Oid> {
         let mut schema = None;
         // Version 15 has no function for it that could be called from here.
-        Relation(pg_sys::ExtensionRelationId).for_each_row([c"oid", c"extnamespace"], |[oid, namespace]| {
+        const OID_COLUMNS: [(&CStr, pg_sys::Oid); 2] =
+            [(c"oid", pg_sys::OIDOID), (c"extnamespace", pg_sys::OIDOID)];
+        Relation(pg_sys::ExtensionRelationId).for_each_row(OID_COLUMNS, |[oid, namespace]| {
             if oid == Some(self.0.into()) {
                 schema = namespace.map(|namespace| pg_sys::Oid::from(namespace.value() as u32));
             }
@@ -79,6 +81,7 @@ impl Extension {
             pg_sys::LockRelationOid(oid, kind.lock());
             let is_own = pg_sys::get_relname_relid(name.as_ptr(), schema) == oid
                 && pg_sys::get_rel_relkind(oid) as u8 == kind.relkind()
+                && pg_sys::get_rel_persistence(oid) as u8 == pg_sys::RELPERSISTENCE_PERMANENT
                 && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid) == self.0;
             is_own.then_some(Relation(oid))
         }
@@ -116,11 +119,11 @@ impl Relation {
             unsafe { direct_function_call(pg_sys::setval_oid, &[self.0.into_datum(), value.into_datum()]) };
     }
 
-    /// Calls `action` with the values of these columns in each row. A column that does not exist is always
-    /// NULL.
+    /// Calls `action` with the values of these columns in each row. A column that does not exist, or has another
+    /// type, is always NULL.
     pub fn for_each_row<const N: usize>(
         self,
-        columns: [&CStr; N],
+        columns: [(&CStr, pg_sys::Oid); N],
         mut action: impl FnMut([Option<pg_sys::Datum>; N]),
     ) {
         // SAFETY: the relation stays open, and the snapshot registered, until after the last row; what is
@@ -130,7 +133,10 @@ impl Relation {
             let descriptor = (*relation).rd_att;
             let width = (*descriptor).natts as usize;
             let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); width], vec![true; width]);
-            let numbers = columns.map(|column| pg_sys::get_attnum(self.0, column.as_ptr()));
+            let numbers = columns.map(|(name, type_oid)| {
+                let number = pg_sys::get_attnum(self.0, name.as_ptr());
+                if pg_sys::get_atttype(self.0, number) == type_oid { number } else { 0 }
+            });
             let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
             let scan = pg_sys::systable_beginscan(
                 relation,
@@ -176,20 +182,24 @@ impl Relation {
 
 /// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
-    // SAFETY: the datum is a text, by the definition of its column. The conversion gives a C string, or what
-    // it was given if there is nothing to convert.
+    use pg_sys::pg_enc::{PG_MULE_INTERNAL, PG_SQL_ASCII, PG_UTF8};
+    // SAFETY: the datum is a text, by the type of its column. The conversion gives a C string, or what it was given
+    // if there is nothing to convert.
     unsafe {
         let text = bytes(text.cast_mut_ptr());
+        let encoding = pg_sys::GetDatabaseEncoding() as pg_sys::pg_enc::Type;
+        // There is nothing to convert, or no conversion; in SQL_ASCII one row with other bytes would be an error.
+        if text == utf8.as_bytes() || [PG_UTF8, PG_SQL_ASCII, PG_MULE_INTERNAL].contains(&encoding) {
+            return text == utf8.as_bytes();
+        }
         let converted = pg_sys::pg_do_encoding_conversion(
             text.as_ptr().cast_mut(),
             text.len() as i32,
-            pg_sys::GetDatabaseEncoding(),
-            pg_sys::pg_enc::PG_UTF8 as i32,
+            encoding as i32,
+            PG_UTF8 as i32,
         );
-        match std::ptr::eq(converted, text.as_ptr()) {
-            true => text == utf8.as_bytes(),
-            false => CStr::from_ptr(converted.cast()).to_bytes() == utf8.as_bytes(),
-        }
+        !std::ptr::eq(converted, text.as_ptr())
+            && CStr::from_ptr(converted.cast()).to_bytes() == utf8.as_bytes()
     }
 }
 
@@ -223,16 +233,17 @@ impl Drop for RightsOf {
     }
 }
 
-/// Whether the database of this process and a schema in it belong to superusers. Who owns one of them may
+/// Whether the database of this process, a schema in it and a relation belong to superusers. Who owns one of them may
 /// drop what is in it.
-pub fn belongs_to_superusers(schema: pg_sys::Oid) -> bool {
-    use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID};
+pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
+    use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID, RELOID};
     // SAFETY: the entries of these caches are rows of these catalogs, and are copied before they are
     // released.
     let owners = unsafe {
         [
             cached(DATABASEOID, pg_sys::MyDatabaseId, |row: &pg_sys::FormData_pg_database| row.datdba),
             cached(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner),
+            cached(RELOID, relation.0, |row: &pg_sys::FormData_pg_class| row.relowner),
         ]
     };
     // This role stands for the owner of the database.

@@ -131,3 +131,40 @@ fn the_owner_is_named_as_a_risk() {
             .then_some(())
     });
 }
+
+/// What the extension made was given to her, and she gives the table of the workers another form: the keeper takes it for no row, and
+/// does not crash.
+#[test]
+fn the_table_of_the_workers_gets_another_form() {
+    let (cluster, mut client, mut home) = start();
+    home.batch_execute(
+        "RESET SESSION AUTHORIZATION; CREATE ROLE admin SUPERUSER; SET SESSION AUTHORIZATION admin;
+         DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id;
+         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5);
+         RESET SESSION AUTHORIZATION; REASSIGN OWNED BY admin TO mallory",
+    )
+    .unwrap();
+    home.batch_execute(
+        "SET SESSION AUTHORIZATION mallory;
+         ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_worker_id_check;
+         UPDATE snowflake_worker SET worker_id = -2147483648",
+    )
+    .unwrap();
+    let no_worker = |client: &mut Client| {
+        poll("the refusal", || {
+            let state: String = single(client, "SELECT state FROM snowflake_status LIMIT 1");
+            let _ = client.batch_execute("SELECT snowflake_nextval()");
+            (state == "no worker id").then_some(())
+        });
+    };
+    no_worker(&mut client);
+    home.batch_execute(
+        "ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_node_name_check;
+         ALTER TABLE snowflake_worker ALTER node_name TYPE int8 USING 5",
+    )
+    .unwrap();
+    thread::sleep(Duration::from_secs(3));
+    no_worker(&mut client);
+    assert!(!cluster.log().contains("terminated by signal"), "{}", cluster.log());
+    assert!(!cluster.log().contains("bug:"), "{}", cluster.log());
+}

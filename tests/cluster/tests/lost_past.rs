@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use postgres::Client;
-use snowflake_id_cluster_tests::faults::keeper_pid;
+use snowflake_id_cluster_tests::faults::{keeper_pid, replace_keeper};
 use snowflake_id_cluster_tests::{
     Cluster, WORKER_1, assert_distinct, crash_a_backend, failure, ids, poll, single, text,
 };
@@ -191,4 +191,47 @@ fn an_older_copy_of_the_database() {
     );
     poll("the horizon to be written again", || (single::<i64>(&mut home, stored) > covered).then_some(()));
     assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
+}
+
+/// The same after everything began anew: the records in the copy are out of date, too.
+#[test]
+fn an_older_copy_after_a_reset() {
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);
+    let mut cluster = cluster;
+    cluster.give_clock();
+    cluster.start_server().unwrap();
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE DATABASE home").unwrap();
+    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    poll("the copy", || {
+        let keeper = keeper_pid(&mut client);
+        client.execute("SELECT pg_terminate_backend($1)", &[&keeper]).unwrap();
+        client.batch_execute("CREATE DATABASE older TEMPLATE home").ok()
+    });
+    keeper_pid(&mut client);
+    cluster.set_clock(40.0);
+    let mut all = ids(&mut client, "SELECT snowflake_batch(900000)");
+    cluster.set_clock(0.0);
+    cluster.connect_to("home").batch_execute("SELECT snowflake_reset_horizon(9)").unwrap();
+    set_worker(&cluster, &mut client, "9");
+    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    client.batch_execute("DROP DATABASE home WITH (FORCE)").unwrap();
+    client.batch_execute("ALTER DATABASE older RENAME TO home").unwrap();
+    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
+/// Nobody takes IDs: what is stored is watched all the same.
+#[test]
+fn the_horizon_is_lowered_while_the_server_is_idle() {
+    let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "100ms")]);
+    let mut client = cluster.connect();
+    client.batch_execute("SELECT snowflake_nextval()").unwrap();
+    // For a minute after the last ID the horizon is renewed anyway; a new keeper knows of no ID.
+    replace_keeper(&mut client);
+    client.batch_execute("SELECT setval('snowflake_internal.horizon', 1)").unwrap();
+    let stored = "SELECT last_value FROM snowflake_internal.horizon";
+    poll("the horizon to be written again", || (single::<i64>(&mut client, stored) > 1).then_some(()));
 }

@@ -158,3 +158,27 @@ fn a_foreign_key_that_comes_late() {
 fn run(client: &mut Client, commands: &str) {
     client.batch_execute(commands).unwrap_or_else(|error| panic!("{commands}: {}", text(&error)));
 }
+
+/// Who owns a schema can put another table in the place of a superuser's while that waits. It is not waited for.
+#[test]
+fn a_schema_of_somebody_else() {
+    let cluster = start();
+    let mut client = cluster.connect();
+    client
+        .batch_execute(
+            "CREATE SCHEMA hers AUTHORIZATION mallory;
+             CREATE TABLE hers.orders (id int PRIMARY KEY);
+             CREATE TABLE hers.days (id bigint) PARTITION BY RANGE (id);",
+        )
+        .unwrap();
+    for call in [
+        "SELECT snowflake_adopt('hers.orders', 'id')",
+        "SELECT snowflake_adopt('hers.orders', 'id', dry_run => false)",
+        "SELECT * FROM snowflake_create_partitions('hers.days', '2026-01-01Z', '2026-03-01Z', '1 month')",
+    ] {
+        let (code, message) = failure(&mut client, call);
+        assert_eq!(code, "0A000", "{message}");
+        assert!(message.contains("mallory"), "{message}");
+    }
+    assert!(!has_risen(&mut client));
+}
