@@ -1,7 +1,8 @@
 //! What the keeper decides: core/src/keeper_plan.rs, line by line, in the model's units. Names are the same,
 //! less `_us`.
 //!
-//! Left out: clocks that are not followed, and `snowflake_advance()`. Of several records of one identity only
+//! Left out: clocks that are not followed, `snowflake_advance()`, and that an identity is not let in that would
+//! have to wait for long. Of several records of one identity only
 //! the latest is kept, as nothing else of them is ever asked.
 
 use crate::mutation::Mutation;
@@ -106,6 +107,11 @@ impl Protocol {
         if (is_lost || (seen.stored.is_some() && uses.is_empty())) && !self.is(Mutation::AbsenceIsUnused) {
             let highest = past.highest.max(seen.stored.unwrap_or(0));
             self.records(&Past { highest, ..*past }, &mut uses);
+            for identity in (0..IDENTITIES as Identity).filter(|_| is_lost) {
+                if seen.uses.recorded(Some(identity)).is_some() && past.last_identity != Some(identity) {
+                    uses.add(Some(identity), highest);
+                }
+            }
         }
 
         let is_unknown = seen.stored.is_none() && past.highest == 0;
