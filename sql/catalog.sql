@@ -31,7 +31,7 @@ COMMENT ON COLUMN snowflake_layouts.workers IS 'how many servers can make IDs si
 COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'how many IDs one server can make in a second, lastingly';
 COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'when the bits for time run out';
 COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.json IS 'the layout as JSON, for programs';
+COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout as JSON, for programs';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
     'the next snowflake ID of this server';

@@ -34,7 +34,7 @@ fn snowflake_describe_layout(
         name!(ids_per_second, f64),
         name!(exhausted_at, TimestampWithTimeZone),
         name!(fits_in_53_bits, bool),
-        name!(json, JsonB),
+        name!(as_json, JsonB),
     ),
 > {
     let LayoutArgument(layout) = layout;
