@@ -289,7 +289,10 @@ pub fn check_reset(
     }
     match (uses.recorded(Some(identity)), uses.recorded(None)) {
         (Some(_), _) => Err(ResetRefusal::Used),
-        (None, Some(until_us)) if until_us > now_us => Err(ResetRefusal::PastUnknown { until_us }),
+        // One that ends soon need not be refused: the identity begins above it.
+        (None, Some(until_us)) if until_us > now_us.saturating_add(MOST_AHEAD_US) => {
+            Err(ResetRefusal::PastUnknown { until_us })
+        }
         (None, _) => Ok(()),
     }
 }

@@ -200,9 +200,10 @@ fn everything_begins_anew_only_for_an_identity_that_was_never_used() {
     assert_eq!(check(1, &uses), Err(ResetRefusal::InUse));
     assert_eq!(check(2, &uses), Err(ResetRefusal::Used));
     assert_eq!(check(3, &uses), Ok(()));
-    let unknown = Uses(vec![used(1, 0), everybody(NOW_US + 1)]);
-    assert_eq!(check(3, &unknown), Err(ResetRefusal::PastUnknown { until_us: NOW_US + 1 }));
-    assert_eq!(check(3, &Uses(vec![used(1, 0), everybody(NOW_US)])), Ok(()));
+    let until_us = NOW_US + 10_000_001;
+    let unknown = Uses(vec![used(1, 0), everybody(until_us)]);
+    assert_eq!(check(3, &unknown), Err(ResetRefusal::PastUnknown { until_us }));
+    assert_eq!(check(3, &Uses(vec![used(1, 0), everybody(until_us - 1)])), Ok(()));
     assert!(check(3, &Uses::default()).is_err());
     assert!(check_reset(worker(3), &uses, &past, true, NOW_US).is_err());
     assert_eq!(records_before_reset(&uses, 5_000), [used(1, 5_000), used(2, 5_000)]);
