@@ -169,6 +169,17 @@ impl Cluster {
         successful(self.pg_ctl().args(["--wait", "--mode", mode, "stop"]));
     }
 
+    /// Stops the server if it runs; false if it has not ended within a minute.
+    pub fn try_to_stop(&self, mode: &str) -> bool {
+        let output = self.pg_ctl().args(["--wait", "--mode", mode, "stop"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_stopped = !said.contains("does not shut down");
+        if !is_stopped {
+            println!("{said}{}", self.log());
+        }
+        is_stopped
+    }
+
     /// Has the server read its configuration again.
     pub fn reload(&self) {
         successful(self.pg_ctl().arg("reload"));

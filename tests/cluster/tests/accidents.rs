@@ -45,23 +45,23 @@ impl Patient<'_> {
         }
     }
 
+    fn kill_postmaster(&self) {
+        let file = std::fs::read_to_string(self.cluster.data_dir().join("postmaster.pid"));
+        if let Some(pid) = file.ok().and_then(|file| file.lines().next()?.parse().ok()) {
+            kill("KILL", pid);
+        }
+    }
+
     fn have_an_accident(&mut self) {
         let accident = self.random.below(14);
         print!(" {accident}");
         match accident {
             0 => self.kill("backend_type = 'client backend'"),
             1 => self.kill("backend_type = 'snowflake_id keeper'"),
-            2 => {
-                let file = std::fs::read_to_string(self.cluster.data_dir().join("postmaster.pid"));
-                if let Some(pid) = file.ok().and_then(|file| file.lines().next()?.parse().ok()) {
-                    kill("KILL", pid);
-                }
-            }
-            3 if self.cluster.data_dir().join("postmaster.pid").exists() => {
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                    self.cluster.stop_server("fast");
-                }));
-            }
+            2 => self.kill_postmaster(),
+            // It may be down already, or go down by itself meanwhile. What does not end is killed.
+            3 if !self.cluster.try_to_stop("fast") => self.kill_postmaster(),
+            3 => {}
             4 => {
                 run(self.cluster, "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
             }
