@@ -11,13 +11,24 @@
 -- owner's choice, as in PostgreSQL itself.
 
 CREATE FUNCTION snowflake_adopt_plan(
-    adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole
+    adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
 RETURNS text[]
 -- max() has to see all rows.
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
 DECLARE
-    new_default CONSTANT text := '@extschema@.snowflake_nextval()';
+    -- NULL for snowflake IDs.
+    segment CONSTANT text := CASE WHEN starts_with(generator, 'segment:') THEN substr(generator, 9) END;
+    widens CONSTANT boolean := segment IS NULL;
+    new_default CONSTANT text := CASE
+        WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
+        ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
+    END;
+    -- As PostgreSQL writes it.
+    default_in_catalog CONSTANT text := CASE
+        WHEN segment IS NULL THEN to_regprocedure(new_default)::text
+        ELSE format('%s(%L::text)', to_regproc('@extschema@.snowflake_segment_nextval'), segment)
+    END;
     target record;
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
     names text;
@@ -28,6 +39,12 @@ DECLARE
     statements text[];
     note record;
 BEGIN
+    IF segment IS NULL AND generator <> 'snowflake' OR segment = '' THEN
+        RAISE EXCEPTION 'unknown generator: "%"', left(generator, 100)
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Use ''snowflake'', or ''segment:'' and the name of a segment.';
+    END IF;
+
     -- Is this a column that can be adopted at all?
     SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
            coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
@@ -68,7 +85,7 @@ BEGIN
            string_agg(format('SELECT %s.snowflake_adopt(%L, %L);', '@extschema@', relation_name, column_name), ' '
                       ORDER BY relation_name) AS commands
     INTO note
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     WHERE is_adopted AND is_root
     HAVING NOT bool_or(relation = adopted_table);
     IF FOUND THEN
@@ -84,19 +101,42 @@ BEGIN
             USING ERRCODE = 'feature_not_supported',
                   DETAIL = 'What others did before it had its locks would not be seen.',
                   HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
-    ELSIF for_execution THEN
+    ELSIF for_execution AND segment IS NULL THEN
         PERFORM @extschema@.snowflake_nextval();
+    ELSIF for_execution THEN
+        lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
             USING DETAIL = 'Once the statements have been run, rows without an explicit ID cannot be inserted on this server.',
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
+    -- The numbers of a segment are small, as long as it ends early enough. Who may see that is told.
+    IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
+       AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
+        SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
+        IF FOUND THEN
+            lowest_to_come := coalesce(lowest_to_come, note.position);
+            highest := note.max_value;
+        END IF;
+        IF (highest > CASE target.type WHEN 'smallint'::regtype THEN 32767
+                                       WHEN 'integer'::regtype THEN 2147483647 END) THEN
+            RAISE EXCEPTION 'the numbers of segment "%" do not fit column "%" of %', left(segment, 100), adopted_column,
+                target.description
+                USING ERRCODE = 'numeric_value_out_of_range',
+                      DETAIL = format('The last one is %s, and the column is of type %s.', highest,
+                                      format_type(target.type, NULL)),
+                      HINT = format('Give the column the type bigint, or let the segment end earlier: '
+                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s);', segment,
+                                    CASE target.type WHEN 'smallint'::regtype THEN 32767 ELSE 2147483647 END);
+        END IF;
+    END IF;
+
     -- A table that is locked gets no more foreign keys or children, and no other owner; until it is, it may.
     -- So the last turn looks at everything once more, under all the locks.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
         WHERE NOT is_owned AND (is_adopted OR NOT is_bigint);
         IF names IS NOT NULL THEN
             RAISE EXCEPTION 'must be owner of %', names
@@ -119,7 +159,7 @@ BEGIN
         INTO note
         FROM (
             SELECT *, owner NOT IN (caller, coalesce(trusted_owner, caller)) AS is_strange
-            FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column)
+            FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
         ) AS concerned;
         IF note.tables IS NOT NULL THEN
             RAISE EXCEPTION 'not all tables concerned belong to %', caller
@@ -140,7 +180,7 @@ BEGIN
         FROM (
             SELECT namespace.oid, CASE WHEN namespace.nspowner = 'pg_database_owner'::regrole THEN database.datdba
                                        ELSE namespace.nspowner END::regrole AS owner
-            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
+            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
             JOIN pg_class AS class ON class.oid = involved.relation
             JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
             JOIN pg_database AS database ON database.datname = current_database()
@@ -163,7 +203,7 @@ BEGIN
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
-            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+            FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
             WHERE is_root AND (is_adopted OR NOT is_bigint)
             GROUP BY relation_name
         ) AS altered;
@@ -175,28 +215,38 @@ BEGIN
     SELECT string_agg(obstacle, E'\n' ORDER BY obstacle COLLATE "C") AS obstacles,
            string_agg(DISTINCT remedy, E'\n') AS remedies
     INTO note
-    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column);
+    FROM @extschema@.snowflake_adopt_obstacles(adopted_table, adopted_column, widens);
     IF note.obstacles IS NOT NULL THEN
         RAISE EXCEPTION 'cannot adopt column "%" of %', adopted_column, target.description
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
     -- Would new IDs meet old ones? None of those to come lies below the first of the present.
-    SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM to_regprocedure(new_default)::text)
+    SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
     INTO sets_default
-    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
+    FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
     LEFT JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.is_adopted;
     IF sets_default THEN
         EXECUTE format('SELECT max(%I) FROM %s', adopted_column,
                        (SELECT involved.relation_name
-                        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) AS involved
+                        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
         -- Exactly the types of the parameters, and all of them: no function that somebody else made in the
         -- same schema can fit better.
-        lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+        IF widens THEN
+            lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
+        ELSIF highest >= lowest_to_come THEN
+            RAISE EXCEPTION 'values of column "%" of % lie above the numbers to come', adopted_column, target.description
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('The highest value is %s. Segment "%s" is at %s.', highest, left(segment, 100),
+                                      lowest_to_come),
+                      HINT = format('Let the segment go on above, and restart the server, which drops the range that it '
+                                    'has in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
+                                    highest + 1);
+        END IF;
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -208,10 +258,10 @@ BEGIN
     END IF;
 
     WITH involved AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     sequences AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
+        SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     )
     SELECT ARRAY(
             SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', relation_name, adopted_column)
@@ -237,7 +287,7 @@ BEGIN
         RAISE NOTICE 'column "%" of % has been adopted already', adopted_column, target.description;
         RETURN statements;
     END IF;
-    FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column) LOOP
+    FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog) LOOP
         IF note.is_warning THEN
             RAISE WARNING '%', note.message USING DETAIL = note.detail, HINT = note.hint;
         ELSE
@@ -247,21 +297,22 @@ BEGIN
     RETURN statements;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole) IS
+COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
     'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements';
 
 CREATE FUNCTION snowflake_adopt(
-    table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL
+    table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
+    generator text DEFAULT 'snowflake'
 ) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
     -- With its schema: search_path is the caller's, and may find a domain of this name first.
     statement pg_catalog.text;
 BEGIN
-    IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL THEN
-        RAISE EXCEPTION 'table_name, column_name and dry_run must not be null' USING ERRCODE = 'null_value_not_allowed';
+    IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
+        RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    FOREACH statement IN ARRAY @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner) LOOP
+    FOREACH statement IN ARRAY @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
             EXECUTE statement;
         END IF;
@@ -269,5 +320,5 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole) IS
-    'moves a column to snowflake IDs, with the foreign keys that point at it; without dry_run => false it only says how';
+COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
+    'moves a column to snowflake IDs, or to the numbers of a segment, with the foreign keys that point at it; without dry_run => false it only says how';

@@ -5,9 +5,11 @@
 -- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before
 -- pg_catalog.
 
+-- Small numbers, of a segment, leave columns as they are: with `widens` off all count as if they were bigint.
+--
 -- Columns are found by their names rather than numbers, in which partitions and children may differ from
 -- their parents.
-CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
     is_bigint boolean, is_adopted boolean, is_root boolean, is_owned boolean
@@ -47,7 +49,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   CASE WHEN class.relnamespace = pg_my_temp_schema() THEN 'pg_temp' ELSE namespace.nspname END,
                   class.relname),
            class.relkind, attribute.attnum, attribute.attname, attribute.atttypid,
-           'bigint'::regtype IN (type.oid, type.typbasetype),
+           NOT widens OR 'bigint'::regtype IN (type.oid, type.typbasetype),
            bool_or(found.is_adopted),
            attribute.attinhcount = 0,
            pg_has_role(class.relowner, 'USAGE')
@@ -59,17 +61,17 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_type AS type ON type.oid = attribute.atttypid
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name) IS
+COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
     'for snowflake_adopt(): a column and the foreign-key columns that point at it, in every partition and child';
 
 -- Whose definitions have a say when the statements run. To widen a column evaluates the constraints and
 -- indexes of its table, and checks its foreign keys again, which reads the tables at both ends, also where a
 -- column there is a bigint already.
-CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH involved AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     foreign_key AS (
         SELECT checked.conrelid, checked.confrelid
@@ -93,14 +95,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     ) AS concerned_with_partitions
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name) IS
+COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
     'for snowflake_adopt(): the tables whose definitions have a say when the statements run, and whose they are';
 
-CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH adopted AS MATERIALIZED (
-        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column) WHERE is_adopted
+        SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) WHERE is_adopted
     )
     SELECT class.oid,
            format('%I.%I',
@@ -126,15 +128,15 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = depend.objid AND class.relkind = 'S'
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name) IS
+COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
     'for snowflake_adopt(): the sequences that belong to the column, in every partition and child, and who else uses them';
 
-CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE involved AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     widened AS (SELECT * FROM involved WHERE NOT is_bigint),
 
@@ -256,18 +258,20 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s uses sequence %s, which goes with the identity', used_by, sequence_name),
            'Give what uses the sequence another one.'
-    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
+    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name) IS
+COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
     'for snowflake_adopt(): why the statements would fail, or what they would break, and what to do';
 
-CREATE FUNCTION snowflake_adopt_notes(adopted_table regclass, adopted_column name)
+CREATE FUNCTION snowflake_adopt_notes(
+    adopted_table regclass, adopted_column name, widens boolean, new_default text
+)
 RETURNS TABLE (is_warning boolean, message text, detail text, hint text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH involved AS MATERIALIZED (
         SELECT *, pg_describe_object('pg_class'::regclass, relation, column_number) AS description
-        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column)
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     widened AS (
         SELECT relation, relation_name, bool_or(is_root) AS is_root, array_agg(column_name) AS column_names
@@ -330,10 +334,10 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
-      AND pg_get_expr(expression.adbin, expression.adrelid) <> to_regprocedure('@extschema@.snowflake_nextval()')::text
+      AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
       -- There is no way back to a sequence that is dropped.
       AND NOT EXISTS (
-          SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column) AS dropped
+          SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
           WHERE use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid AND dropped.used_by IS NULL
       )
@@ -343,8 +347,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('sequence %s is kept', sequence_name),
            format('It is used by %s.', used_by),
            format('When nothing uses it any more: DROP SEQUENCE %s;', sequence_name)
-    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column)
+    FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
-COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name) IS
+COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
     'for snowflake_adopt(): what the caller has to know about the statements';

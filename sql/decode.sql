@@ -30,6 +30,16 @@ CREATE FUNCTION snowflake_worker(id bigint, layout text) RETURNS int
 COMMENT ON FUNCTION snowflake_worker(bigint, text) IS
     'the worker ID in a snowflake ID that was made with the given layout, NULL if it has none';
 
+CREATE FUNCTION snowflake_clock_seq(id bigint) RETURNS int
+    STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_clock_seq';
+COMMENT ON FUNCTION snowflake_clock_seq(bigint) IS
+    'the value of the clock sequence in a snowflake ID, NULL if the layout has none';
+
+CREATE FUNCTION snowflake_clock_seq(id bigint, layout text) RETURNS int
+    IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_clock_seq_as';
+COMMENT ON FUNCTION snowflake_clock_seq(bigint, text) IS
+    'the value of the clock sequence in a snowflake ID that was made with the given layout, NULL if it has none';
+
 CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_sequence';
 COMMENT ON FUNCTION snowflake_sequence(bigint) IS

@@ -7,15 +7,23 @@ COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores;
 CREATE SEQUENCE snowflake_internal.horizon MINVALUE 0 START 0;
 COMMENT ON SEQUENCE snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
 
+-- The value of the clock sequence that is in use, and its horizon, in one number: see ValueHorizon in
+-- core/src/clock_sequence.rs. 0: none.
+CREATE SEQUENCE snowflake_internal.clock_sequence MINVALUE 0 START 0;
+COMMENT ON SEQUENCE snowflake_internal.clock_sequence IS 'durable horizon of the clock sequence of snowflake IDs; do not touch';
+
 -- Under which identities this server has made IDs, noted by the keeper before the first one is made. See
 -- src/keeper/store.rs for why this is no table, and core/src/keeper_plan.rs for what the rows say.
-CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, used_until_us, noted_at) USING heap AS
-    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8, NULL::pg_catalog.timestamptz
+CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
+           NULL::pg_catalog.timestamptz
     WHERE false;
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'under which identities this server has made snowflake IDs; do not touch';
 COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'NULL: every identity without a row of its own';
 COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'NULL: every identity without a row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
+    'the row is about this value of the clock sequence, 0: about each of them; NULL: about the identity';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'up to when (microseconds of Unix time); 0 as long as only the stored horizon limits it';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';

@@ -142,15 +142,16 @@ BEGIN
                                               'have your rights: SET ROLE %1$s;', strange.owner) END;
         END IF;
         -- The statements name the table. Who owns its schema can put another one in its place until they run.
-        SELECT CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END::regrole::text AS owner
+        SELECT schema.owner::text AS owner
         INTO strange
-        FROM pg_namespace AS n
-        JOIN pg_database AS d ON d.datname = current_database()
-        JOIN pg_roles AS owner
-          ON owner.oid = CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END
-         AND NOT owner.rolsuper
-        JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
-        WHERE n.nspname = place;
+        FROM (
+            SELECT CASE WHEN n.nspowner = 'pg_database_owner'::regrole THEN d.datdba ELSE n.nspowner END::regrole AS owner
+            FROM pg_namespace AS n
+            JOIN pg_database AS d ON d.datname = current_database()
+            WHERE n.nspname = place
+        ) AS schema
+        JOIN pg_roles AS owner ON owner.oid = schema.owner AND NOT owner.rolsuper
+        JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper;
         IF FOUND THEN
             RAISE EXCEPTION 'schema "%" does not belong to a superuser', place
                 USING ERRCODE = 'feature_not_supported',

@@ -24,10 +24,13 @@ BEGIN
             FROM pg_catalog.pg_class AS c
             WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.horizon',
+                'snowflake_internal.clock_sequence',
                 'snowflake_internal.used_identity',
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
-                '@extschema@.snowflake_status'
+                '@extschema@.snowflake_status',
+                '@extschema@.snowflake_clock_sequence',
+                '@extschema@.snowflake_segments'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
             SELECT 'FUNCTION', p.oid::pg_catalog.regprocedure::pg_catalog.text, p.proowner,
@@ -38,12 +41,21 @@ BEGIN
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_slots()',
+                '@extschema@.snowflake_clock_sequence_values()',
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_advance(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
+                '@extschema@.snowflake_segments_in_use()',
+                '@extschema@.snowflake_segment_nextval(text)',
+                '@extschema@.snowflake_segment_batch(text, int)',
+                '@extschema@.snowflake_segment_currval(text)',
                 '@extschema@.snowflake_mask_key_of(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',
-                '@extschema@.snowflake_unmask_named(bigint, text)'
+                '@extschema@.snowflake_unmask_named(bigint, text)',
+                '@extschema@.snowflake_to_public_named(text, bigint, text)',
+                '@extschema@.snowflake_from_public_named(text, text, text)',
+                '@extschema@.snowflake_to_uuid_named(bigint, text, text)',
+                '@extschema@.snowflake_from_uuid_named(uuid, text, text)'
             ]::pg_catalog.regprocedure[]::pg_catalog.oid[])
         ) AS object (kind, name, owner, privileges),
         LATERAL pg_catalog.aclexplode(object.privileges) AS acl
@@ -55,5 +67,10 @@ END
 $$;
 
 -- A view checks EXECUTE on its functions as the caller.
-GRANT EXECUTE ON FUNCTION snowflake_server_status(), snowflake_slots() TO pg_monitor;
-GRANT SELECT ON snowflake_status TO pg_monitor;
+GRANT EXECUTE ON FUNCTION
+    snowflake_server_status(),
+    snowflake_slots(),
+    snowflake_clock_sequence_values(),
+    snowflake_segments_in_use()
+    TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;

@@ -22,6 +22,7 @@ use snowflake_id_core::{Identity, Layout};
 
 use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
+use crate::pg::libpq::Options;
 use crate::pg::{server, setting};
 
 static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
@@ -32,7 +33,10 @@ static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 static SEQUENCE_SPREAD: GucSetting<i32> = GucSetting::<i32>::new(0);
 static LEASE: GucSetting<i32> = GucSetting::<i32>::new(3_000);
 static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static MAX_CLOCK_OFFSET: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(64);
 static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 
 /// The largest `max_drift`: an hour, in milliseconds.
@@ -44,6 +48,10 @@ const LEAST_LEASE_MS: i32 = 100;
 const MOST_LEASE_MS: i32 = 3_600_000;
 /// The longest `node_name` and `database`, in bytes: a host's name has at most 253.
 const MAX_NAME_BYTES: usize = 255;
+/// The largest `max_clock_offset`: a minute, in milliseconds, from where on the registry decides nothing.
+const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
+/// The largest `max_segments`: for so many there is room in shared memory.
+pub const MOST_SEGMENTS: i32 = 256;
 /// The largest `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
@@ -92,6 +100,11 @@ pub fn database() -> CString {
     DATABASE.get().unwrap_or_default()
 }
 
+/// How many segments can be in use.
+pub fn max_segments() -> usize {
+    MAX_SEGMENTS.get().unsigned_abs() as usize
+}
+
 /// This server's name in table `snowflake_worker`.
 pub fn node_name() -> String {
     // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this
@@ -106,10 +119,27 @@ pub fn node_name() -> String {
 
 /// The identity that the settings give the server, if they give one.
 pub fn identity() -> Option<Identity> {
-    Some(Identity {
-        worker: u32::try_from(WORKER_ID.get()).ok()?,
-        datacenter: u32::try_from(DATACENTER_ID.get()).ok()?,
-    })
+    Some(Identity { worker: worker_id()?, datacenter: datacenter_id() })
+}
+
+/// The worker ID that the settings give the server, if they give one. With a registry: that one or none.
+pub fn worker_id() -> Option<u32> {
+    u32::try_from(WORKER_ID.get()).ok()
+}
+
+/// The datacenter ID.
+pub fn datacenter_id() -> u32 {
+    DATACENTER_ID.get().unsigned_abs()
+}
+
+/// How to connect to the registry that leases the worker ID, if one does.
+pub fn registry() -> Option<CString> {
+    REGISTRY.get().filter(|text| !text.is_empty())
+}
+
+/// How much this server's clock may differ from the registry's.
+pub fn max_clock_offset() -> Duration {
+    milliseconds(&MAX_CLOCK_OFFSET)
 }
 
 /// How far the time in an ID may be ahead of the clock.
@@ -159,6 +189,7 @@ pub fn define(on_change: fn()) {
     }
     IS_DEFINING.store(false, Ordering::Relaxed);
     define_for_keeper();
+    define_for_registry();
     define_int(
         c"snowflake_id.max_drift",
         c"How far the time in a snowflake ID may be ahead of the clock.",
@@ -210,7 +241,7 @@ fn define_for_keeper() {
     define_int(
         c"snowflake_id.datacenter_id",
         c"The datacenter ID that this server writes into snowflake IDs.",
-        c"Has to be 0 with layouts that have no datacenter field. Not used if worker_id is -1.",
+        c"Has to be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own.",
         &DATACENTER_ID,
         0,
         i32::MAX,
@@ -246,7 +277,32 @@ fn define_for_keeper() {
         c"Empty: cluster_name, or else host and port.",
         &NODE_NAME,
         GucContext::Sighup,
+        GucFlags::default(),
         check_node_name,
+    );
+}
+
+/// Where the worker ID is leased.
+fn define_for_registry() {
+    define_name(
+        c"snowflake_id.registry",
+        c"How to connect to the registry that leases the worker ID: a connection string of libpq.",
+        c"Without a password: use a password file or a service. Empty: the worker ID is not leased.",
+        &REGISTRY,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+        check_registry,
+    );
+    define_int(
+        c"snowflake_id.max_clock_offset",
+        c"How much the clock may differ from that of the registry before that is worth a warning.",
+        c"From 60 s on the registry gives no lease.",
+        &MAX_CLOCK_OFFSET,
+        1,
+        MOST_CLOCK_OFFSET_MS,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        None,
     );
 }
 
@@ -257,7 +313,19 @@ fn define_restart_only() {
         c"The extension has to be created in it.",
         &DATABASE,
         GucContext::Postmaster,
+        GucFlags::default(),
         check_database,
+    );
+    define_int(
+        c"snowflake_id.max_segments",
+        c"How many segments can be in use at a time.",
+        c"One that has been used keeps its place until the server is restarted.",
+        &MAX_SEGMENTS,
+        1,
+        MOST_SEGMENTS,
+        GucContext::Postmaster,
+        GucFlags::default(),
+        None,
     );
 }
 
@@ -267,6 +335,7 @@ fn define_name(
     long: &'static CStr,
     setting: &'static GucSetting<Option<CString>>,
     context: GucContext,
+    flags: GucFlags,
     check_hook: TextCheckHook,
 ) {
     // SAFETY: the hooks that are passed are guarded.
@@ -277,7 +346,7 @@ fn define_name(
             long,
             setting,
             context,
-            GucFlags::default(),
+            flags,
             Some(check_hook),
             None,
             None,
@@ -345,6 +414,28 @@ unsafe extern "C-unwind" fn check_database(
     accepts_name("snowflake_id.database", unsafe { setting::setting_text(*value) })
 }
 
+#[pg_guard]
+unsafe extern "C-unwind" fn check_registry(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL passes a pointer to the new value.
+    let text = unsafe { setting::setting_text(*value) };
+    // A setting has no NUL in it.
+    let text = CString::new(text).unwrap_or_default();
+    let problem = match Options::parse(&text) {
+        Ok(options) if options.get("password").is_some() => Error::PasswordInRegistry,
+        Ok(_) => return true,
+        Err(problem) => Error::InvalidRegistry { problem },
+    };
+    if server::is_preloading() {
+        // Without a registry in its place the server could have somebody else's worker ID.
+        fail_start(problem);
+    }
+    reject(problem)
+}
+
 fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
     if text.len() <= MAX_NAME_BYTES {
         return true;
@@ -355,10 +446,13 @@ fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
         // The default in its place could be the name of another server.
         fail_start(problem);
     }
-    {
-        let texts = problem.texts();
-        setting::explain_rejection(&texts.detail, &texts.hint);
-    }
+    reject(problem)
+}
+
+/// Says what is wrong with a value, and that it is refused.
+fn reject(problem: Error) -> bool {
+    let texts = problem.texts();
+    setting::explain_rejection(&texts.message, &texts.detail, &texts.hint);
     false
 }
 
@@ -382,8 +476,7 @@ unsafe extern "C-unwind" fn check_layout(
         // instead, and says so when it is used.
         return true;
     }
-    setting::explain_rejection(&problem.to_string(), &problem.allowed());
-    false
+    reject(Error::InvalidLayoutSetting { text: shown(text), problem })
 }
 
 /// Whether a rejection gives only a warning and the next lower setting: those of ALTER DATABASE and ALTER

@@ -7,7 +7,9 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::message::instant;
+use snowflake_id_core::outside::{PrefixError, PublicTextError, UuidError};
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
+use uuid::Uuid;
 
 /// Why a call fails. What it quotes of the user's texts has gone through
 /// [`shown`](snowflake_id_core::message::shown).
@@ -42,6 +44,23 @@ pub enum Error {
         bytes: usize,
         most: usize,
     },
+    /// Does not quote the text, which may hold a password.
+    InvalidRegistry {
+        problem: String,
+    },
+    PasswordInRegistry,
+    /// The registry has not given an identity.
+    NoLease {
+        state: &'static str,
+        free_from_us: i64,
+    },
+    LeaseEnded {
+        until_us: i64,
+        state: &'static str,
+    },
+    /// The identity is leased: it is not for an administrator to choose.
+    IdentityIsLeased,
+    NoIdentityToReset,
     WaitTooLong {
         layout: Layout,
         wait: Duration,
@@ -62,6 +81,8 @@ pub enum Error {
         database: String,
     },
     IdentityUsed(Identity),
+    /// Whichever identity the registry gives.
+    NothingBeginsAnew,
     /// Which identities this server has used is not known.
     PastUnknown(Identity),
     AnotherOrder,
@@ -94,6 +115,18 @@ pub enum Error {
         text: String,
         problem: TextError,
     },
+    InvalidPrefix {
+        prefix: String,
+        problem: PrefixError,
+    },
+    InvalidPublicId {
+        text: String,
+        problem: PublicTextError,
+    },
+    InvalidUuid {
+        uuid: [u8; 16],
+        problem: UuidError,
+    },
     /// Says how long the key is, never the key itself.
     KeyLength(usize),
     NoMaskKey {
@@ -102,6 +135,53 @@ pub enum Error {
     /// Does not say what was given, as that is a key.
     MaskKeyForName,
     Range(RangeError),
+    /// Numbers in ranges. Names have gone through `shown`, details are the registry's words.
+    SegmentsInRecovery,
+    SegmentUnknown {
+        name: String,
+        detail: Option<String>,
+    },
+    SegmentClosed {
+        name: String,
+        detail: Option<String>,
+    },
+    SegmentExhausted {
+        name: String,
+        detail: Option<String>,
+    },
+    SegmentAhead {
+        name: String,
+        detail: Option<String>,
+    },
+    SegmentRefused {
+        name: String,
+        detail: Option<String>,
+    },
+    NoSegmentRegistry {
+        problem: String,
+    },
+    SegmentFile {
+        problem: String,
+    },
+    SegmentRegistryAway {
+        problem: String,
+        since_us: i64,
+    },
+    SegmentTooLate {
+        name: String,
+        max_wait: Duration,
+        detail: String,
+    },
+    TooManySegments {
+        most: usize,
+    },
+    SegmentBatchCount {
+        count: i32,
+        most: i32,
+    },
+    SegmentNoCurrval {
+        name: String,
+    },
 }
 
 impl From<RangeError> for Error {
@@ -238,6 +318,57 @@ impl Error {
                 format!("It has {bytes} bytes."),
                 format!("A name has at most {most} bytes."),
             ),
+            Error::InvalidRegistry { problem } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "invalid value for parameter \"snowflake_id.registry\"",
+                problem,
+                "Use a connection string of libpq, for example \"host=registry1,registry2 dbname=registry user=snowflake_server target_session_attrs=read-write\".",
+            ),
+            Error::PasswordInRegistry => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "invalid value for parameter \"snowflake_id.registry\"",
+                "There is a password in it, and settings show up in logs.",
+                "Put the password into a password file, and name that with passfile=..., or use a service.",
+            ),
+            Error::NoLease { state, free_from_us } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "this server has no lease of a worker ID",
+                match *free_from_us {
+                    0 => format!("The state of the registry, as this server sees it, is \"{state}\"."),
+                    free_from_us => format!(
+                        "The state of the registry, as this server sees it, is \"{state}\": a worker ID will be free at {}.",
+                        instant(free_from_us)
+                    ),
+                },
+                "See view snowflake_status, and the server's log.",
+            ),
+            Error::LeaseEnded { until_us, state } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the lease of this server's worker ID has ended",
+                format!(
+                    "It ended at {}. The state of the registry, as this server sees it, is \"{state}\".",
+                    instant(*until_us)
+                ),
+                "See view snowflake_status, and the server's log.",
+            ),
+            Error::IdentityIsLeased => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "the worker ID is leased, and cannot be chosen",
+                "snowflake_id.registry is set, so that the registry gives another worker ID.",
+                "Call snowflake_reset_horizon() without arguments.",
+            ),
+            Error::NothingBeginsAnew => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "no worker ID can begin at the present",
+                "A floor that snowflake_advance() has set, or a past of which nothing is known, holds for every worker ID up to a time that lies ahead.",
+                "Wait until then: see column resumes_at of view snowflake_status.",
+            ),
+            Error::NoIdentityToReset => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "a worker ID is needed that this server has never used",
+                "Without snowflake_id.registry nobody gives one.",
+                "Call snowflake_reset_horizon(worker_id) with such a worker ID.",
+            ),
             Error::WaitTooLong { layout, wait, left, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "waiting for snowflake IDs would take longer than max_wait",
@@ -357,11 +488,29 @@ impl Error {
                 problem.to_string(),
                 problem.encoding.form(),
             ),
+            Error::InvalidPrefix { prefix, problem } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid prefix of public IDs: \"{prefix}\""),
+                problem.to_string(),
+                problem.allowed(),
+            ),
+            Error::InvalidPublicId { text, problem } => texts(
+                ERRCODE_INVALID_TEXT_REPRESENTATION,
+                format!("invalid public ID: \"{text}\""),
+                problem.to_string(),
+                problem.allowed(),
+            ),
+            Error::InvalidUuid { uuid, problem } => texts(
+                ERRCODE_INVALID_TEXT_REPRESENTATION,
+                format!("invalid UUID of a snowflake ID: \"{}\"", Uuid::from_bytes(*uuid)),
+                problem.to_string(),
+                problem.allowed(),
+            ),
             Error::KeyLength(bytes) => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "invalid length of a mask key",
                 format!("The key has {bytes} bytes; it has to have {KEY_BYTES}."),
-                "Make a key with uuid_send(gen_random_uuid()); to use one of table snowflake_mask_key by its name, call snowflake_mask_named() or snowflake_unmask_named().",
+                "Make a key with uuid_send(gen_random_uuid()); to use one of table snowflake_mask_key by its name, call the function whose name ends in _named, such as snowflake_mask_named().",
             ),
             Error::NoMaskKey { name } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
@@ -369,15 +518,101 @@ impl Error {
                 "Table snowflake_mask_key has no row with this name.",
                 format!(
                     "To make a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())).",
-                    // A name that is not shown as it is, is left to the user.
-                    literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
+                    literal_of_shown(name)
                 ),
             ),
             Error::MaskKeyForName => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a mask key stands in place of its name",
                 "No name begins with \\x or has 16 characters, as a key may.",
-                "Give the name that the key has in table snowflake_mask_key, or call snowflake_mask() or snowflake_unmask().",
+                "Give the name that the key has in table snowflake_mask_key, or call the function whose name does not end in _named, such as snowflake_mask().",
+            ),
+            Error::SegmentsInRecovery => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cannot take numbers of segments during recovery",
+                "A standby has no numbers of its own.",
+                "Take them on the primary.",
+            ),
+            Error::SegmentUnknown { name, detail } => texts(
+                ERRCODE_UNDEFINED_OBJECT,
+                format!("segment \"{name}\" does not exist"),
+                said(detail),
+                format!(
+                    "See view snowflake_registry.segments in the database of the registry. To make one there: SELECT snowflake_registry.create_segment({}).",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::SegmentClosed { name, detail } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("segment \"{name}\" is closed"),
+                said(detail),
+                format!(
+                    "Have the administrator of the registry say where it goes on: SELECT snowflake_registry.resume_segment({}, next_value).",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::SegmentExhausted { name, detail } => texts(
+                ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
+                format!("segment \"{name}\" is exhausted"),
+                said(detail),
+                format!(
+                    "Have the administrator of the registry raise its max_value (SELECT snowflake_registry.alter_segment({}, max_value => ...)), or make a segment with more digits.",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::SegmentAhead { name, detail } => texts(
+                ERRCODE_LOCK_NOT_AVAILABLE,
+                format!("segment \"{name}\" has no numbers yet"),
+                said(detail),
+                "Compare the clock of the registry with those of the servers.",
+            ),
+            Error::SegmentRefused { name, detail } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("segment \"{name}\" gives no numbers to this server"),
+                said(detail),
+                "See the logs of this server and of the registry.",
+            ),
+            Error::NoSegmentRegistry { problem } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "there is no registry of segments",
+                sentence(problem),
+                "For a single server: CREATE EXTENSION snowflake_id_registry in that database, and SELECT snowflake_registry.create_segment('...'). For a fleet: set snowflake_id.registry.",
+            ),
+            Error::SegmentFile { problem } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "this server cannot note which numbers of segments it has had",
+                sentence(problem),
+                "Make room on the disk, or see to the file in the data directory. Without a file, numbers go on above those that the registry has given.",
+            ),
+            Error::SegmentRegistryAway { problem, since_us } => texts(
+                ERRCODE_LOCK_NOT_AVAILABLE,
+                "the registry of segments does not answer",
+                format!("It has not answered since {}: {problem}", instant(*since_us)),
+                "See snowflake_id.registry, view snowflake_segments, and the server's log.",
+            ),
+            Error::SegmentTooLate { name, max_wait, detail } => texts(
+                ERRCODE_LOCK_NOT_AVAILABLE,
+                format!("numbers of segment \"{name}\" did not come in time"),
+                format!("Waited {}, as snowflake_id.max_wait says. {detail}", duration(*max_wait)),
+                "See view snowflake_segments. If numbers are taken faster than they are fetched, raise the segment's max_step.",
+            ),
+            Error::TooManySegments { most } => texts(
+                ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
+                "too many segments are in use",
+                format!("All {most} places have been taken since the server was started."),
+                "Raise snowflake_id.max_segments, and restart the server.",
+            ),
+            Error::SegmentBatchCount { count, most } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("cannot take a batch of {count} numbers"),
+                format!("The count has to be between 1 and {most}."),
+                if count > most { "Take the numbers in several batches." } else { "" },
+            ),
+            Error::SegmentNoCurrval { name } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("snowflake_segment_currval of segment \"{name}\" is not yet defined in this session"),
+                "No number of it has been taken in this session, apart from those taken by parallel workers.",
+                "Call snowflake_segment_nextval() first.",
             ),
             Error::Range(problem) => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
@@ -395,6 +630,21 @@ impl Error {
             ),
         }
     }
+}
+
+/// What the registry says, as a DETAIL.
+fn said(detail: &Option<String>) -> String {
+    detail.as_deref().map_or_else(String::new, |detail| format!("The registry says: {detail}."))
+}
+
+/// With a capital and a full stop.
+fn sentence(text: &str) -> String {
+    format!("{text}.")
+}
+
+/// A name as a literal of SQL. One that is not shown as it is, is left to the user.
+fn literal_of_shown(name: &str) -> String {
+    literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
 }
 
 /// A text as a literal of SQL.

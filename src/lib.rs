@@ -11,18 +11,24 @@
 //! | [`shared`] | the state in shared memory, and who may touch it how |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`keeper`] | the background worker that writes the horizon ahead and opens the gate |
+//! | [`registry`] | the background worker that leases the worker ID from a registry |
+//! | [`segment`] | numbers in ranges: their functions, and the background worker that fetches the ranges |
+//! | [`background`] | what background workers have in common |
 //! | [`admin`] | view `snowflake_status`, and what an administrator can order |
 //! | [`read`] | IDs read back, ranges, texts, masks; layouts |
 
 use pgrx::prelude::*;
 
 mod admin;
+mod background;
 mod config;
 mod error;
 mod generate;
 mod keeper;
 mod pg;
 mod read;
+mod registry;
+mod segment;
 mod shared;
 
 ::pgrx::pg_module_magic!(name, version);
@@ -46,6 +52,7 @@ extension_sql_file!(
     requires = [
         snowflake_server_status,
         snowflake_slots,
+        snowflake_clock_sequence_values,
         snowflake_accept_clock,
         snowflake_advance,
         snowflake_reset_horizon
@@ -69,7 +76,12 @@ extension_sql_file!(
 extension_sql_file!(
     "../sql/privileges.sql",
     name = "privileges",
-    requires = ["horizon", store_past, "status", "mask"]
+    requires = ["horizon", store_past, "status", "mask", "outside", "segment"]
+);
+extension_sql_file!(
+    "../sql/segment.sql",
+    name = "segment",
+    requires = [snowflake_segment_batch, snowflake_segment_currval, snowflake_segments_in_use]
 );
 extension_sql_file!("../sql/past.sql", name = "past", requires = ["horizon", store_past]);
 

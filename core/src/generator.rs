@@ -102,6 +102,18 @@ impl Generator {
         })
     }
 
+    /// The same generator, for IDs with this value of the clock sequence.
+    ///
+    /// # Panics
+    /// If the layout has no room for it.
+    pub fn with_clock_seq(mut self, value: u8) -> Generator {
+        assert!(value <= self.layout.max_clock_seq(), "bug: clock_seq {value} does not fit {}", self.layout);
+        let shift = self.layout.shift(Field::ClockSeq);
+        self.identity_bits &= !(self.layout.max(Field::ClockSeq) << shift);
+        self.identity_bits |= u64::from(value) << shift;
+        self
+    }
+
     /// The layout of the IDs.
     pub fn layout(&self) -> &Layout {
         &self.layout

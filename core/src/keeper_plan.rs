@@ -8,10 +8,17 @@
 //!   identity may have been used up to the highest horizon that this server has ever had. Only the identity
 //!   in use goes on, above its own horizon.
 //! * An identity goes on above its own end of use, or, if that lies too far ahead, not at all.
+//! * A leased identity is used in the range of its lease only. Nothing is stored beyond that for its sake. If
+//!   the server stands far ahead of a clock that the registry agrees with, it begins anew at the present, under
+//!   an identity that it has never used.
+//!
+//! What is said of horizons goes for that of the value of the clock sequence as well: see [`crate::clock_sequence`].
 //!
 //! All instants are microseconds of Unix time.
 
+use crate::clock_sequence::{Begun, FAR_AHEAD_US, SeenValues, ValueHorizon, ValueUse, ValueUses};
 use crate::identity::Identity;
+use crate::lease::Lease;
 
 /// A record that IDs may have been made under an identity. Records are only ever added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +48,14 @@ impl Uses {
     /// The latest instant in any record.
     pub fn latest_us(&self) -> i64 {
         self.0.iter().map(|record| record.until_us).max().unwrap_or(0)
+    }
+
+    /// Adds for each identity that has a record, but for one of them, that it was used up to an instant.
+    fn shut_out(&mut self, except: Option<Identity>, until_us: i64, added: &mut Vec<Use>) {
+        let recorded: Vec<_> = self.0.iter().filter_map(|record| record.identity).collect();
+        for identity in recorded.into_iter().filter(|&identity| Some(identity) != except) {
+            self.add(Use { identity: Some(identity), until_us }, added);
+        }
     }
 
     /// Adds a record, unless one says as much already.
@@ -79,9 +94,9 @@ impl Past {
     }
 }
 
-/// For how long an identity may have to wait until it has come to its own end of use, beyond what the clock allows:
-/// if it would have to wait longer, it is not let in. To let it in lifts every slot to that end, and another one
-/// that comes next would have to wait as well.
+/// For how long an identity may have to wait until it has come to its own end of use, beyond what the clock
+/// allows: if it would have to wait longer, it is not let in. To let it in lifts every slot to that end, and
+/// another one that comes next would have to wait as well.
 const MOST_AHEAD_US: i64 = 10_000_000;
 
 /// What the keeper sees in one look.
@@ -100,18 +115,27 @@ pub struct Seen {
     pub is_elsewhere: bool,
     /// The records of use that are stored.
     pub uses: Uses,
+    /// What there is of values of the clock sequence.
+    pub values: SeenValues,
     /// What the server itself knows.
     pub past: Past,
     /// Where slots begin, once the keeper has found that out.
     pub floor_us: Option<i64>,
-    /// The end of what was handed out, over all slots.
+    /// The end of what was handed out, over all slots without a value of the clock sequence.
     pub end_of_use_us: i64,
     /// Where an administrator wants the floor to be.
     pub advance_to_us: Option<i64>,
-    /// The identity that the settings or the table give.
-    pub wanted: Option<Identity>,
-    /// The identity for which the gate is open.
-    pub open_for: Option<Identity>,
+    /// The lease of the identity that the settings, the table or the registry gives.
+    pub wanted: Option<Lease>,
+    /// Whether the lease was granted before the server was started. What it was used for is known from what is
+    /// stored, and from nothing else.
+    pub is_lease_inherited: bool,
+    /// The lease for which the gate is open.
+    pub open_for: Option<Lease>,
+    /// Whether the registry has found lately that this server's clock is right.
+    pub is_clock_confirmed: bool,
+    /// Whether an administrator wants everything to begin anew under another leased identity.
+    pub is_anew_ordered: bool,
     /// Whether IDs are being made, so that the horizon has to move on.
     pub is_active: bool,
     /// Whether the clock may be followed.
@@ -129,8 +153,18 @@ pub struct Plan {
     pub horizon_us: Option<i64>,
     /// Where slots are to begin.
     pub floor_us: i64,
+    /// Records of the use of values to store, before the horizons.
+    pub value_records: Vec<ValueUse>,
+    /// The value and its horizon to store, if they are to be written.
+    pub value_horizon: Option<ValueHorizon>,
+    /// The value that is in use, and where its slots begin.
+    pub begun: Begun,
+    /// If the gate is opened: where the use of that value begins; 0 if only its horizon limits that.
+    pub value_from_us: i64,
     /// What is to become of the gate then.
     pub gate: GatePlan,
+    /// Whether the registry is to be asked for another identity.
+    pub is_another_needed: bool,
 }
 
 /// What was lost of the past.
@@ -149,14 +183,18 @@ pub enum GatePlan {
     Stay,
     /// It is opened, after a fence that raises every slot to `from_us` at least.
     Open {
-        /// For whom.
-        identity: Identity,
-        /// Up to when the identity may have been used; 0 if only the horizon limits that.
+        /// For what.
+        lease: Lease,
+        /// The later of the beginning of the lease and of when this server may have used the identity up to;
+        /// 0 if only the horizon limits that.
         from_us: i64,
         /// Whether the gate was last open for another identity: each slot then goes on in its next tick, to
         /// keep the order.
         is_another: bool,
     },
+    /// Everything begins anew at the present, under an identity that was never used. That opens the gate in the
+    /// next look.
+    BeginAnew(Lease),
     /// It is closed: there is no identity.
     Close,
     /// It is closed: the identity may have been used up to an instant that lies too far ahead.
@@ -172,35 +210,69 @@ pub enum GatePlan {
 /// before there was an identity. What is there then proves nothing either: it may be an older copy.
 fn lost_records(uses: &Uses, past: &Past, stored_us: Option<i64>, is_lost: bool) -> Vec<Use> {
     let mut records = Vec::new();
-    if is_lost || (stored_us.is_some() && uses.0.is_empty()) {
-        let highest_us = past.highest_us.max(stored_us.unwrap_or(0));
-        let mut known = uses.clone();
-        for record in (Past { highest_us, ..*past }).records() {
-            known.add(record, &mut records);
-        }
-        for record in uses.0.iter().filter(|record| is_lost && record.identity != past.last_identity) {
-            known.add(Use { until_us: highest_us, ..*record }, &mut records);
-        }
+    if !is_lost && !is_first(uses, stored_us) {
+        return records;
     }
+    let highest_us = past.highest_us.max(stored_us.unwrap_or(0));
+    let mut known = uses.clone();
+    for record in (Past { highest_us, ..*past }).records() {
+        known.add(record, &mut records);
+    }
+    known.shut_out(past.last_identity, highest_us, &mut records);
     records
+}
+
+/// Whether a horizon was stored before there was an identity.
+fn is_first(uses: &Uses, stored_us: Option<i64>) -> bool {
+    stored_us.is_some() && uses.0.is_empty()
+}
+
+/// The same for values of the clock sequence: each of them was used as well.
+fn lost_value_records(
+    uses: &Uses,
+    values: &SeenValues,
+    past: &Past,
+    stored_us: Option<i64>,
+    is_lost: bool,
+) -> Vec<ValueUse> {
+    if !is_lost && !is_first(uses, stored_us) {
+        return vec![];
+    }
+    let begun = values.begun(is_lost);
+    let in_use = ValueHorizon::new(begun.value, values.known_us(begun));
+    values.uses.after_loss(past.last_identity, in_use, past.highest_us.max(stored_us.unwrap_or(0)))
 }
 
 /// The records to store together with the exact end of what was handed out, given what is stored: those that
 /// are gone.
-pub fn records_to_seal(uses: &Uses, past: &Past, stored_us: Option<i64>) -> Vec<Use> {
-    lost_records(uses, past, stored_us, past.lacks_record(uses))
+pub fn records_to_seal(
+    uses: &Uses,
+    values: &SeenValues,
+    past: &Past,
+    stored_us: Option<i64>,
+) -> (Vec<Use>, Vec<ValueUse>) {
+    let is_lost = past.lacks_record(uses);
+    (lost_records(uses, past, stored_us, is_lost), lost_value_records(uses, values, past, stored_us, is_lost))
 }
 
 /// Decides what to do about everything that was seen.
 pub fn plan(seen: &Seen) -> Plan {
     let past = &seen.past;
     let mut uses = seen.uses.clone();
-    let mut records = Vec::new();
 
     let is_lower = seen.stored_us.unwrap_or(0) < past.published_us;
-    let is_lost = seen.is_elsewhere || is_lower || past.lacks_record(&uses);
-    records.extend(lost_records(&uses, past, seen.stored_us, is_lost));
+    let is_lost = seen.is_elsewhere || is_lower || past.lacks_record(&uses) || seen.values.is_changed();
+    let mut records = lost_records(&uses, past, seen.stored_us, is_lost);
+    let mut value_records = lost_value_records(&uses, &seen.values, past, seen.stored_us, is_lost);
     uses.0.extend(&records);
+    if let (Some(floor_us), true) = (seen.advance_to_us, seen.is_leased()) {
+        // Such a server begins anew by itself, but not below that.
+        uses.add(Use { identity: None, until_us: floor_us }, &mut records);
+    }
+    if let Some(floor_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {
+        // A value that is opened later begins at the present, but not below that.
+        value_records.extend(seen.values.uses.close_all(floor_us));
+    }
 
     let is_unknown = seen.stored_us.is_none() && past.highest_us == 0;
     let first_floor_us = match seen.stored_us {
@@ -211,34 +283,131 @@ pub fn plan(seen: &Seen) -> Plan {
     let floor_us = seen.floor_us.unwrap_or(first_floor_us).max(seen.advance_to_us.unwrap_or(0));
 
     let promised_us = if is_lost { past.promised_us } else { past.published_us };
-    let known_us = [seen.stored_us.unwrap_or(0), promised_us, floor_us, seen.end_of_use_us];
+    let begins_us = seen.wanted.filter(|_| !seen.is_continued()).map_or(0, |lease| lease.from_us);
+    let known_us = [seen.stored_us.unwrap_or(0), promised_us, floor_us, seen.end_of_use_us, begins_us];
     let known_us = known_us.into_iter().fold(0, i64::max);
-    let ahead_us = seen.now_us.saturating_add(seen.max_drift_us).saturating_add(seen.lease_us);
+    let ends_us = seen.wanted.map_or(i64::MAX, |lease| lease.until_us);
     // A clock that is not followed burns nothing.
-    let next_us = if seen.is_clock_good { known_us.max(ahead_us) } else { known_us };
+    let next_us = if seen.is_clock_good { known_us.max(seen.reach_us().min(ends_us)) } else { known_us };
 
-    let gate = plan_gate(seen, &uses, next_us, floor_us);
-    let is_opened = matches!(gate, GatePlan::Open { .. });
-    if let GatePlan::Open { identity, from_us, .. } = gate {
-        uses.add(Use { identity: Some(identity), until_us: from_us }, &mut records);
+    let mut begun = seen.values.begun(is_lost);
+    if begun.value > 0 {
+        begun.floor_us = begun.floor_us.max(seen.advance_to_us.unwrap_or(0));
     }
-    let is_renewed = is_opened || (seen.is_active && seen.is_clock_good && gate == GatePlan::Stay);
+    let known_value_us = seen.values.known_us(begun).max(begins_us);
+    let next_value_us =
+        if seen.is_clock_good { known_value_us.max(seen.reach_us().min(ends_us)) } else { known_value_us };
+
+    let gate = plan_gate(seen, &uses, is_unknown, is_lost, next_us, floor_us);
+    let is_opened = matches!(gate, GatePlan::Open { .. });
+    let mut value_from_us = 0;
+    if let (GatePlan::Open { lease, .. }, 1..) = (gate, begun.value) {
+        let recorded = ValueUses([&seen.values.uses.0[..], &value_records].concat());
+        value_from_us = recorded.until_us(lease.identity, begun.value).max(lease.from_us);
+    }
+    if let GatePlan::Open { lease: Lease { identity, .. }, .. } = gate {
+        let until_us = uses.until_us(identity).unwrap_or(0);
+        uses.add(Use { identity: Some(identity), until_us }, &mut records);
+    }
+    // The horizons cover the whole lease already.
+    let published_value_us = seen.values.past.published.until_us_of(begun.value);
+    let has_ended = past.published_us >= ends_us.max(next_us)
+        && (begun.value == 0 || published_value_us >= ends_us.max(next_value_us));
+    let is_going_on = gate == GatePlan::Stay && !has_ended;
+    let is_renewed = is_opened || (seen.is_active && seen.is_clock_good && is_going_on);
     let is_behind = is_lost || seen.advance_to_us > Some(seen.stored_us.unwrap_or(0));
     let horizon_us = match (is_renewed, is_behind) {
         (true, _) => Some(next_us),
         (false, true) => Some(known_us),
         (false, false) => None,
     };
+    let is_value_behind = is_lost || seen.advance_to_us > Some(seen.values.stored.until_us());
+    let value_horizon = match (is_renewed, is_value_behind) {
+        // Whatever is lost later: what the identity may have made with the value lies below its horizon.
+        (true, _) if begun.value > 0 => {
+            Some(ValueHorizon::new(begun.value, next_value_us.max(value_from_us)))
+        }
+        (_, true) if begun.value > 0 || (is_lost && seen.values.stored != ValueHorizon::NONE) => {
+            Some(ValueHorizon::new(begun.value, known_value_us))
+        }
+        _ => None,
+    };
     let loss = match is_lost {
         true => Some(Loss::Stored),
         false => (is_unknown && seen.floor_us.is_none()).then_some(Loss::NothingKnown),
     };
-    Plan { loss, records, horizon_us, floor_us, gate }
+    let is_another_needed = seen.is_leased()
+        && match gate {
+            // What is not known of anybody is not known of another one either.
+            GatePlan::Refuse { identity, .. } => is_unknown || uses.recorded(Some(identity)).is_some(),
+            GatePlan::BeginAnew(_) => false,
+            _ => {
+                seen.has_to_begin_anew(&uses, floor_us)
+                    && unknown_until_us(&uses, past, seen.is_elsewhere, seen.now_us).is_none()
+            }
+        };
+    Plan {
+        loss,
+        records,
+        horizon_us,
+        floor_us,
+        value_records,
+        value_horizon,
+        begun,
+        value_from_us,
+        gate,
+        is_another_needed,
+    }
 }
 
-fn plan_gate(seen: &Seen, uses: &Uses, next_us: i64, floor_us: i64) -> GatePlan {
-    let Some(identity) = seen.wanted else { return GatePlan::Close };
-    if seen.open_for == Some(identity) {
+impl Seen {
+    /// Whether the gate is open for what is wanted, whose lease may have been renewed.
+    fn is_continued(&self) -> bool {
+        self.open_for.zip(self.wanted).is_some_and(|(open, wanted)| open.is_renewed_by(&wanted))
+    }
+
+    /// Whether the registry gives the identity.
+    fn is_leased(&self) -> bool {
+        self.wanted.is_some_and(|lease| !lease.is_for_good())
+    }
+
+    /// How far ahead of the clock a horizon is written.
+    fn reach_us(&self) -> i64 {
+        self.now_us.saturating_add(self.max_drift_us).saturating_add(self.lease_us)
+    }
+
+    /// Whether a leased identity is to be exchanged for one under which everything begins at the present: IDs would
+    /// have to wait for the clock longer than they ever do otherwise, and the clock is right.
+    fn has_to_begin_anew(&self, uses: &Uses, floor_us: i64) -> bool {
+        let is_far_ahead = floor_us.max(self.end_of_use_us) > self.reach_us().saturating_add(FAR_AHEAD_US);
+        // Nobody may begin below what holds for all: then it is no use.
+        let can_begin_now = uses.recorded(None).is_none_or(|until_us| until_us <= self.now_us);
+        self.is_anew_ordered || (is_far_ahead && can_begin_now && self.is_clock_confirmed)
+    }
+}
+
+fn plan_gate(
+    seen: &Seen,
+    uses: &Uses,
+    is_unknown: bool,
+    is_lost: bool,
+    next_us: i64,
+    floor_us: i64,
+) -> GatePlan {
+    let Some(lease) = seen.wanted else { return GatePlan::Close };
+    let identity = lease.identity;
+    if is_unknown && seen.is_lease_inherited && seen.is_leased() {
+        // An earlier life of this server may have used all of it.
+        return GatePlan::Refuse { identity, until_us: lease.until_us };
+    }
+    if seen.is_leased()
+        && seen.has_to_begin_anew(uses, floor_us)
+        && !is_lost
+        && check_reset(identity, uses, &seen.past, seen.is_elsewhere, seen.now_us).is_ok()
+    {
+        return GatePlan::BeginAnew(lease);
+    }
+    if seen.is_continued() {
         return GatePlan::Stay;
     }
     let soon_us = seen.now_us.saturating_add(seen.max_drift_us).saturating_add(MOST_AHEAD_US);
@@ -247,8 +416,8 @@ fn plan_gate(seen: &Seen, uses: &Uses, next_us: i64, floor_us: i64) -> GatePlan 
     match uses.until_us(identity) {
         Some(until_us) if until_us > latest_us => GatePlan::Refuse { identity, until_us },
         until_us => GatePlan::Open {
-            identity,
-            from_us: until_us.unwrap_or(0),
+            lease,
+            from_us: until_us.unwrap_or(0).max(lease.from_us),
             is_another: seen.past.last_identity.is_some_and(|last| last != identity),
         },
     }
@@ -282,28 +451,34 @@ pub fn check_reset(
     if past.last_identity == Some(identity) {
         return Err(ResetRefusal::InUse);
     }
-    // Without any record nothing is known, unless there is no past at all.
-    let are_gone = past.lacks_record(uses) || (uses.0.is_empty() && past.highest_us > 0);
-    if is_elsewhere || are_gone {
+    if is_past_gone(uses, past, is_elsewhere) {
         return Err(ResetRefusal::PastUnknown { until_us: past.highest_us });
     }
-    match (uses.recorded(Some(identity)), uses.recorded(None)) {
+    match (uses.recorded(Some(identity)), unknown_until_us(uses, past, is_elsewhere, now_us)) {
         (Some(_), _) => Err(ResetRefusal::Used),
-        // One that ends soon need not be refused: the identity begins above it.
-        (None, Some(until_us)) if until_us > now_us.saturating_add(MOST_AHEAD_US) => {
-            Err(ResetRefusal::PastUnknown { until_us })
-        }
-        (None, _) => Ok(()),
+        (None, Some(until_us)) => Err(ResetRefusal::PastUnknown { until_us }),
+        (None, None) => Ok(()),
     }
+}
+
+/// Whether it is not known which identities were used: without any record, unless there is no past at all.
+fn is_past_gone(uses: &Uses, past: &Past, is_elsewhere: bool) -> bool {
+    is_elsewhere || past.lacks_record(uses) || (uses.0.is_empty() && past.highest_us > 0)
+}
+
+/// Up to when it is not known which identities were used. One that ends soon does not count: an identity begins above
+/// it.
+fn unknown_until_us(uses: &Uses, past: &Past, is_elsewhere: bool, now_us: i64) -> Option<i64> {
+    if is_past_gone(uses, past, is_elsewhere) {
+        return Some(past.highest_us);
+    }
+    uses.recorded(None).filter(|&until_us| until_us > now_us.saturating_add(MOST_AHEAD_US))
 }
 
 /// The records that shut out, before everything begins anew, each identity that was used: up to `end_us`, the
 /// highest horizon so far.
 pub fn records_before_reset(uses: &Uses, end_us: i64) -> Vec<Use> {
-    let mut shut_out = uses.clone();
     let mut added = Vec::new();
-    for record in uses.0.iter().filter(|record| record.identity.is_some()) {
-        shut_out.add(Use { until_us: end_us, ..*record }, &mut added);
-    }
+    uses.clone().shut_out(None, end_us, &mut added);
     added
 }

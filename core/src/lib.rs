@@ -24,16 +24,23 @@
 //! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
 //! | [`slot_key`] | [`SlotKey`]: which layouts share a slot, and its arithmetic |
 //! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
+//! | [`lease`] | [`Lease`]: for which times a server has its identity |
+//! | [`lease_state`] | what a server knows of its leases, and its steps with the registry |
+//! | [`segment`] | [`Segment`]: numbers in ranges that many processes take from |
 //! | [`keeper_plan`] | what the keeper of the durable horizon decides, from what it sees |
+//! | [`clock_sequence`] | what becomes of the field `clock_seq` when the clock is set back |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
+//! | [`reader_sql`] | a script of plain SQL that reads the IDs of a layout |
 //! | [`guess`] | which preset an ID may be of |
 //! | [`id_text`] | [`Encoding`]: IDs as text |
 //! | [`mask`] | [`Mask`]: IDs that do not show when they were made |
+//! | [`outside`] | IDs for the outside: texts with a prefix, and UUIDs, both with or without a key |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod clock_sequence;
 pub mod clock_watch;
 pub mod error;
 pub mod field;
@@ -43,9 +50,14 @@ pub mod id_text;
 pub mod identity;
 pub mod keeper_plan;
 pub mod layout;
+pub mod lease;
+pub mod lease_state;
 pub mod mask;
 pub mod message;
+pub mod outside;
 pub mod range;
+pub mod reader_sql;
+pub mod segment;
 pub mod slot;
 pub mod slot_key;
 pub mod time_scale;
@@ -56,6 +68,8 @@ pub use generator::{Generator, Reservation, Stall};
 pub use id_text::{Encoding, TextError};
 pub use identity::Identity;
 pub use layout::{Decoded, Layout, Parts};
+pub use lease::Lease;
 pub use mask::Mask;
+pub use segment::Segment;
 pub use slot::{Gate, Slot};
 pub use slot_key::SlotKey;

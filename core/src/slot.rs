@@ -148,8 +148,8 @@ impl Slot {
     }
 
     /// Raises the counter by at least one and at least to what `floor` makes of it. Returns it as it was and
-    /// as it is.
-    fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
+    /// as it is. No attempt that loaded the counter before succeeds any more; without a fence others may follow.
+    pub fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
         let mut current = self.counter.load(Ordering::Acquire);
         loop {
             let raised = floor(current).max(current + 1);

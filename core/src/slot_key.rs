@@ -14,17 +14,41 @@ pub struct SlotKey {
     time_shift: u32,
     sequence_shift: u32,
     sequence_bits: u32,
+    /// The value of the clock sequence, and where it stands; both 0 for value 0, so that layouts without the field
+    /// share a slot with those that have it.
+    clock_seq: u8,
+    clock_seq_shift: u32,
 }
 
 impl SlotKey {
-    /// The key of a layout. The width of the time field is not part of it: it only says when the layout ends.
+    /// The key of a layout as long as the clock was never set back. The width of the time field is not part of it: it only says when the layout ends.
     pub fn of(layout: &Layout) -> SlotKey {
         SlotKey {
             scale: layout.scale(),
             time_shift: layout.shift(Field::Time),
             sequence_shift: layout.shift(Field::Sequence),
             sequence_bits: layout.bits(Field::Sequence),
+            clock_seq: 0,
+            clock_seq_shift: 0,
         }
+    }
+
+    /// The key of a layout while the server's value of the clock sequence is `current`. If the layout's field is too
+    /// narrow for that, or it has none, its value is 0.
+    pub fn at(layout: &Layout, current: u8) -> SlotKey {
+        match layout.clock_seq_at(current) {
+            0 => SlotKey::of(layout),
+            value => SlotKey {
+                clock_seq: value,
+                clock_seq_shift: layout.shift(Field::ClockSeq),
+                ..SlotKey::of(layout)
+            },
+        }
+    }
+
+    /// The value of the clock sequence.
+    pub fn clock_seq(&self) -> u8 {
+        self.clock_seq
     }
 
     /// The first tick that starts at or after an instant: the floor for that instant, and the limit for a
@@ -37,6 +61,11 @@ impl SlotKey {
     /// The counter at which a tick begins.
     pub fn counter_at(&self, tick: u64) -> u64 {
         tick << self.sequence_bits
+    }
+
+    /// The counter at which the first tick begins that starts at or after an instant.
+    pub fn first_counter_from(&self, unix_us: i64) -> u64 {
+        self.counter_at(self.first_tick_from(unix_us))
     }
 
     /// The counter at which the first tick begins that lies wholly at or after a counter.

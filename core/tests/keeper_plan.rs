@@ -1,10 +1,11 @@
 //! What the keeper decides.
 
 use proptest::prelude::*;
-use snowflake_id_core::Identity;
+use snowflake_id_core::clock_sequence::SeenValues;
 use snowflake_id_core::keeper_plan::{
     GatePlan, Loss, Past, ResetRefusal, Seen, Use, Uses, check_reset, plan, records_before_reset,
 };
+use snowflake_id_core::{Identity, Lease};
 
 const NOW_US: i64 = 1_000_000;
 const MAX_DRIFT_US: i64 = 100;
@@ -13,6 +14,11 @@ const AHEAD_US: i64 = NOW_US + MAX_DRIFT_US + LEASE_US;
 
 fn worker(worker: u32) -> Identity {
     Identity { datacenter: 0, worker }
+}
+
+/// The lease of a worker ID that the settings give.
+fn settled(number: u32) -> Lease {
+    Lease::for_good(worker(number))
 }
 
 fn used(number: u32, until_us: i64) -> Use {
@@ -32,12 +38,16 @@ fn new_server() -> Seen {
         stored_us: None,
         is_elsewhere: false,
         uses: Uses::default(),
+        values: SeenValues::default(),
         past: Past::default(),
         floor_us: None,
         end_of_use_us: 0,
         advance_to_us: None,
-        wanted: Some(worker(1)),
+        wanted: Some(settled(1)),
         open_for: None,
+        is_lease_inherited: false,
+        is_clock_confirmed: false,
+        is_anew_ordered: false,
         is_active: false,
         is_clock_good: true,
     }
@@ -57,7 +67,7 @@ fn busy_server() -> Seen {
         },
         floor_us: Some(NOW_US - 5_000),
         end_of_use_us: NOW_US + 1,
-        open_for: Some(worker(1)),
+        open_for: Some(settled(1)),
         is_active: true,
         ..new_server()
     }
@@ -70,7 +80,7 @@ fn a_new_server_begins_where_no_drift_can_have_been() {
     assert_eq!(plan.floor_us, NOW_US + MAX_DRIFT_US);
     assert_eq!(plan.horizon_us, Some(AHEAD_US));
     assert_eq!(plan.records, [used(1, 0)]);
-    assert_eq!(plan.gate, GatePlan::Open { identity: worker(1), from_us: 0, is_another: false });
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), from_us: 0, is_another: false });
 }
 
 #[test]
@@ -97,22 +107,22 @@ fn without_an_identity_the_gate_is_closed() {
 
 #[test]
 fn another_identity_is_recorded_before_it_is_let_in() {
-    let plan = plan(&Seen { wanted: Some(worker(2)), ..busy_server() });
+    let plan = plan(&Seen { wanted: Some(settled(2)), ..busy_server() });
     assert_eq!(plan.records, [used(2, 0)]);
-    assert_eq!(plan.gate, GatePlan::Open { identity: worker(2), from_us: 0, is_another: true });
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(2), from_us: 0, is_another: true });
     assert_eq!(plan.horizon_us, Some(AHEAD_US));
 }
 
 #[test]
 fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
     let with_end = |until_us| Seen {
-        wanted: Some(worker(2)),
+        wanted: Some(settled(2)),
         uses: Uses(vec![used(1, 0), used(2, 0), used(2, until_us)]),
         ..busy_server()
     };
     assert_eq!(
         plan(&with_end(AHEAD_US)).gate,
-        GatePlan::Open { identity: worker(2), from_us: AHEAD_US, is_another: true }
+        GatePlan::Open { lease: settled(2), from_us: AHEAD_US, is_another: true }
     );
     let refused = plan(&with_end(AHEAD_US + 1));
     assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: AHEAD_US + 1 });
@@ -137,7 +147,7 @@ fn an_identity_that_would_wait_for_long_is_not_let_in() {
     let until_us = NOW_US + 60_000_000;
     let seen = Seen {
         lease_us: 3_600_000_000,
-        wanted: Some(worker(2)),
+        wanted: Some(settled(2)),
         uses: Uses(vec![used(1, 0), used(2, until_us)]),
         ..busy_server()
     };
@@ -164,7 +174,8 @@ fn an_unknown_past_means_that_everything_was_used() {
         assert!(plan.horizon_us >= Some(past.promised_us));
         // Once that is stored, another one is refused.
         let uses = Uses([seen.uses.0, plan.records].concat());
-        let again = Seen { uses, stored_us: plan.horizon_us, wanted: Some(worker(2)), past, ..busy_server() };
+        let again =
+            Seen { uses, stored_us: plan.horizon_us, wanted: Some(settled(2)), past, ..busy_server() };
         let refused = self::plan(&again);
         assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: past.highest_us });
         assert!(refused.records.is_empty() && refused.loss.is_none());
@@ -231,7 +242,7 @@ proptest! {
             past: Past { published_us: published, promised_us: published, highest_us: published, last_identity: Some(worker(1)) },
             floor_us: floor,
             end_of_use_us: end_of_use,
-            open_for: is_open.then_some(worker(1)),
+            open_for: is_open.then_some(settled(1)),
             is_active,
             is_clock_good,
             ..new_server()
@@ -245,4 +256,162 @@ proptest! {
         }
         prop_assert!(plan.floor_us >= floor.unwrap_or(stored.unwrap_or(0)));
     }
+}
+
+/// A lease of worker 3.
+fn leased(from_us: i64, until_us: i64) -> Lease {
+    Lease { identity: worker(3), from_us, until_us }
+}
+
+/// One that has made IDs as worker 3 under a lease, and goes on.
+fn leasing_server(lease: Lease) -> Seen {
+    let past = Past { last_identity: Some(worker(3)), ..busy_server().past };
+    let uses = Uses(vec![used(3, 0)]);
+    Seen { wanted: Some(lease), open_for: Some(lease), past, uses, ..busy_server() }
+}
+
+/// The horizon never goes beyond the lease for its sake, and what is published already is not written again.
+#[test]
+fn a_horizon_ends_with_the_lease() {
+    let ends_soon = NOW_US + 80;
+    assert_eq!(plan(&leasing_server(leased(5, ends_soon))).horizon_us, Some(ends_soon));
+    let ended = leased(5, NOW_US + 50); // Where the horizon is.
+    assert_eq!(plan(&leasing_server(ended)).horizon_us, None);
+    // A renewed lease is the same one.
+    let renewed = Seen { open_for: Some(ended), ..leasing_server(leased(5, NOW_US + 60)) };
+    let plan = plan(&renewed);
+    assert_eq!((plan.gate, plan.horizon_us), (GatePlan::Stay, Some(NOW_US + 60)));
+}
+
+/// A clock that is years ahead, and no registry to say so: nothing is burnt but the lease.
+#[test]
+fn a_clock_far_ahead_burns_nothing_beyond_the_lease() {
+    let until_us = NOW_US + 200;
+    let later = NOW_US + 1_000_000_000_000;
+    let start = Seen { open_for: None, now_us: later, floor_us: None, ..leasing_server(leased(5, until_us)) };
+    assert_eq!(plan(&start).horizon_us, Some(until_us));
+    let without = Seen { wanted: None, ..start };
+    assert_eq!(plan(&without).horizon_us, None);
+}
+
+/// Another range of the same identity begins where it begins, and so does the horizon.
+#[test]
+fn a_lease_begins_where_it_begins() {
+    let again = leased(NOW_US + 700, NOW_US + 900);
+    let seen = Seen { wanted: Some(again), ..leasing_server(leased(5, NOW_US + 60)) };
+    let plan = plan(&seen);
+    assert_eq!(plan.gate, GatePlan::Open { lease: again, from_us: again.from_us, is_another: false });
+    assert_eq!(plan.horizon_us, Some(again.from_us));
+    assert!(plan.records.is_empty());
+}
+
+/// Where this server itself may have used the leased identity further than that, it begins there.
+#[test]
+fn a_leased_identity_that_was_used_before() {
+    let lease = leased(NOW_US, NOW_US + 900);
+    let with_end = |until_us| Seen {
+        wanted: Some(lease),
+        uses: Uses(vec![used(1, 0), used(3, until_us)]),
+        ..busy_server()
+    };
+    assert_eq!(
+        plan(&with_end(NOW_US + 20)).gate,
+        GatePlan::Open { lease, from_us: NOW_US + 20, is_another: true }
+    );
+    let refused = plan(&with_end(NOW_US + 1_000_000_000));
+    assert!(matches!(refused.gate, GatePlan::Refuse { .. }));
+    assert!(refused.is_another_needed);
+}
+
+/// The server stands an hour ahead of a clock that the registry confirms.
+#[test]
+fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
+    const HOUR_US: i64 = 3_600_000_000;
+    let ahead = NOW_US + HOUR_US;
+    let lease = leased(5, NOW_US + 900);
+    let stuck = Seen {
+        stored_us: Some(ahead),
+        past: Past {
+            published_us: ahead,
+            promised_us: ahead,
+            highest_us: ahead,
+            last_identity: Some(worker(3)),
+        },
+        end_of_use_us: ahead,
+        is_clock_confirmed: true,
+        ..leasing_server(lease)
+    };
+    let first = plan(&stuck);
+    assert_eq!((first.gate, first.is_another_needed), (GatePlan::Stay, true));
+    let unconfirmed = plan(&Seen { is_clock_confirmed: false, ..stuck.clone() });
+    assert!(!unconfirmed.is_another_needed);
+
+    let another = Lease { identity: worker(4), ..lease };
+    let exchanged = plan(&Seen { wanted: Some(another), ..stuck.clone() });
+    assert_eq!((exchanged.gate, exchanged.is_another_needed), (GatePlan::BeginAnew(another), false));
+    assert_eq!((exchanged.horizon_us, exchanged.records), (None, vec![]));
+
+    // One that was used before will not do, nor is there anything to exchange for an identity of the settings.
+    let uses = Uses(vec![used(3, 0), used(4, 0)]);
+    let used_before = plan(&Seen { wanted: Some(another), uses, ..stuck.clone() });
+    assert!(matches!(used_before.gate, GatePlan::Open { .. }) && used_before.is_another_needed);
+    let settled = plan(&Seen { wanted: Some(settled(4)), ..stuck.clone() });
+    assert!(matches!(settled.gate, GatePlan::Open { .. }) && !settled.is_another_needed);
+
+    // By order also where nothing is far ahead.
+    let ordered = Seen { is_anew_ordered: true, ..leasing_server(lease) };
+    assert!(plan(&ordered).is_another_needed);
+    assert_eq!(plan(&Seen { wanted: Some(another), ..ordered }).gate, GatePlan::BeginAnew(another));
+}
+
+/// The file has a lease from an earlier life of the server, and nothing that is stored says how far it was used.
+#[test]
+fn a_lease_from_a_life_that_is_forgotten() {
+    let lease = leased(5, NOW_US + 900);
+    let start = Seen { wanted: Some(lease), is_lease_inherited: true, ..new_server() };
+    let plan_of_start = plan(&start);
+    assert_eq!(plan_of_start.gate, GatePlan::Refuse { identity: worker(3), until_us: lease.until_us });
+    assert!(plan_of_start.is_another_needed);
+    assert_eq!(plan_of_start.horizon_us, None);
+    // One that is granted now is good, and so is an old one where the past is known.
+    assert!(matches!(plan(&Seen { is_lease_inherited: false, ..start.clone() }).gate, GatePlan::Open { .. }));
+    let known = Seen { stored_us: Some(NOW_US), uses: Uses(vec![used(3, 0)]), ..start };
+    assert!(matches!(plan(&known).gate, GatePlan::Open { .. }));
+}
+
+/// A floor that an administrator has ordered is no reason to begin anew below it.
+#[test]
+fn an_ordered_floor_holds_under_a_lease() {
+    let floor_us = NOW_US + 60_000_000;
+    let lease = leased(5, NOW_US + 900_000_000);
+    let ordered = Seen { advance_to_us: Some(floor_us), is_clock_confirmed: true, ..leasing_server(lease) };
+    let first = plan(&ordered);
+    assert!(!first.is_another_needed);
+    assert!(first.records.contains(&everybody(floor_us)));
+    // Nor is it one after a restart, when only what is stored says so.
+    let uses = Uses([ordered.uses.0.as_slice(), &first.records].concat());
+    let restarted = Seen {
+        stored_us: first.horizon_us,
+        uses,
+        past: Past::default(),
+        floor_us: None,
+        advance_to_us: None,
+        open_for: None,
+        ..ordered
+    };
+    let again = plan(&restarted);
+    assert_eq!((again.floor_us, again.is_another_needed), (first.horizon_us.unwrap(), false));
+    let another = Lease { identity: worker(4), ..lease };
+    assert!(!matches!(plan(&Seen { wanted: Some(another), ..restarted }).gate, GatePlan::BeginAnew(_)));
+}
+
+/// What is not known of anybody shuts out every identity: another one would not help.
+#[test]
+fn an_unknown_past_is_no_reason_for_another_identity() {
+    let until_us = NOW_US + 1_000_000_000;
+    let uses = Uses(vec![used(1, 0), everybody(until_us)]);
+    let refused = Seen { wanted: Some(leased(5, until_us)), uses, ..busy_server() };
+    let plan = plan(&refused);
+    assert!(matches!(plan.gate, GatePlan::Refuse { .. }));
+    assert!(!plan.is_another_needed);
 }

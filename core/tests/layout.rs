@@ -31,6 +31,7 @@ const PINNED: &[Pinned] = &[
     ("baidu_restart", &[("time", 33, 30), ("worker", 6, 27), ("sequence", 0, 6)], 1_000_000, 1463673600000),
     ("redis", &[("time", 22, 41), ("worker", 10, 12), ("sequence", 0, 10)], 1_000, 0),
     ("pgedge", &[("time", 22, 41), ("worker", 12, 10), ("sequence", 0, 12)], 1_000, 1672531200000),
+    ("tsid", &[("time", 22, 41), ("worker", 12, 10), ("sequence", 0, 12)], 1_000, 1577836800000),
     ("js53", &[("time", 19, 33), ("worker", 15, 4), ("sequence", 0, 15)], 1_000_000, 1577836800000),
     ("wide", &[("time", 22, 41), ("worker", 16, 6), ("sequence", 0, 16)], 1_000, 1704067200000),
     ("rollback3", &[("time", 22, 41), ("clock_seq", 19, 3), ("worker", 12, 7), ("sequence", 0, 12)], 1_000, 1704067200000),
@@ -79,6 +80,11 @@ fn real_ids_decode() {
         ("redis", 5981966696448054276, "2015-03-13T02:00:00Z", None, Some(53), 4),
         // An example in pgEdge's documentation: node 1, the first of its millisecond.
         ("pgedge", 170505378935607296, "2024-04-15T12:07:30.175Z", None, Some(1), 0),
+        // Two neighbours in the README of tsid-creator, between which it notes "millisecond changed", and a text
+        // there, 01226N0640J7Q.
+        ("tsid", 38352658567418874, "2020-04-15T19:59:46.360Z", None, Some(421), 1018),
+        ("tsid", 38352658573940759, "2020-04-15T19:59:46.361Z", None, Some(989), 2071),
+        ("tsid", 38358284406638839, "2020-04-15T20:22:07.665Z", None, Some(4), 2295),
     ];
     for (name, id, time, datacenter, worker, sequence) in ids {
         let decoded = layout(name).decode(id).unwrap();

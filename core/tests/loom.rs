@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
+use snowflake_id_core::segment::{NEVER_ENDS, Range, Segment};
 use snowflake_id_core::{Gate, Generator, Identity, Slot, Stall};
 
 const OLD: Identity = Identity { datacenter: 0, worker: 1 };
@@ -156,5 +157,63 @@ fn no_call_passes_a_published_horizon() {
         durable.store(3, Ordering::Relaxed);
         server.slot.set_horizon(3);
         caller.join().unwrap();
+    });
+}
+
+/// Numbers in ranges: a caller takes while a range that is used up is replaced. What it may have read of either is
+/// never what it gets of the other.
+#[test]
+fn concurrent_calls_share_no_number_of_a_segment() {
+    loom::model(|| {
+        let segment = Arc::new(Segment::default());
+        segment.publish(numbers_from(0, 2), 1).unwrap();
+        assert_eq!(take_numbers(&segment, 1), [0]);
+        for at in 1..4 {
+            segment.publish(numbers_from(at * 10, 1), 1).unwrap();
+        }
+        assert!(segment.publish(numbers_from(40, 1), 1).is_err(), "there was room");
+        let other = {
+            let segment = segment.clone();
+            thread::spawn(move || take_numbers(&segment, 1))
+        };
+        let mut all = take_numbers(&segment, 2);
+        // Into the place of the first range.
+        segment.publish(numbers_from(40, 3), 1).unwrap();
+        assert!(all.is_sorted(), "{all:?}");
+        all.extend(other.join().unwrap());
+        all.sort();
+        assert_eq!(all, [1, 10, 20]);
+    });
+}
+
+fn numbers_from(first: i64, count: u64) -> Range {
+    Range { first, increment: 1, count, ends_us: NEVER_ENDS }
+}
+
+fn take_numbers(segment: &Segment, calls: usize) -> Vec<i64> {
+    let take = |_| segment.take(|| 0, NonZeroU64::MIN).ok().map(|taken| taken.first);
+    (0..calls).filter_map(take).collect()
+}
+
+/// A value of the clock sequence is opened again, at or after the end of its use: without a fence, as the slot is raised
+/// before it has a horizon again.
+#[test]
+fn a_value_that_is_opened_again_gives_nothing_below_its_floor() {
+    const FLOOR: u64 = 2 << 2;
+    loom::model(|| {
+        let server = server();
+        server.slot.set_horizon(0); // It was left.
+        let caller = {
+            let server = server.clone();
+            thread::spawn(move || take(&server, OLD, 1).unwrap_or_default())
+        };
+        server.slot.raise(|counter| counter.max(FLOOR));
+        server.slot.set_horizon(4);
+        let mine = take(&server, OLD, 1).unwrap();
+        let layout = *generator(OLD).layout();
+        for id in [mine, caller.join().unwrap()].concat() {
+            let parts = layout.unpack(id).unwrap();
+            assert!(parts.tick << 2 | parts.sequence >= FLOOR, "tick {}", parts.tick);
+        }
     });
 }

@@ -7,6 +7,7 @@
 //! commit or two.
 
 use std::cell::Cell;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
@@ -19,8 +20,7 @@ use crate::pg::backend_local::BackendLocal;
 use crate::pg::timestamp::unix_us;
 use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, process, server, wait};
-use crate::shared::memory;
-use crate::shared::memory::State;
+use crate::shared::memory::{self, State};
 use crate::shared::order_desk::{Answer, Order, OrderDesk, Ticket};
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
@@ -48,21 +48,31 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
     carry_out(Order::Advance(floor_us)).or_report();
 }
 
-/// Begins anew at the present, for an identity that this server has never used.
+/// Begins anew at the present, for an identity that this server has never used. Where identities are leased, the
+/// registry gives it, and no worker ID is passed.
 #[pg_extern(volatile, parallel_unsafe)]
-fn snowflake_reset_horizon(worker_id: i32, datacenter_id: default!(i32, 0)) {
+fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_id: default!(i32, 0)) {
     let identity = wanted_identity(worker_id, datacenter_id).or_report();
     if server::current_database() != Some(config::database()) {
         let database = config::database().to_string_lossy().into_owned();
         Err(Error::NotTheKeepersDatabase { database }).or_report()
     }
     carry_out(Order::BeginAnew(identity)).or_report();
-    notice!("snowflake IDs can be made as soon as this server has {identity}");
+    if let Some(identity) = identity {
+        notice!("snowflake IDs can be made as soon as this server has {identity}");
+    }
 }
 
-fn wanted_identity(worker_id: i32, datacenter_id: i32) -> Result<Identity, Error> {
+/// The identity that is to be the next one; `None` if the registry gives it.
+fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<Identity>, Error> {
+    let worker_id = match (worker_id, config::registry()) {
+        (None, Some(_)) => return Ok(None),
+        (Some(_), Some(_)) => return Err(Error::IdentityIsLeased),
+        (None, None) => return Err(Error::NoIdentityToReset),
+        (Some(worker_id), None) => worker_id,
+    };
     match (u32::try_from(worker_id), u32::try_from(datacenter_id)) {
-        (Ok(worker), Ok(datacenter)) => Ok(Identity { datacenter, worker }),
+        (Ok(worker), Ok(datacenter)) => Ok(Some(Identity { datacenter, worker })),
         _ => Err(Error::NotAnIdentity { datacenter_id, worker_id }),
     }
 }
@@ -85,10 +95,11 @@ fn carry_out(order: Order) -> Result<(), Error> {
     };
     match (answer, order) {
         (Answer::Done, _) => Ok(()),
-        (Answer::IdentityInUse | Answer::IdentityUsed, Order::BeginAnew(identity)) => {
+        (Answer::IdentityInUse | Answer::IdentityUsed, Order::BeginAnew(Some(identity))) => {
             Err(Error::IdentityUsed(identity))
         }
-        (Answer::PastUnknown, Order::BeginAnew(identity)) => Err(Error::PastUnknown(identity)),
+        (Answer::PastUnknown, Order::BeginAnew(None)) => Err(Error::NothingBeginsAnew),
+        (Answer::PastUnknown, Order::BeginAnew(Some(identity))) => Err(Error::PastUnknown(identity)),
         _ => Err(not_followed(&shared.board)),
     }
 }
@@ -100,13 +111,14 @@ struct Placed {
     ticket: Ticket,
 }
 
-/// The order of this backend, for when it is terminated: then nothing is dropped.
-static ON_THE_DESK: BackendLocal<Cell<Option<Ticket>>> = BackendLocal::new(Cell::new(None));
-static LEAVES_AT_EXIT: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
+/// The last order of this backend, for when it is terminated: then nothing is dropped. A ticket that is no longer
+/// on the desk does nothing.
+static LAST_TICKET: BackendLocal<Cell<Option<Ticket>>> = BackendLocal::new(Cell::new(None));
+static LEAVES_AT_EXIT: Once = Once::new();
 
 /// Takes what this backend has ordered off the desk.
 fn leave() {
-    if let (Some(ticket), Ok(shared)) = (ON_THE_DESK.take(), memory::state()) {
+    if let (Some(ticket), Ok(shared)) = (LAST_TICKET.get(), memory::state()) {
         shared.board.orders.leave(ticket);
     }
 }
@@ -114,13 +126,11 @@ fn leave() {
 impl Placed {
     /// Waits for its turn.
     fn place(shared: &'static State, order: Order, patience: &Patience) -> Result<Placed, Error> {
-        if !LEAVES_AT_EXIT.replace(true) {
-            process::at_exit(leave);
-        }
+        LEAVES_AT_EXIT.call_once(|| process::at_exit(leave));
         let desk = &shared.board.orders;
         loop {
             if let Some(ticket) = desk.place(order) {
-                ON_THE_DESK.set(Some(ticket));
+                LAST_TICKET.set(Some(ticket));
                 return Ok(Placed { desk, ticket });
             }
             if patience.is_over() {
@@ -131,22 +141,18 @@ impl Placed {
     }
 
     fn answer(&self) -> Option<Answer> {
-        let answer = self.desk.take_answer(self.ticket)?;
-        ON_THE_DESK.set(None);
-        Some(answer)
+        self.desk.take_answer(self.ticket)
     }
 
     /// Takes the order back; if the keeper has begun with it, waits for the answer. `None`: nothing was done,
     /// or, after a warning, nothing is known.
     fn withdraw_or_wait(&self) -> Option<Answer> {
         if self.desk.withdraw(self.ticket) {
-            ON_THE_DESK.set(None);
             return None;
         }
         let began = Instant::now();
         while self.desk.is_claimed(self.ticket) {
             if began.elapsed() > MOST_TIME_FOR_THE_END && self.desk.give_up(self.ticket) {
-                ON_THE_DESK.set(None);
                 warning!(
                     "the keeper has begun with the order {} ago, and goes on with it: it may wait for a standby",
                     duration(began.elapsed())
@@ -162,7 +168,7 @@ impl Placed {
 impl Drop for Placed {
     /// Does nothing if the answer was taken.
     fn drop(&mut self) {
-        if ON_THE_DESK.get().is_some() && self.withdraw_or_wait() == Some(Answer::Done) {
+        if self.withdraw_or_wait() == Some(Answer::Done) {
             warning!("the order was carried out before it could be withdrawn");
         }
     }

@@ -7,11 +7,12 @@ use snowflake_id_core::SlotKey;
 
 use crate::config;
 use crate::error::OrReport;
+use crate::generate::wait::is_far_ahead;
 use crate::pg::timestamp::timestamptz;
 use crate::pg::{clock, server};
 use crate::shared::board::Closed;
-use crate::shared::memory;
-use crate::shared::memory::State;
+use crate::shared::lease;
+use crate::shared::memory::{self, State};
 use crate::shared::report;
 
 /// The server's own facts: one row.
@@ -37,16 +38,22 @@ fn snowflake_server_status() -> TableIterator<
         name!(time_waited, Interval),
         name!(clock_steps_back, i64),
         name!(largest_clock_step_back, Interval),
+        name!(registry_state, Option<&'static str>),
+        name!(lease_until, Option<TimestampWithTimeZone>),
+        name!(lease_renewed_at, Option<TimestampWithTimeZone>),
+        name!(clock_offset, Option<Interval>),
     ),
 > {
     let shared = memory::state().or_report();
     let board = &shared.board;
     let now_us = clock::clock_us();
     let identity = shared.gate.identity();
-    let source = match config::identity() {
-        Some(_) => "settings",
-        None => "snowflake_worker",
+    let source = match (config::registry(), config::identity()) {
+        (Some(_), _) => "registry",
+        (None, Some(_)) => "settings",
+        (None, None) => "snowflake_worker",
     };
+    let news = config::registry().map(|_| lease::news());
     let report = report::report();
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
@@ -63,14 +70,18 @@ fn snowflake_server_status() -> TableIterator<
         board.keeper.floor_us().map(timestamptz),
         timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
-        board.bell.keeper_pid(),
-        report.error(),
+        board.bell.pid(),
+        report.error().or_else(|| news?.problem()),
         instant(report.error_at_us),
-        report.warning(),
+        report.warning().or_else(|| news?.warning()),
         count(&statistics.calls_waited),
         Interval::from_micros(count(&statistics.waited_us)),
         count(&statistics.clock_steps_back),
         Interval::from_micros(count(&statistics.largest_step_back_us)),
+        news.map(|news| news.state.name()),
+        news.and_then(|news| news.lease).map(|lease| timestamptz(lease.until_us)),
+        news.and_then(|news| instant(news.renewed_at_us)),
+        news.and_then(|news| news.clock_offset_us).map(Interval::from_micros),
     ))
 }
 
@@ -83,33 +94,67 @@ fn snowflake_slots() -> TableIterator<
         name!(last_id_time, TimestampWithTimeZone),
         name!(drift, Interval),
         name!(ids_issued, i64),
+        name!(clock_seq, Option<i32>),
     ),
 > {
     let now_us = clock::clock_us();
     let slots = memory::state().or_report().slots_in_use();
-    TableIterator::new(slots.into_iter().map(move |slot| {
-        let last_us = SlotKey::of(&slot.layout).last_tick_us(slot.counter);
+    TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
+        let last_us = slot.key.last_tick_us(slot.counter);
         let drift = Interval::from_micros(last_us - now_us);
-        (slot.layout.to_string(), timestamptz(last_us), drift, slot.issued as i64)
+        // 0 for a layout with the field as well as for one without; those show NULL.
+        let value = (slot.layout.max_clock_seq() > 0).then_some(slot.key.clock_seq().into());
+        (slot.layout.to_string(), timestamptz(last_us), drift, slot.issued as i64, value)
     }))
+}
+
+/// The value of the clock sequence that is in use, and those that the session's layout can have but not yet again: a row
+/// each.
+#[pg_extern(volatile, parallel_safe)]
+fn snowflake_clock_sequence_values() -> TableIterator<
+    'static,
+    (name!(clock_seq, i32), name!(is_in_use, bool), name!(used_until, Option<TimestampWithTimeZone>)),
+> {
+    let values = &memory::state().or_report().board.values;
+    let (in_use, now_us) = (values.value(), clock::clock_us());
+    let max_value = config::valid_layout().map_or(0, |layout| layout.max_clock_seq());
+    let used_up =
+        values.used().filter(|&(value, end_us)| value != in_use && value <= max_value && end_us > now_us);
+    let mut rows: Vec<_> =
+        used_up.map(|(value, end_us)| (value.into(), false, Some(timestamptz(end_us)))).collect();
+    rows.push((in_use.into(), true, None));
+    rows.sort_unstable_by_key(|row| row.0);
+    TableIterator::new(rows)
 }
 
 /// When the clock will have come far enough for IDs in every layout that is in use: now, if it has.
 fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
-    now_us.max(latest_us(shared, SlotKey::tick_us) - max_drift_us())
+    now_us.max(latest_us(shared, now_us, SlotKey::tick_us))
 }
 
 /// Whether the clock was set back too far: the floor, or an ID that was made, is further ahead of it than any
 /// ID may be. (At saturation the next ID is as well, for less than a tick.)
 fn is_clock_behind(shared: &State, now_us: i64) -> bool {
-    latest_us(shared, SlotKey::last_tick_us) - max_drift_us() > now_us
+    latest_us(shared, now_us, SlotKey::last_tick_us) > now_us
 }
 
-/// The latest of the floor and what `time_of` makes of each slot's counter.
-fn latest_us(shared: &State, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
+/// When the clock allows IDs again at the floor and at what `time_of` makes of each slot's counter.
+fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
     let in_use = shared.slots_in_use();
-    let times = in_use.iter().map(|slot| time_of(&SlotKey::of(&slot.layout), slot.counter));
-    times.fold(shared.board.keeper.floor_us().unwrap_or(0), i64::max)
+    let in_use = in_use.iter().filter(|slot| !slot.is_left);
+    let times = in_use.map(|slot| (slot.layout.max_clock_seq(), time_of(&slot.key, slot.counter)));
+    let layout = config::valid_layout();
+    let floor_us = shared.floor_us(layout.map_or(0, |layout| shared.key_of(&layout).clock_seq()));
+    let begin = (layout.map_or(0, |layout| layout.max_clock_seq()), floor_us);
+    let allowed = times.chain([begin]).map(|(max_value, time_us)| {
+        let allowed_us = time_us - max_drift_us();
+        match shared.board.another_value_from_us(max_value) {
+            // Not to be waited for.
+            Some(from_us) if is_far_ahead(allowed_us - now_us) => allowed_us.min(from_us.max(now_us)),
+            _ => allowed_us,
+        }
+    });
+    allowed.fold(0, i64::max)
 }
 
 fn max_drift_us() -> i64 {
@@ -126,15 +171,18 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         || !board.keeper.has_succeeded.load(Ordering::Relaxed);
     if server::is_in_recovery() {
         "recovery"
-    } else if board.bell.keeper_pid().is_none() {
+    } else if board.bell.pid().is_none() {
         "no keeper"
     } else if shared.gate.identity().is_none() {
         match board.keeper.closed() {
             Closed::NoWorkerId => "no worker id",
+            Closed::NoLease => "no lease",
             Closed::Starting | Closed::Problem => "starting",
         }
     } else if board.keeper.clock_jump_us.load(Ordering::Relaxed) > 0 {
         "clock jumped"
+    } else if board.keeper.until_us() <= now_us {
+        "lease ended"
     } else if board.past.published_us() <= now_us && is_hindered {
         "horizon stalled"
     } else if is_clock_behind(shared, now_us) {

@@ -27,19 +27,15 @@
 
 use std::ffi::CStr;
 
-use crate::pg::function;
 use pgrx::prelude::*;
+
+use crate::pg::function::{self, declare_c_function};
 
 /// What a call of the twin costs the planner, in operators, as declared in `sql/copy.sql`. See
 /// [`is_too_dear_to_repeat`].
 const COST_IN_OPERATORS: f64 = 1_000.0;
 
-/// Declares the C calling convention of [`snowflake_nextval_support`] to PostgreSQL.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_snowflake_nextval_support() -> &'static pg_sys::Pg_finfo_record {
-    static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &VERSION_1
-}
+declare_c_function!(snowflake_nextval_support);
 
 /// The planner support function of `snowflake_nextval()`: a call of the twin, or a null pointer for "as it
 /// is".

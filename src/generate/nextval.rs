@@ -8,16 +8,12 @@ use snowflake_id_core::{Generator, Reservation, Stall};
 use super::session::{self, Session};
 use super::wait::Patience;
 use crate::error::{Error, OrReport};
+use crate::pg::function::declare_c_function;
 
 /// The most IDs that one `snowflake_batch` gives.
 const MAX_BATCH: i32 = 1_000_000;
 
-/// Declares the C calling convention of [`snowflake_nextval`] to PostgreSQL.
-#[unsafe(no_mangle)]
-pub extern "C-unwind" fn pg_finfo_snowflake_nextval() -> &'static pg_sys::Pg_finfo_record {
-    static VERSION_1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
-    &VERSION_1
-}
+declare_c_function!(snowflake_nextval);
 
 /// `snowflake_nextval()`, without the wrapper that pgrx puts around a function, which alone takes 4 to 5 ns.
 /// The usual call touches nothing that could panic or raise an error; what could lies behind [`next_slowly`].
@@ -63,8 +59,13 @@ fn reserve(patience: &Patience, n: NonZeroU64) -> Result<(Generator, Reservation
 fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), Error> {
     let layout = session.generator.layout();
     match stall {
+        Stall::Ahead { wait_us } if moves_on(patience, session, wait_us)? => Ok(()),
         Stall::Ahead { wait_us } => patience.wait_for_clock(layout, wait_us),
-        Stall::Horizon => patience.wait_for_horizon(),
+        Stall::Horizon if session.has_moved_on() => {
+            session::forget();
+            Ok(())
+        }
+        Stall::Horizon => patience.wait_for_horizon(session.clock_seq()),
         // The session is made anew, for another identity or, once there is one, for the same.
         Stall::Identity(_) => {
             session::forget();
@@ -72,6 +73,16 @@ fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), 
         }
         Stall::Exhausted | Stall::BeforeEpoch { .. } => Error::unless_it_passes(layout, stall),
     }
+}
+
+/// Whether the layout goes on with another value of the clock sequence rather than wait for the clock.
+fn moves_on(patience: &Patience, session: &Session, wait_us: u64) -> Result<bool, Error> {
+    let moves_on =
+        session.has_moved_on() || patience.has_another_value(session.generator.layout(), wait_us)?;
+    if moves_on {
+        session::forget();
+    }
+    Ok(moves_on)
 }
 
 #[pg_extern(volatile, parallel_safe)]
@@ -115,7 +126,10 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
 
 /// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.
 fn refuse_hopeless(patience: &Patience, count: NonZeroU64) -> Result<(), Error> {
-    let session = session::current(patience)?;
+    let mut session = session::current(patience)?;
+    while moves_on(patience, session, session.wait_us(NonZeroU64::MIN).unwrap_or(0))? {
+        session = session::current(patience)?;
+    }
     match session.wait_us(count) {
         Ok(wait_us) => patience.check(session.generator.layout(), wait_us),
         Err(stall) => wait_out(patience, session, stall),

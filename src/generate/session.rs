@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use snowflake_id_core::{Gate, Generator, Reservation, SlotKey, Stall};
+use snowflake_id_core::{Gate, Generator, Reservation, Stall};
 
 use super::wait::Patience;
 use crate::config;
@@ -113,16 +113,20 @@ impl Session {
             Some(place) => place,
             None => {
                 // A call that is going to fail takes no slot.
-                let first = shared.first_counter(&SlotKey::of(&layout));
+                let first = shared.first_counter(&shared.key_of(&layout));
                 match generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN) {
+                    Ok(wait_us) if patience.has_another_value(&layout, wait_us)? => {
+                        return Session::new(patience);
+                    }
                     Ok(wait_us) => patience.check(&layout, wait_us)?,
                     Err(stall) => Error::unless_it_passes(&layout, stall)?,
                 }
                 slots::find_or_assign(&layout)?
             }
         };
+        slots::name_after(&layout)?;
         Ok(Session {
-            generator,
+            generator: generator.with_clock_seq(place.clock_seq),
             gate: &shared.gate,
             place,
             uncounted: BackendLocal::default(),
@@ -137,6 +141,17 @@ impl Session {
         has_no_horizon
             && slots::find(self.generator.layout())
                 .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.place.slot)))
+    }
+
+    /// Whether the layout has another value of the clock sequence by now.
+    pub fn has_moved_on(&self) -> bool {
+        let current = memory::state().map_or(0, |shared| shared.board.values.value());
+        self.generator.layout().clock_seq_at(current) != self.place.clock_seq
+    }
+
+    /// The value of the clock sequence.
+    pub fn clock_seq(&self) -> u8 {
+        self.place.clock_seq
     }
 
     fn is_as(&self, other: &Session) -> bool {
@@ -158,6 +173,9 @@ impl Session {
     fn count_up(&self) {
         self.counted_at.set(self.place.slot.horizon());
         self.place.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
+        if self.has_moved_on() {
+            forget(); // The clock came back meanwhile, so that the old slot went on.
+        }
     }
 
     /// How many microseconds it takes until the last of `n` values is allowed.

@@ -6,12 +6,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use snowflake_id_core::Layout;
+use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 
 use crate::config;
 use crate::error::{Error, duration};
 use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, wait};
 use crate::shared::board::{Board, Closed};
+use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory;
 use crate::shared::report;
 
@@ -23,7 +25,7 @@ const SHORT_NAP: Duration = Duration::from_millis(2);
 
 /// What the keeper last reported, or that there is none.
 fn what_is_reported(board: &Board) -> String {
-    report::report().error().unwrap_or_else(|| match board.bell.keeper_pid() {
+    report::report().error().unwrap_or_else(|| match board.bell.pid() {
         None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
     })
@@ -43,6 +45,31 @@ fn obstacle(board: &Board) -> String {
 /// The error for what the keeper was asked, and has not done.
 pub fn not_followed(board: &Board) -> Error {
     Error::KeeperNotReady { report: obstacle(board) }
+}
+
+/// Whether there is a lease that the keeper has not seen yet, or the registry may answer for the first time.
+fn is_lease_coming() -> bool {
+    let news = lease::news();
+    news.lease.is_some() || news.state == RegistryState::Starting
+}
+
+fn no_lease() -> Error {
+    let news = lease::news();
+    Error::NoLease { state: news.state.name(), free_from_us: news.free_from_us }
+}
+
+/// When the lease ended for which the gate is open, if it has, and no other one is on its way.
+fn ended_lease(board: &Board, published_us: i64) -> Option<i64> {
+    let until_us = board.keeper.until_us();
+    let has_ended = until_us <= published_us;
+    let is_renewed = || lease::news().lease.is_some_and(|lease| lease.until_us > until_us);
+    (has_ended && !is_renewed()).then_some(until_us)
+}
+
+/// Whether a wait for the clock is so long that a layout with a clock sequence goes on with another value: longer than any
+/// after a crash.
+pub fn is_far_ahead(wait_us: i64) -> bool {
+    wait_us > config::lease().as_micros() as i64 + FAR_AHEAD_US
 }
 
 /// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in
@@ -96,7 +123,7 @@ impl Patience {
         let look = Look::ask(board);
         loop {
             // Asked first: a look that is over has opened the gate if it could.
-            let is_over = look.is_over() || board.bell.keeper_pid().is_none();
+            let is_over = look.is_over() || board.bell.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
             }
@@ -105,6 +132,7 @@ impl Patience {
                     let database = config::database().to_string_lossy().into_owned();
                     return Err(Error::NoWorkerId { database, node_name: config::node_name() });
                 }
+                Closed::NoLease if is_over && !is_lease_coming() => return Err(no_lease()),
                 Closed::Problem if is_over => {
                     return Err(Error::KeeperNotReady { report: what_is_reported(board) });
                 }
@@ -114,9 +142,41 @@ impl Patience {
         }
     }
 
-    /// Asks the keeper to extend the horizon, and waits a moment.
-    pub fn wait_for_horizon(&self) -> Result<(), Error> {
+    /// Whether a layout need not wait for the clock, as it goes on with another value of the clock sequence. Asks the
+    /// keeper for that, if it would help, and waits until it has looked.
+    pub fn has_another_value(&self, layout: &Layout, wait_us: u64) -> Result<bool, Error> {
         let board = &memory::state()?.board;
+        let max_value = layout.max_clock_seq();
+        let free_from_us = board.another_value_from_us(max_value);
+        if !is_far_ahead(wait_us as i64) || free_from_us.is_none_or(|free_us| free_us > clock::clock_us()) {
+            return Ok(false);
+        }
+        let before = board.values.value();
+        board.values.ask(max_value);
+        let look = Look::ask(board);
+        loop {
+            // Asked first: a look that is over has opened another value if it could.
+            let is_over = look.is_over() || board.bell.pid().is_none();
+            if board.values.value() != before {
+                return Ok(true);
+            }
+            if self.is_over() && board.keeper.committing_for_us(clock::clock_us()).is_some() {
+                return Err(Error::HorizonStalled { report: obstacle(board), max_wait: self.max_wait });
+            }
+            if is_over || self.is_over() {
+                return Ok(false);
+            }
+            self.nap();
+        }
+    }
+
+    /// Asks the keeper to extend the horizon of a value of the clock sequence, and waits a moment.
+    pub fn wait_for_horizon(&self, clock_seq: u8) -> Result<(), Error> {
+        let shared = memory::state()?;
+        let board = &shared.board;
+        if let Some(until_us) = ended_lease(board, shared.published_us(clock_seq)) {
+            return Err(Error::LeaseEnded { until_us, state: lease::news().state.name() });
+        }
         board.bell.ring(); // Also if this call fails at once: the next one shall not.
         let jump_us = board.keeper.clock_jump_us.load(Ordering::Relaxed);
         if jump_us > 0 {

@@ -1,39 +1,48 @@
 //! Beginning anew: `snowflake_reset_horizon()` puts a server back to work whose horizon was burnt into the
 //! far future, by a clock that was years ahead at its start.
 //!
+//! A server whose identity is leased does so by itself, if the registry confirms its clock.
+//!
 //! It begins at the present, and so may hand out times of which it has made IDs before. That repeats nothing
 //! as long as it does so under an identity that it has never used. Those that were used stay shut out until
-//! the horizon has come back to where it was.
+//! the horizon has come back to where it was. Layouts with a clock sequence begin with its value 0 again, as nobody is
+//! left who makes the same numbers: all slots are given up.
 
-use snowflake_id_core::Identity;
+use snowflake_id_core::Lease;
+use snowflake_id_core::clock_sequence::ValueHorizon;
 use snowflake_id_core::keeper_plan::{ResetRefusal, check_reset, records_before_reset};
 
-use super::store::Store;
-use super::transaction::{Problem, is_stopping, transaction};
+use super::store::{New, Store, Stored};
+use super::transaction::transaction;
+use crate::background::stop::is_stopping;
+use crate::background::transaction::Problem;
 use crate::pg::clock;
 use crate::shared::board::Closed;
 use crate::shared::memory::State;
-use crate::shared::order_desk::{Answer, Ticket};
+use crate::shared::order_desk::Answer;
 
-/// Begins anew for an identity as it was ordered, with a horizon that lies `reach_us` ahead of the clock.
-/// Returns the answer; `None` if the order was withdrawn.
+/// Begins anew for the identity of a lease, at the later of the present and of the beginning of the lease, with a
+/// horizon that lies `reach_us` ahead of that. `claim` takes on the order for it, if it was ordered, before the first
+/// thing that cannot be undone. Returns the answer; `None` if the order was withdrawn.
 ///
 /// What happens when the process dies: after the first commit, identities are shut out up to where the stored
 /// horizon is anyway. After the second, a keeper that comes next while the server runs writes the high
 /// horizon again; one after a restart finds the low one, with the identities shut out.
 pub fn begin_anew(
     shared: &State,
-    ticket: Ticket,
-    identity: Identity,
+    lease: &Lease,
     reach_us: i64,
+    claim: impl FnOnce() -> bool,
 ) -> Result<Option<Answer>, Problem> {
     let board = &shared.board;
-    let refusal = |store: &Store| {
-        // Also what was stored before this server was started, which the keeper may not have seen yet.
-        board.past.note_high(store.uses().latest_us().max(store.horizon_us().unwrap_or(0)));
+    if !shared.has_room_to_begin_anew() {
+        return Err(Problem(
+            "everything has begun anew so often that there are no places left for the layouts in use: restart the server".into(),
+        ));
+    }
+    let refusal = |stored: &Stored| {
         let past = board.past.snapshot();
-        let is_elsewhere = board.past.place().is_some_and(|place| place != store.place());
-        let check = check_reset(identity, &store.uses(), &past, is_elsewhere, clock::clock_us());
+        let check = check_reset(lease.identity, &stored.uses, &past, stored.is_elsewhere, clock::clock_us());
         check.err().map(|refusal| match refusal {
             ResetRefusal::InUse => Answer::IdentityInUse,
             ResetRefusal::Used => Answer::IdentityUsed,
@@ -41,30 +50,43 @@ pub fn begin_anew(
         })
     };
     // First without a hindrance to those who make IDs.
-    if let Some(answer) = transaction(|| Ok(refusal(&Store::lock_or_report()?)))? {
+    if let Some(answer) = transaction(|| Ok(refusal(&Store::lock_or_report()?.read(&board.past))))? {
         return Ok(Some(answer));
     }
-    if !board.orders.claim(ticket) {
+    if !claim() {
         return Ok(None);
     }
     shared.seal();
     board.keeper.set_closed(Closed::Problem);
     let answer = transaction(|| {
         let store = Store::lock_or_report()?;
-        let refusal = refusal(&store);
+        let stored = store.read(&board.past);
+        let refusal = refusal(&stored);
         if refusal.is_none() {
-            let end_us = store.horizon_us().unwrap_or(0).max(board.past.snapshot().highest_us);
-            store.write(&records_before_reset(&store.uses(), end_us), None);
+            let highest_us = board.past.snapshot().highest_us;
+            // Whoever was used so far may have used the value of the clock sequence, too; the next one has used none.
+            let value = Some(shared.board.values.value()).filter(|&value| value > 0);
+            let mut values = value.map_or(vec![], |value| stored.value_uses.close(value, highest_us));
+            values.extend(stored.value_uses.of_unused(lease.identity, !values.is_empty()));
+            store.write(&New {
+                records: &records_before_reset(&stored.uses, highest_us),
+                value_records: &values,
+                ..New::default()
+            });
         }
         Ok(refusal)
     })?;
     if answer.is_some() || is_stopping() {
         return Ok(Some(answer.unwrap_or(Answer::Failed)));
     }
-    let now_us = clock::clock_us();
-    let horizon_us = now_us.saturating_add(reach_us);
+    let floor_us = clock::clock_us().max(lease.from_us);
+    let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
     transaction(|| {
-        Store::lock_or_report()?.write(&[], Some(horizon_us));
+        Store::lock_or_report()?.write(&New {
+            horizon_us: Some(horizon_us),
+            value: Some(ValueHorizon::NONE),
+            ..New::default()
+        });
         Ok(())
     })?;
     if is_stopping() {
@@ -72,7 +94,7 @@ pub fn begin_anew(
     }
     let (clock_us, since_boot_us) = clock::clocks_us();
     board.past.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
-    shared.begin_anew(now_us, horizon_us);
-    pgrx::log!("snowflake_id: the horizon was reset to the present, for {identity}");
+    shared.begin_anew(floor_us, horizon_us);
+    pgrx::log!("snowflake_id: the horizon was reset to the present, for {}", lease.identity);
     Ok(Some(Answer::Done))
 }

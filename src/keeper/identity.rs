@@ -1,18 +1,24 @@
-//! Who this server is: the settings say it, or else its row in table `snowflake_worker`.
+//! Who this server is: the registry says it if there is one; or the settings; or else its row in table
+//! `snowflake_worker`.
 
 use pgrx::pg_sys;
-use snowflake_id_core::Identity;
+use snowflake_id_core::{Identity, Lease};
 
-use super::transaction::Problem;
+use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{Extension, Kind, is_text};
+use crate::shared::lease::LeaseNews;
 
-/// The identity of this server, if it has one.
-pub fn find(extension: Extension) -> Result<Option<Identity>, Problem> {
-    match config::identity() {
-        Some(identity) => Ok(Some(identity)),
-        None => find_row(extension, &config::node_name()),
+/// The lease of this server's identity, if it has one. One that is not leased is the server's for good.
+pub fn find(extension: Extension, news: &LeaseNews) -> Result<Option<Lease>, Problem> {
+    if config::registry().is_some() {
+        return Ok(news.lease);
     }
+    let identity = match config::identity() {
+        Some(identity) => Some(identity),
+        None => find_row(extension, &config::node_name())?,
+    };
+    Ok(identity.map(Lease::for_good))
 }
 
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {

@@ -15,6 +15,7 @@
 //! keeper or they wait.
 
 mod begin_anew;
+mod clock_sequence;
 mod identity;
 mod look;
 mod news;

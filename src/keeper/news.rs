@@ -5,11 +5,12 @@ use std::sync::atomic::Ordering;
 
 use pgrx::prelude::*;
 use snowflake_id_core::keeper_plan::GatePlan;
-use snowflake_id_core::{Generator, Identity, Stall};
+use snowflake_id_core::{Generator, Identity};
 
 use super::store::Store;
-use super::transaction::Problem;
+use crate::background::transaction::Problem;
 use crate::config;
+use crate::error::Error;
 use crate::pg::{clock, relation};
 use crate::shared::board::Closed;
 use crate::shared::memory::State;
@@ -42,6 +43,7 @@ pub fn tell(
     gate: GatePlan,
     warning: Option<&str>,
     jump_us: Option<i64>,
+    registry_problem: Option<String>,
 ) -> Result<(), Problem> {
     warn(warning);
     if let GatePlan::Refuse { identity, until_us } = gate {
@@ -53,7 +55,7 @@ pub fn tell(
     shared.board.keeper.has_succeeded.store(true, Ordering::Relaxed);
     if let Some(jump_us) = jump_us {
         complain(shared, &format!("the clock has jumped ahead by {} s", jump_us / 1_000_000));
-    } else if let Some(text) = shared.gate.identity().and_then(misfit) {
+    } else if let Some(text) = registry_problem.or_else(|| shared.gate.identity().and_then(misfit)) {
         complain(shared, &text);
     } else {
         report::report_error(None, 0);
@@ -72,7 +74,7 @@ pub fn risk(store: &Store) -> Option<String> {
     })
 }
 
-/// Why no ID can be made under an identity in the layout that the server uses by default, if it is not. Other layouts
+/// Why no ID can be made under an identity in the server's default layout, if there is a reason. Other layouts
 /// may have room for it, so that the gate is opened all the same.
 fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
@@ -82,11 +84,7 @@ fn misfit(identity: Identity) -> Option<String> {
             return Some(format!("{identity} does not fit snowflake_id.layout \"{layout}\": {problem}"));
         }
     };
-    match generator.wait_us(0, clock::clock_us(), NonZeroU64::MIN) {
-        Err(Stall::Exhausted) => Some(format!("snowflake_id.layout \"{layout}\" is exhausted")),
-        Err(Stall::BeforeEpoch { .. }) => {
-            Some(format!("the clock stands before the epoch of snowflake_id.layout \"{layout}\""))
-        }
-        _ => None,
-    }
+    let stall = generator.wait_us(0, clock::clock_us(), NonZeroU64::MIN).err()?;
+    let problem = Error::unless_it_passes(&layout, stall).err()?;
+    Some(format!("{}: snowflake_id.layout \"{layout}\"", problem.texts().message))
 }

@@ -7,7 +7,8 @@ use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags
 use pgrx::prelude::*;
 
 use super::look::{Keeper, RETRY_TIME};
-use super::transaction::{is_stopping, note_commit, on_sigterm};
+use super::transaction::note_commit;
+use crate::background::stop::{is_stopping, on_sigterm};
 use crate::config;
 use crate::pg::{clock, process, server};
 use crate::shared::board::Closed;

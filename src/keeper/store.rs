@@ -3,13 +3,14 @@
 //! | relation | what is in it |
 //! | --- | --- |
 //! | sequence `snowflake_internal.horizon` | its last value is the horizon, in microseconds of Unix time |
-//! | materialized view `snowflake_internal.used_identity` | records of use: see [`Use`] |
+//! | sequence `snowflake_internal.clock_sequence` | the value of the clock sequence in use with its horizon: see [`ValueHorizon`] |
+//! | materialized view `snowflake_internal.used_identity` | records of use: see [`Use`] and [`ValueUse`] |
 //!
 //! A `setval()` is written to the WAL and is not undone by a rollback. It is durable once the transaction is
 //! committed, not before: a value that can be read may yet be lost by a crash.
 //!
-//! Both are written to the WAL, replicated to physical standbys, and carried over by base backups and
-//! `pg_upgrade`. Neither is part of a dump or of a publication, also one `FOR ALL TABLES`: they are facts
+//! All are written to the WAL, replicated to physical standbys, and carried over by base backups and
+//! `pg_upgrade`. None is part of a dump or of a publication, also one `FOR ALL TABLES`: they are facts
 //! about one server, and another one must not receive them. That is why the records are a materialized view
 //! rather than a table. It also means that nobody can change its rows by SQL. (To refresh it, which its owner
 //! may, empties it. The keeper notices that records are gone.)
@@ -17,20 +18,37 @@
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
+use snowflake_id_core::clock_sequence::{ValueHorizon, ValueUse, ValueUses};
 use snowflake_id_core::keeper_plan::{Use, Uses};
 
-use super::transaction::Problem;
+use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::server;
+use crate::shared::board::PastWords;
 use crate::shared::memory;
-use crate::shared::memory::State;
 
 /// The relations, locked until the end of the transaction.
 pub struct Store {
     pub extension: Extension,
     pub horizon: Relation,
+    clock_sequence: Relation,
     used_identity: Relation,
+}
+
+/// What is stored.
+pub struct Stored {
+    /// The horizon; `None` if none was ever stored.
+    pub horizon_us: Option<i64>,
+    /// The records of use.
+    pub uses: Uses,
+    /// The value of the clock sequence with its horizon, and the records of use of values.
+    pub value: ValueHorizon,
+    pub value_uses: ValueUses,
+    /// Where: the OIDs of the database and of the sequence.
+    pub place: (u32, u32),
+    /// Whether that is elsewhere than where this server has stored it last.
+    pub is_elsewhere: bool,
 }
 
 impl Store {
@@ -41,6 +59,7 @@ impl Store {
         Some(Store {
             extension,
             horizon: extension.lock(schema, c"horizon", Kind::Sequence)?,
+            clock_sequence: extension.lock(schema, c"clock_sequence", Kind::Sequence)?,
             used_identity: extension.lock(schema, c"used_identity", Kind::MaterializedView)?,
         })
     }
@@ -55,52 +74,82 @@ impl Store {
         })
     }
 
-    /// The OIDs of the database and of the sequence.
-    pub fn place(&self) -> (u32, u32) {
-        (server::database_oid().to_u32(), self.horizon.oid().to_u32())
+    /// Reads what is stored. Also lets the server know how far IDs may have come that were made before its
+    /// shared memory was.
+    pub fn read(&self, past: &PastWords) -> Stored {
+        let (uses, value_uses) = self.uses();
+        let horizon_us = self.horizon.last_value();
+        let value = ValueHorizon::from_word(self.clock_sequence.last_value().unwrap_or(0));
+        let ends_us = [horizon_us.unwrap_or(0), uses.latest_us(), value.until_us(), value_uses.latest_us()];
+        past.note_high(ends_us.into_iter().fold(0, i64::max));
+        let place = (server::database_oid().to_u32(), self.horizon.oid().to_u32());
+        let is_elsewhere = past.place().is_some_and(|known| known != place);
+        Stored { horizon_us, uses, value, value_uses, place, is_elsewhere }
     }
 
-    /// The horizon; `None` if none was ever stored.
-    pub fn horizon_us(&self) -> Option<i64> {
-        self.horizon.last_value()
-    }
-
-    /// The records of use.
-    pub fn uses(&self) -> Uses {
-        let mut uses = Vec::new();
+    fn uses(&self) -> (Uses, ValueUses) {
+        let (mut uses, mut value_uses) = (Vec::new(), Vec::new());
         let columns = [
             (c"datacenter_id", pg_sys::INT4OID),
             (c"worker_id", pg_sys::INT4OID),
+            (c"clock_seq", pg_sys::INT4OID),
             (c"used_until_us", pg_sys::INT8OID),
         ];
-        self.used_identity.for_each_row(columns, |[datacenter, worker, until_us]| {
+        self.used_identity.for_each_row(columns, |[datacenter, worker, value, until_us]| {
             let number = |value: pg_sys::Datum| value.value() as u32;
             let identity = datacenter.zip(worker).map(|(datacenter, worker)| Identity {
                 datacenter: number(datacenter),
                 worker: number(worker),
             });
-            uses.push(Use { identity, until_us: until_us.map_or(0, |value| value.value() as i64) });
+            let until_us = until_us.map_or(0, |value| value.value() as i64);
+            match value {
+                None => uses.push(Use { identity, until_us }),
+                Some(value) => {
+                    let value = Some(value.value() as u8).filter(|&value| value > 0);
+                    value_uses.push(ValueUse { identity, value, until_us });
+                }
+            }
         });
-        Uses(uses)
+        (Uses(uses), ValueUses(value_uses))
     }
 
-    /// Adds records, then sets the horizon. Both are durable when the transaction has been committed; neither
-    /// before.
-    pub fn write(&self, records: &[Use], horizon_us: Option<i64>) {
-        for record in records {
-            // An identity has at most 31 bits.
-            let part = |part: fn(Identity) -> u32| record.identity.map(|identity| part(identity) as i32);
-            self.used_identity.append([
-                part(|identity| identity.datacenter).into_datum(),
-                part(|identity| identity.worker).into_datum(),
-                record.until_us.into_datum(),
-                pgrx::datum::datetime_support::now().into_datum(),
-            ]);
+    /// Adds records, then sets the horizons. All are durable when the transaction has been committed. Before, the
+    /// records are not; the horizons may be.
+    pub fn write(&self, new: &New) {
+        for record in new.records {
+            self.append(record.identity, None, record.until_us);
         }
-        if let Some(horizon_us) = horizon_us {
+        for record in new.value_records {
+            self.append(record.identity, Some(record.value.unwrap_or(0)), record.until_us);
+        }
+        if let Some(horizon_us) = new.horizon_us {
             self.horizon.set_value(horizon_us);
         }
+        if let Some(value) = new.value {
+            self.clock_sequence.set_value(value.to_word());
+        }
     }
+
+    fn append(&self, identity: Option<Identity>, value: Option<u8>, until_us: i64) {
+        // An identity has at most 31 bits.
+        let part = |part: fn(Identity) -> u32| identity.map(|identity| part(identity) as i32);
+        self.used_identity.append([
+            part(|identity| identity.datacenter).into_datum(),
+            part(|identity| identity.worker).into_datum(),
+            value.map(i32::from).into_datum(),
+            until_us.into_datum(),
+            pgrx::datum::datetime_support::now().into_datum(),
+        ]);
+    }
+}
+
+/// What is to be stored.
+#[derive(Default)]
+pub struct New<'a> {
+    pub records: &'a [Use],
+    pub value_records: &'a [ValueUse],
+    pub horizon_us: Option<i64>,
+    pub value: Option<ValueHorizon>,
 }
 
 /// Run by the script of `CREATE EXTENSION`. What was stored goes with the extension when that is dropped,
@@ -116,16 +165,27 @@ COMMENT ON FUNCTION snowflake_internal.store_past() IS 'for CREATE EXTENSION: st
 ", requires = ["horizon"])]
 fn store_past() {
     let Ok(shared) = memory::state() else { return };
-    if server::current_database() == Some(config::database()) {
-        store_past_of(shared);
-    }
-}
-
-fn store_past_of(shared: &State) {
     let past = shared.board.past.snapshot();
-    if let (Some(store), true) = (Store::lock(), past.highest_us > 0) {
+    if past.highest_us == 0 || server::current_database() != Some(config::database()) {
+        return;
+    }
+    if let Some(store) = Store::lock() {
         let records: Vec<Use> = past.records().collect();
         let floor_us = shared.board.keeper.floor_us().unwrap_or(0);
-        store.write(&records, Some(past.promised_us.max(floor_us)));
+        let (begun, promised) = (shared.board.values.begun(), shared.board.past.values().promised);
+        let value = match promised.value() {
+            // What was found at the start was not promised again yet.
+            0 => ValueHorizon::new(begun.value, begun.floor_us),
+            value if value == begun.value => {
+                ValueHorizon::new(value, promised.until_us().max(begun.floor_us))
+            }
+            _ => promised,
+        };
+        store.write(&New {
+            records: &records,
+            value_records: &ValueUses::default().after_loss(past.last_identity, value, past.highest_us),
+            horizon_us: Some(past.promised_us.max(floor_us)),
+            value: Some(value),
+        });
     }
 }

@@ -26,7 +26,8 @@ pub fn clocks_us() -> (i64, i64) {
 }
 
 /// The time since the machine was started, in microseconds, including time that it slept. Nobody can set it.
-fn since_boot_us() -> i64 {
+#[inline]
+pub fn since_boot_us() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a place for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };

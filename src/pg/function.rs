@@ -4,6 +4,21 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
+/// Declares the C calling convention of a function to PostgreSQL.
+macro_rules! declare_c_function {
+    ($name:ident) => {
+        const _: () = {
+            #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
+            extern "C-unwind" fn info() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
+                static VERSION_1: ::pgrx::pg_sys::Pg_finfo_record =
+                    ::pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
+                &VERSION_1
+            }
+        };
+    };
+}
+pub(crate) use declare_c_function;
+
 /// The function of this name in a schema that takes one argument of this type, or `Oid::INVALID`.
 pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> pg_sys::Oid {
     // SAFETY: a lookup in the catalog, within a transaction as all that calls functions; the name is a C

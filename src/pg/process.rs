@@ -133,6 +133,24 @@ pub fn connect_keeper(database: &CStr) {
     }
 }
 
+/// Connects a background worker that needs no database, so that it shows up in `pg_stat_activity`.
+pub fn connect_to_no_database() {
+    // SAFETY: called once by a background worker that asked for a database connection.
+    unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) };
+}
+
+/// Has this process wait a short time for a name server, unless the environment says how long. A lookup cannot be
+/// interrupted: who stops the server would wait for it.
+pub fn shorten_name_lookups() {
+    const OPTIONS: &str = "RES_OPTIONS";
+    if std::env::var_os(OPTIONS).is_none() {
+        // SAFETY: this process has one thread.
+        unsafe { std::env::set_var(OPTIONS, "timeout:1 attempts:2") };
+        // SAFETY: has the resolver read that. The postmaster may have used it before.
+        unsafe { libc::res_init() };
+    }
+}
+
 /// Within a transaction: has its commit wait for the local disk at least.
 pub fn commit_locally_at_least() {
     // SAFETY: a setting, read by the process that it belongs to.

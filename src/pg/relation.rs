@@ -69,6 +69,40 @@ impl Extension {
         schema
     }
 
+    /// The function of this name and of these arguments that is the extension's own, locked until the end of the
+    /// transaction. Not if somebody else than its owner, or a superuser, could put other objects beside it: it names
+    /// some.
+    pub fn function(self, schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<Function> {
+        use pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCNAMEARGSNSP, PROCOID};
+        // SAFETY: the name is a C string, and the number of arguments is as said. The entries of these caches are rows
+        // of these catalogs.
+        unsafe {
+            let find = || {
+                let vector = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
+                pg_sys::GetSysCacheOid(
+                    PROCNAMEARGSNSP as i32,
+                    pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
+                    pg_sys::Datum::from(name.as_ptr()),
+                    pg_sys::Datum::from(vector),
+                    pg_sys::Datum::from(schema),
+                    pg_sys::Datum::null(),
+                )
+            };
+            let oid = find();
+            if oid == pg_sys::InvalidOid {
+                return None;
+            }
+            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+            pg_sys::LockDatabaseObject(pg_sys::ProcedureRelationId, oid, 0, lock);
+            let is_own =
+                find() == oid && pg_sys::getExtensionOfObject(pg_sys::ProcedureRelationId, oid) == self.0;
+            let owner = cached(PROCOID, oid, |row: &pg_sys::FormData_pg_proc| row.proowner)?;
+            let neighbour = cached(NAMESPACEOID, schema, |row: &pg_sys::FormData_pg_namespace| row.nspowner)?;
+            let is_safe = neighbour == owner || pg_sys::superuser_arg(neighbour);
+            (is_own && is_safe).then_some(Function { oid, owner })
+        }
+    }
+
     /// The relation of this name and kind that is the extension's own, locked until the end of the
     /// transaction.
     pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
@@ -86,6 +120,13 @@ impl Extension {
             is_own.then_some(Relation(oid))
         }
     }
+}
+
+/// A function that is locked, and whose it is.
+#[derive(Clone, Copy)]
+pub struct Function {
+    pub oid: pg_sys::Oid,
+    pub owner: pg_sys::Oid,
 }
 
 /// The schema of this name, if it is there.
@@ -205,22 +246,31 @@ pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
 
 /// Has what follows run with the rights of a relation's owner and no others, whoever this process is (a
 /// database can have it be somebody else by `ALTER DATABASE .. SET role`), until it goes out of scope.
-struct RightsOf {
+pub struct RightsOf {
     user: pg_sys::Oid,
     context: i32,
 }
 
 impl RightsOf {
     fn owner(relation: Relation) -> RightsOf {
-        let mut before = RightsOf { user: pg_sys::InvalidOid, context: 0 };
-        // SAFETY: the pointers are to places for the two. The relation is open while its owner is read.
-        unsafe {
-            pg_sys::GetUserIdAndSecContext(&mut before.user, &mut before.context);
+        // SAFETY: the relation is open while its owner is read.
+        let owner = unsafe {
             let open = pg_sys::relation_open(relation.0, pg_sys::NoLock as pg_sys::LOCKMODE);
             let owner = (*(*open).rd_rel).relowner;
             pg_sys::relation_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
+            owner
+        };
+        RightsOf::role(owner)
+    }
+
+    /// Those of a role.
+    pub fn role(role: pg_sys::Oid) -> RightsOf {
+        let mut before = RightsOf { user: pg_sys::InvalidOid, context: 0 };
+        // SAFETY: the pointers are to places for the two.
+        unsafe {
+            pg_sys::GetUserIdAndSecContext(&mut before.user, &mut before.context);
             let restricted = before.context | pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
-            pg_sys::SetUserIdAndSecContext(owner, restricted);
+            pg_sys::SetUserIdAndSecContext(role, restricted);
         }
         before
     }

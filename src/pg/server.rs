@@ -1,6 +1,8 @@
 //! What this server is, and in which state.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use pgrx::prelude::*;
 
@@ -44,6 +46,47 @@ pub fn database_oid() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
+/// The directory in which the server keeps its data. It is also the working directory of every process.
+pub fn data_directory() -> PathBuf {
+    // SAFETY: set before the first process is started, and never again.
+    let path = unsafe { CStr::from_ptr(pg_sys::DataDir) };
+    PathBuf::from(OsStr::from_bytes(path.to_bytes()))
+}
+
+/// Which permissions a file in that directory has: the group may read it where it may read the directory.
+pub fn file_mode() -> u32 {
+    // SAFETY: set before the first process is started, and never again.
+    let directory_mode = unsafe { pg_sys::data_directory_mode } as u32;
+    0o600 | directory_mode & 0o040
+}
+
+/// The system identifier, which all copies of a server share.
+pub fn system_identifier() -> u64 {
+    // SAFETY: reads shared memory that exists in every process.
+    unsafe { pg_sys::GetSystemIdentifier() }
+}
+
+/// The timeline, which a promotion changes. Not during recovery.
+pub fn timeline() -> u32 {
+    // SAFETY: reads shared memory that exists in every process.
+    unsafe { pg_sys::GetWALInsertionTimeLine() }
+}
+
+/// The port on which the server listens.
+pub fn port() -> i32 {
+    // SAFETY: a setting that changes only at a restart.
+    unsafe { pg_sys::PostPortNumber }
+}
+
+/// The name of the host.
+pub fn host() -> String {
+    let mut name = [0; 256];
+    // SAFETY: the buffer has this length; one byte is left for the NUL, which a long name would lack.
+    unsafe { libc::gethostname(name.as_mut_ptr(), name.len() - 1) };
+    // SAFETY: there is a NUL at the end of the buffer at the latest.
+    unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned()
+}
+
 /// The setting `cluster_name`.
 pub fn cluster_name() -> &'static [u8] {
     // SAFETY: a setting's text is a C string or null; it changes only at a restart.
@@ -52,11 +95,5 @@ pub fn cluster_name() -> &'static [u8] {
 
 /// `host:port` of this server.
 pub fn host_and_port() -> String {
-    let mut name = [0; 256];
-    // SAFETY: the buffer has this length; one byte is left for the NUL, which a long name would lack.
-    unsafe { libc::gethostname(name.as_mut_ptr(), name.len() - 1) };
-    // SAFETY: there is a NUL at the end of the buffer at the latest.
-    let name = unsafe { CStr::from_ptr(name.as_ptr()) };
-    // SAFETY: a setting that changes only at a restart.
-    format!("{}:{}", name.to_string_lossy(), unsafe { pg_sys::PostPortNumber })
+    format!("{}:{}", host(), port())
 }

@@ -4,11 +4,13 @@ use std::ffi::{CStr, c_char};
 
 use pgrx::prelude::*;
 
-/// Gives a check hook's DETAIL and HINT; the hook then returns false.
-pub fn explain_rejection(detail: &str, hint: &str) {
-    // SAFETY: the GUC machinery clears both pointers before it calls a check hook and reads them right after,
+/// Gives a check hook's message, DETAIL and HINT; the hook then returns false. Without a message PostgreSQL would quote
+/// the whole value, which may hold a password.
+pub fn explain_rejection(message: &str, detail: &str, hint: &str) {
+    // SAFETY: the GUC machinery clears these pointers before it calls a check hook and reads them right after,
     // before ErrorContext, in which the strings live, is reset.
     unsafe {
+        pg_sys::GUC_check_errmsg_string = error_string(message);
         pg_sys::GUC_check_errdetail_string = error_string(detail);
         pg_sys::GUC_check_errhint_string = error_string(hint);
     }

@@ -16,11 +16,43 @@ use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byt
 pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     // SAFETY: by this function's contract.
     unsafe {
-        let is_short = varatt_is_1b(varlena) && !varatt_is_1b_e(varlena);
-        match is_short || varatt_is_4b_u(varlena) {
-            true => varlena_to_byte_slice(varlena),
-            false => fetched_bytes(varlena),
+        match plain_bytes(varlena) {
+            Some(bytes) => bytes,
+            None => fetched_bytes(varlena),
         }
+    }
+}
+
+/// The same, if they lie there as they are: no error is possible.
+///
+/// # Safety
+/// As for [`bytes`].
+#[inline]
+pub unsafe fn plain_bytes<'a>(varlena: *mut pg_sys::varlena) -> Option<&'a [u8]> {
+    // SAFETY: by this function's contract.
+    unsafe {
+        let is_short = varatt_is_1b(varlena) && !varatt_is_1b_e(varlena);
+        (is_short || varatt_is_4b_u(varlena)).then(|| varlena_to_byte_slice(varlena))
+    }
+}
+
+/// A text of this database in UTF-8, `None` if it cannot be written so.
+pub fn utf8(text: &[u8]) -> Option<String> {
+    use pg_sys::pg_enc::{PG_MULE_INTERNAL, PG_SQL_ASCII, PG_UTF8};
+    // SAFETY: reads a variable of this process. The conversion gives a C string, or what it was given if there is
+    // nothing to convert.
+    unsafe {
+        let encoding = pg_sys::GetDatabaseEncoding() as pg_sys::pg_enc::Type;
+        // There is nothing to convert, or no conversion.
+        if text.is_ascii() || [PG_UTF8, PG_SQL_ASCII, PG_MULE_INTERNAL].contains(&encoding) {
+            return str::from_utf8(text).ok().map(str::to_owned);
+        }
+        let length = text.len() as i32;
+        let converted = pg_sys::pg_server_to_any(text.as_ptr().cast(), length, PG_UTF8 as i32);
+        if std::ptr::eq(converted, text.as_ptr().cast()) {
+            return str::from_utf8(text).ok().map(str::to_owned);
+        }
+        std::ffi::CStr::from_ptr(converted).to_str().ok().map(str::to_owned)
     }
 }
 

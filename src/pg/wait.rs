@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use pgrx::prelude::*;
 
+use super::libpq::Interest;
+
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 use super::backend_local::BackendLocal;
 
@@ -14,6 +16,8 @@ pub enum WaitEvent {
     Clock,
     /// The keeper has to open the gate or to extend the horizon.
     Horizon,
+    /// The registry has to answer.
+    Registry,
 }
 
 impl WaitEvent {
@@ -26,12 +30,13 @@ impl WaitEvent {
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     fn number(self) -> u32 {
         use std::cell::Cell;
-        static NUMBERS: BackendLocal<[Cell<u32>; 2]> = BackendLocal::new([Cell::new(0), Cell::new(0)]);
+        static NUMBERS: BackendLocal<[Cell<u32>; 3]> = BackendLocal::new([const { Cell::new(0) }; 3]);
         let known = &NUMBERS[self as usize];
         if known.get() == 0 {
             let name = match self {
                 WaitEvent::Clock => c"SnowflakeClock",
                 WaitEvent::Horizon => c"SnowflakeHorizon",
+                WaitEvent::Registry => c"SnowflakeRegistry",
             };
             // SAFETY: the name is a C string; the same one gives the same number in every process.
             known.set(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) });
@@ -73,4 +78,29 @@ pub fn wait_uninterrupted(timeout: Duration, event: WaitEvent) {
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }
     }
+}
+
+/// Sleeps until the latch of this process is set or a socket is ready, at most `timeout`. Returns whether the socket
+/// is.
+pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event: WaitEvent) -> bool {
+    let ready = match interest {
+        Interest::Read => pg_sys::WL_SOCKET_READABLE,
+        Interest::Write => pg_sys::WL_SOCKET_WRITEABLE,
+    };
+    let events = ready | pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
+    // SAFETY: MyLatch is this process's own latch and is valid for its life; the socket is open.
+    let happened = unsafe {
+        let happened = pg_sys::WaitLatchOrSocket(
+            pg_sys::MyLatch,
+            events as i32,
+            socket,
+            timeout.as_millis().max(1) as std::ffi::c_long,
+            event.number(),
+        );
+        pg_sys::ResetLatch(pg_sys::MyLatch);
+        happened
+    };
+    // Others wait until every process has done what they ask for: DROP DATABASE, for example.
+    pgrx::check_for_interrupts!();
+    happened as u32 & ready != 0
 }

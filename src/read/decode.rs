@@ -93,6 +93,8 @@ direct! {
     snowflake_datacenter_as: Argument, datacenter;
     snowflake_worker: Setting, worker;
     snowflake_worker_as: Argument, worker;
+    snowflake_clock_seq: Setting, clock_seq;
+    snowflake_clock_seq_as: Argument, clock_seq;
     snowflake_sequence: Setting, sequence;
     snowflake_sequence_as: Argument, sequence;
 }
@@ -110,6 +112,11 @@ fn datacenter(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
 #[inline]
 fn worker(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
     field(layout, Field::Worker, id)
+}
+
+#[inline]
+fn clock_seq(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
+    field(layout, Field::ClockSeq, id)
 }
 
 #[inline]

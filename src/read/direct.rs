@@ -33,27 +33,19 @@ pub enum Source {
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
         $(
-            const _: () = {
-                /// Declares the C calling convention to PostgreSQL.
-                #[unsafe(export_name = concat!("pg_finfo_", stringify!($name)))]
-                extern "C-unwind" fn info() -> &'static ::pgrx::pg_sys::Pg_finfo_record {
-                    static VERSION_1: ::pgrx::pg_sys::Pg_finfo_record =
-                        ::pgrx::pg_sys::Pg_finfo_record { api_version: 1 };
-                    &VERSION_1
-                }
+            $crate::pg::function::declare_c_function!($name);
 
-                /// # Safety
-                /// Called by PostgreSQL alone, as it is declared in SQL.
-                #[unsafe(no_mangle)]
-                unsafe extern "C-unwind" fn $name(
-                    fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
-                ) -> ::pgrx::pg_sys::Datum {
-                    // SAFETY: by this function's contract.
-                    unsafe {
-                        $crate::read::direct::answer(fcinfo, $crate::read::direct::Source::$source, $reader)
-                    }
+            /// # Safety
+            /// Called by PostgreSQL alone, as it is declared in SQL.
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(
+                fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
+            ) -> ::pgrx::pg_sys::Datum {
+                // SAFETY: by this function's contract.
+                unsafe {
+                    $crate::read::direct::answer(fcinfo, $crate::read::direct::Source::$source, $reader)
                 }
-            };
+            }
         )*
     };
 }

@@ -8,4 +8,7 @@ mod id_text;
 mod layout_argument;
 pub mod layouts;
 mod mask;
+mod mask_key;
+mod outside;
 mod range;
+mod reader_sql;

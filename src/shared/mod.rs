@@ -2,10 +2,13 @@
 //!
 //! Who writes what:
 //!
-//! * `gate` (one word): opened and closed by the keeper alone; read by every attempt.
+//! * `gate` (one word): opened by the keeper alone, closed by the keeper, and by the registry worker when a lease is
+//!   withdrawn; read by every attempt.
 //! * the slots and the directory of them: see [`slots`].
 //! * the board: see [`board`]; one type for each writer.
 //! * the statistics: added to by whoever has something to add; nothing depends on them.
+//! * the news of the registry worker: see [`lease`].
+//! * the slots of segments: see [`segments`].
 //! * the report (what is in the keeper's way): written by the keeper under the exclusive lock.
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
@@ -14,16 +17,21 @@
 //! carried over (see [`past`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
 
 pub mod board;
+pub mod lease;
+mod line;
 pub mod memory;
 pub mod order_desk;
 mod past;
 mod places;
 pub mod report;
+pub mod segments;
 pub mod slots;
 
 /// Asks for the shared memory. Called by the postmaster while it loads the library.
 pub fn request() {
     memory::request();
     report::request();
+    lease::request();
+    segments::request();
     past::carry_over();
 }

@@ -24,8 +24,8 @@ pub enum Order {
     AcceptClock,
     /// Make no more IDs whose time is earlier than this, in microseconds of Unix time.
     Advance(i64),
-    /// Begin anew at the present, for this identity.
-    BeginAnew(Identity),
+    /// Begin anew at the present, for this identity; without one, for another that the registry leases.
+    BeginAnew(Option<Identity>),
 }
 
 /// What became of it.
@@ -112,7 +112,7 @@ impl OrderDesk {
                 1
             }
             Order::BeginAnew(identity) => {
-                self.identity.store(identity.to_word(), Ordering::Relaxed);
+                self.identity.store(identity.map_or(Identity::NOBODY, Identity::to_word), Ordering::Relaxed);
                 2
             }
         };
@@ -163,7 +163,7 @@ impl OrderDesk {
         let order = match self.kind.load(Ordering::Relaxed) {
             0 => Order::AcceptClock,
             1 => Order::Advance(self.instant_us.load(Ordering::Relaxed)),
-            _ => Order::BeginAnew(Identity::from_word(self.identity.load(Ordering::Relaxed))?),
+            _ => Order::BeginAnew(Identity::from_word(self.identity.load(Ordering::Relaxed))),
         };
         Some((ticket, order))
     }

@@ -6,7 +6,9 @@ use pgrx::PGRXSharedMemory;
 use snowflake_id_core::{Layout, Slot, SlotKey};
 
 /// How many layouts can be in use at a time.
-pub const MAX_SLOTS: usize = 16;
+pub const MAX_LAYOUTS: usize = 16;
+/// How many slots there are. Each time everything begins anew, those in use are given up until the server is restarted.
+pub const MAX_SLOTS: usize = 256;
 
 /// Room for the slots.
 pub(super) struct Places {
@@ -18,7 +20,10 @@ pub(super) struct Places {
 impl Default for Places {
     /// Nothing may be used.
     fn default() -> Places {
-        Places { slots: std::array::from_fn(|_| Slot::new(0, 0)), records: Default::default() }
+        Places {
+            slots: std::array::from_fn(|_| Slot::new(0, 0)),
+            records: std::array::from_fn(|_| Record::default()),
+        }
     }
 }
 
@@ -51,9 +56,15 @@ impl Record {
 }
 
 /// Which slot belongs to which layout.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Directory {
     pub(super) places: [Place; MAX_SLOTS],
+}
+
+impl Default for Directory {
+    fn default() -> Directory {
+        Directory { places: [Place::Free; MAX_SLOTS] }
+    }
 }
 
 // SAFETY: plain values without pointers; the LWLock around them orders all access.
@@ -63,24 +74,33 @@ unsafe impl PGRXSharedMemory for Directory {}
 pub(super) enum Place {
     #[default]
     Free,
-    /// Of this layout, the one that came first, and of all with the same key.
-    InUse(Layout),
+    /// Of this layout, with this value of the clock sequence, and of all with the same key. With value 0 it is named
+    /// after one without the field, as soon as there is one: the others move on when the clock is set back.
+    InUse(Layout, u8),
     /// Nobody's any more. Backends may still hold it.
     Retired,
 }
 
 impl Place {
-    pub(super) fn layout(&self) -> Option<&Layout> {
+    pub(super) fn in_use(&self) -> Option<(&Layout, SlotKey)> {
         match self {
-            Place::InUse(layout) => Some(layout),
+            Place::InUse(layout, value) => Some((layout, SlotKey::at(layout, *value))),
             Place::Free | Place::Retired => None,
+        }
+    }
+
+    /// Whether no layout has this slot any more while the server's value of the clock sequence is `current`.
+    pub(super) fn is_left(&self, current: u8) -> bool {
+        match self {
+            Place::InUse(layout, value) => layout.clock_seq_at(current) != *value,
+            Place::Free | Place::Retired => false,
         }
     }
 }
 
 impl Directory {
     pub(super) fn find(&self, key: SlotKey) -> Option<usize> {
-        self.places.iter().position(|place| place.layout().map(SlotKey::of) == Some(key))
+        self.places.iter().position(|place| place.in_use().is_some_and(|(_, used)| used == key))
     }
 
     /// The slots in use, each with its key and its record.
@@ -88,8 +108,9 @@ impl Directory {
         &'a self,
         places: &'a Places,
     ) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
-        self.places.iter().enumerate().filter_map(|(at, place)| {
-            Some((SlotKey::of(place.layout()?), &places.slots[at], &places.records[at]))
-        })
+        self.places
+            .iter()
+            .enumerate()
+            .filter_map(|(at, place)| Some((place.in_use()?.1, &places.slots[at], &places.records[at])))
     }
 }

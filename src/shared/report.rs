@@ -4,6 +4,8 @@
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
+use super::line::Line;
+
 /// What is in the keeper's way, and what an administrator should mend.
 #[derive(Clone, Copy, Default)]
 pub struct Report {
@@ -11,32 +13,6 @@ pub struct Report {
     /// When it happened, in microseconds of Unix time.
     pub error_at_us: i64,
     warning: Line,
-}
-
-/// A text of bounded length.
-#[derive(Clone, Copy)]
-struct Line {
-    bytes: [u8; Line::CAPACITY],
-    length: usize,
-}
-
-impl Line {
-    const CAPACITY: usize = 512;
-
-    fn set(&mut self, text: &str) {
-        self.length = text.floor_char_boundary(Line::CAPACITY);
-        self.bytes[..self.length].copy_from_slice(&text.as_bytes()[..self.length]);
-    }
-
-    fn text(&self) -> Option<String> {
-        (self.length > 0).then(|| String::from_utf8_lossy(&self.bytes[..self.length]).into_owned())
-    }
-}
-
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; Line::CAPACITY], length: 0 }
-    }
 }
 
 impl Report {

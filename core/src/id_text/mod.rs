@@ -52,7 +52,8 @@ static CROCKFORD32: Alphabet<32> = Alphabet::new(b"0123456789ABCDEFGHJKMNPQRSTVW
     .ignoring(b'-');
 static BASE36: Alphabet<36> =
     Alphabet::new(b"0123456789abcdefghijklmnopqrstuvwxyz").reading(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-static BASE58: Alphabet<58> = Alphabet::new(b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz");
+pub(crate) static BASE58: Alphabet<58> =
+    Alphabet::new(b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz");
 static BASE62: Alphabet<62> =
     Alphabet::new(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 static DECIMAL: Alphabet<10> = Alphabet::new(b"0123456789");

@@ -24,8 +24,8 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Every preset. Where a project uses the sign bit for time as well (Discord, Instagram), our time field is
-/// one bit narrower: the numbers are the same until the middle of the project's range, and never negative.
+/// Every preset. Where a project uses the sign bit for time as well (Discord, Instagram, TSID), our time field
+/// is one bit narrower: the numbers are the same until the middle of the project's range, and never negative.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "standard", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2024-01-01T00:00:00Z" },
     // twitter-archive/snowflake, tag snowflake-2010, IdWorker.scala: twepoch = 1288834974657.
@@ -62,6 +62,9 @@ pub static PRESETS: &[Preset] = &[
     // pgEdge/snowflake, snowflake.c, 1.2 and later: SNOWFLAKE_NODE_SHIFT 12, epoch offset 1672531200.
     // (Version 1.1 had the node below the counter: "time:41 sequence:12 worker:10".)
     Preset { name: "pgedge", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2023-01-01T00:00:00Z" },
+    // f4b6a3/tsid-creator 5.2.6, Tsid.java and TsidFactory.java: 42 bits of time, TSID_EPOCH 2020-01-01, 22 bits
+    // below, of which the node has 10 by default and the counter the rest.
+    Preset { name: "tsid", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2020-01-01T00:00:00Z" },
     Preset { name: "js53", text: "time:33 worker:4 sequence:15 unit=1s epoch=2020-01-01T00:00:00Z" },
     Preset { name: "wide", text: "time:41 worker:6 sequence:16 unit=1ms epoch=2024-01-01T00:00:00Z" },
     Preset {

@@ -1,6 +1,7 @@
 //! Faults that a test inflicts on a server. They end when their value goes out of scope, also when the test
 //! panics.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -135,4 +136,34 @@ pub fn set_clock_as_needed(cluster: &Cluster) -> f64 {
     let shift = resumes_at - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     cluster.set_clock(shift);
     shift
+}
+
+/// Kills all processes of a server, so that nothing of it runs when this returns.
+pub fn kill_server(server: &Cluster) {
+    let all = processes(server);
+    assert!(!all.is_empty(), "the server is down already");
+    for &pid in &all {
+        kill("KILL", pid);
+    }
+    poll("the end of all processes", || {
+        let runs = |pid: &i32| Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
+        (!all.iter().any(runs)).then_some(())
+    });
+    // Somebody else may have its number at the next start.
+    let _ = fs::remove_file(server.data_dir().join("postmaster.pid"));
+    let _ = fs::remove_file(server.host().join(".s.PGSQL.5432.lock"));
+}
+
+/// The process that started all others of a server, if it is up: by the file that it leaves in the data directory.
+pub fn postmaster(server: &Cluster) -> Option<i32> {
+    let file = fs::read_to_string(server.data_dir().join("postmaster.pid")).ok()?;
+    file.lines().next()?.parse().ok()
+}
+
+/// All processes of a server, the postmaster first; none if it is down.
+pub fn processes(server: &Cluster) -> Vec<i32> {
+    let Some(postmaster) = postmaster(server) else { return vec![] };
+    let list = Command::new("ps").args(["-o", "pid=", "--ppid", &postmaster.to_string()]).output().unwrap();
+    let children = String::from_utf8(list.stdout).unwrap();
+    [postmaster].into_iter().chain(children.split_whitespace().map(|pid| pid.parse().unwrap())).collect()
 }

@@ -22,7 +22,10 @@ use postgres::{Client, Config, NoTls};
 
 pub mod copies;
 pub mod faults;
+pub mod fleet;
 pub mod load;
+pub mod network;
+pub mod segments;
 
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,6 +44,9 @@ pub type Settings<'a> = &'a [(&'a str, &'a str)];
 /// What most tests want: the library preloaded, a worker ID.
 pub const WORKER_1: Settings =
     &[("shared_preload_libraries", "snowflake_id"), ("snowflake_id.worker_id", "1")];
+
+/// Has the keeper work in a database of its own: see [`Cluster::start_with_home`].
+pub const IN_HOME: (&str, &str) = ("snowflake_id.database", "home");
 
 impl Cluster {
     /// Makes a cluster with these settings and starts it; the extension is created in database `postgres`.
@@ -63,6 +69,19 @@ impl Cluster {
         cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
         cluster.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
         cluster
+    }
+
+    /// Starts a server, which has been made with [`IN_HOME`], and gives it that database with the extension in
+    /// it. The extension is in `postgres` as well. Waits for the first ID.
+    pub fn start_with_home(&self) -> Client {
+        self.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+        let mut client = self.connect();
+        client.batch_execute("CREATE DATABASE home").unwrap();
+        for database in ["home", "postgres"] {
+            self.connect_to(database).batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+        }
+        poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+        client
     }
 
     /// From its next start on the server has a clock of its own, which can be set with
@@ -264,6 +283,13 @@ pub fn pg_config() -> PathBuf {
     std::env::var_os("PG_CONFIG").map_or_else(|| "pg_config".into(), PathBuf::from)
 }
 
+/// Has a server let in whoever connects from these addresses. It has to be started or reloaded.
+pub fn trust_hosts(server: &Cluster, addresses: &str) {
+    let file = server.data_dir().join("pg_hba.conf");
+    let mut file = fs::OpenOptions::new().append(true).open(file).unwrap();
+    writeln!(file, "host all all {addresses} trust").unwrap();
+}
+
 /// What `pg_config` answers to an option such as `--bindir`.
 pub fn ask_pg_config(pg_config: &Path, option: &str) -> String {
     let output = successful(Command::new(pg_config).arg(option));
@@ -330,6 +356,7 @@ pub fn crash_a_backend(cluster: &Cluster) {
 }
 
 /// Asks again and again until the answer is `Some`.
+#[track_caller]
 pub fn poll<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {

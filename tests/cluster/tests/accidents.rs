@@ -1,6 +1,7 @@
 //! Rounds of accidents of all kinds, one after another and at the same time, while clients take IDs: what is
 //! stored is dropped, created again and emptied, everything begins anew, orders are cancelled, the worker ID
-//! changes back and forth, processes are killed, and the clock is set, by years as well. No ID comes twice.
+//! changes back and forth, processes are killed, and the clock is set, by years as well. Some clients use a layout with a
+//! clock sequence, which goes on when the clock was set back. No ID comes twice.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use postgres::Client;
+use snowflake_id_cluster_tests::faults::postmaster;
 use snowflake_id_cluster_tests::load::{Random, StopAtEnd};
 use snowflake_id_cluster_tests::{Cluster, WORKER_1, assert_distinct, kill, poll};
 
@@ -46,14 +48,13 @@ impl Patient<'_> {
     }
 
     fn kill_postmaster(&self) {
-        let file = std::fs::read_to_string(self.cluster.data_dir().join("postmaster.pid"));
-        if let Some(pid) = file.ok().and_then(|file| file.lines().next()?.parse().ok()) {
+        if let Some(pid) = postmaster(self.cluster) {
             kill("KILL", pid);
         }
     }
 
     fn have_an_accident(&mut self) {
-        let accident = self.random.below(14);
+        let accident = self.random.below(16);
         print!(" {accident}");
         match accident {
             0 => self.kill("backend_type = 'client backend'"),
@@ -107,6 +108,18 @@ impl Patient<'_> {
                 thread::sleep(self.random.milliseconds(1_500));
                 self.cluster.set_clock(self.shift);
             }
+            12 | 13 => {
+                // Back by up to an hour, perhaps a crash meanwhile, and right again.
+                self.cluster.set_clock(self.shift - self.random.below(3_600) as f64);
+                thread::sleep(self.random.milliseconds(700));
+                match self.random.below(4) {
+                    0 => self.kill("backend_type = 'client backend'"),
+                    1 => self.kill("backend_type = 'snowflake_id keeper'"),
+                    2 => self.kill_postmaster(),
+                    _ => {}
+                }
+                self.cluster.set_clock(self.shift);
+            }
             _ => {
                 self.shift += self.random.below(20_000) as f64 / 1_000.0 - 10.0;
                 self.cluster.set_clock(self.shift);
@@ -149,12 +162,17 @@ impl Patient<'_> {
 
 /// Takes IDs until it is told to stop, over crashes as well. They are not in order when everything begins
 /// anew.
-fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
+///
+/// The numbers of the two layouts are the same as long as the value of the clock sequence is 0, and else those of workers from
+/// 128 on, of which there are none.
+fn take_until(cluster: &Cluster, layout: &str, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
     let mut mine: Vec<i64> = Vec::new();
     let mut client: Option<Client> = None;
     while !stop.load(Ordering::Relaxed) {
         if client.as_ref().is_none_or(Client::is_closed) {
             client = cluster.try_connect("other").ok();
+            let set = format!("SET snowflake_id.layout = '{layout}'");
+            client = client.take_if(|client| client.batch_execute(&set).is_ok());
         }
         let query = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(500)"][mine.len() % 2];
         match client.as_mut().map(|client| client.query(query, &[])) {
@@ -185,8 +203,9 @@ fn accidents_of_all_kinds() {
             (0..1 + patient.random.below(4)).map(|_| patient.random.milliseconds(500)).collect();
         thread::scope(|scope| {
             let _end = StopAtEnd(&stop);
-            for _ in 0..3 {
-                scope.spawn(|| take_until(&cluster, &stop, &all));
+            for layout in ["standard", "standard", "rollback3", "rollback3"] {
+                let (cluster, stop, all) = (&cluster, &stop, &all);
+                scope.spawn(move || take_until(cluster, layout, stop, all));
             }
             for pause in accidents {
                 thread::sleep(pause);
@@ -200,5 +219,8 @@ fn accidents_of_all_kinds() {
     let all = all.into_inner().unwrap();
     println!("{} IDs in {rounds} rounds, {} workers", all.len(), patient.newest_worker);
     assert!(all.len() > 200 * rounds as usize);
+    // Bits 19 to 21.
+    let of_value = |value: i64| all.iter().filter(|&id| id >> 19 & 7 == value).count();
+    println!("with a clock sequence of 0 to 7: {:?}", [0, 1, 2, 3, 4, 5, 6, 7].map(of_value));
     assert_distinct(&all);
 }

@@ -22,6 +22,8 @@ const SHOP: &str = r#"
         worker int GENERATED ALWAYS AS (ids.snowflake_worker(id, 'wide')) STORED,
         code text GENERATED ALWAYS AS (ids.snowflake_to_text(id, 'crockford32')) STORED,
         shown bigint GENERATED ALWAYS AS (ids.snowflake_mask(id, '\x000102030405060708090a0b0c0d0e0f')) STORED,
+        public_id text GENERATED ALWAYS AS (ids.snowflake_to_public('ord', id)) STORED UNIQUE,
+        uuid uuid GENERATED ALWAYS AS (ids.snowflake_to_uuid(id, '\x000102030405060708090a0b0c0d0e0f', 'ord')) STORED UNIQUE,
         reference text CHECK (ids.snowflake_from_text(reference, 'base58') > 0),
         CHECK (ids.snowflake_since(id, '2024-01-01 00:00Z', 'wide'))
     );
@@ -58,7 +60,9 @@ const SHOP: &str = r#"
         BEGIN ATOMIC SELECT * FROM orders WHERE ids.snowflake_since(id, since) AND ids.snowflake_before(id, 'infinity'); END;
     CREATE VIEW layouts AS SELECT * FROM ids.snowflake_layouts;
     CREATE VIEW guesses AS SELECT o.id, g.layout FROM orders AS o, ids.snowflake_guess_layout(o.id) AS g;
-    CREATE VIEW masked AS SELECT id, ids.snowflake_mask_named(id, 'orders') AS masked FROM orders;
+    CREATE VIEW masked AS
+        SELECT id, ids.snowflake_mask_named(id, 'orders') AS masked, ids.snowflake_to_public_named('ord', id, 'orders') AS public_id
+        FROM orders;
     GRANT SELECT ON orders TO clerk;
 "#;
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use snowflake_id_cluster_tests::faults::{keeper_pid, set_clock_as_needed};
-use snowflake_id_cluster_tests::load::{Random, take_until};
+use snowflake_id_cluster_tests::faults::{keeper_pid, postmaster, set_clock_as_needed};
+use snowflake_id_cluster_tests::load::{Random, StopAtEnd, take_until};
 use snowflake_id_cluster_tests::{
-    Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, kill, poll, single,
+    Cluster, IN_HOME, WORKER_1, assert_distinct, assert_increasing, failure, ids, kill, poll, single,
 };
 
 const HOUR: f64 = 3_600.0;
@@ -97,10 +97,7 @@ fn inflict(cluster: &Cluster, fault: u64, random: &mut Random) {
             .unwrap_or_default()
             .iter()
             .for_each(|&pid| kill("KILL", pid)),
-        2 => {
-            let file = std::fs::read_to_string(cluster.data_dir().join("postmaster.pid")).unwrap();
-            kill("KILL", file.lines().next().unwrap().parse().unwrap());
-        }
+        2 => kill("KILL", postmaster(cluster).unwrap()),
         3 => cluster.stop_server("immediate"),
         _ => {
             cluster.stop_server("fast");
@@ -170,6 +167,7 @@ fn the_keeper_is_terminated_under_load() {
     let stop = AtomicBool::new(false);
     let all = Mutex::new(Vec::new());
     thread::scope(|scope| {
+        let _end = StopAtEnd(&stop);
         for _ in 0..4 {
             scope.spawn(|| take_until(&cluster, &stop, &all));
         }
@@ -187,14 +185,13 @@ fn the_keeper_is_terminated_under_load() {
             client.batch_execute("SELECT snowflake_nextval()").unwrap();
             assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         }
-        stop.store(true, Ordering::Relaxed);
     });
     assert_distinct(&all.into_inner().unwrap());
 }
 
 #[test]
 fn the_extension_is_missing_in_the_keepers_database() {
-    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], IN_HOME]);
     cluster.start_server().unwrap();
     let mut client = cluster.connect();
     client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
@@ -331,7 +328,7 @@ fn the_floor_is_moved_by_hand() {
 /// An order that comes before the keeper has found out what is stored is no substitute for that.
 #[test]
 fn the_floor_is_moved_by_hand_too_early() {
-    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], IN_HOME]);
     cluster.start_server().unwrap();
     let mut client = cluster.connect();
     client.batch_execute("CREATE DATABASE home").unwrap();

@@ -10,8 +10,8 @@ use postgres::Client;
 use snowflake_id_cluster_tests::faults::{WalReceiver, keeper_pid, replace_keeper, set_clock_as_needed};
 use snowflake_id_cluster_tests::load::{Random, StopAtEnd, take_in_database_until};
 use snowflake_id_cluster_tests::{
-    Cluster, WORKER_1, assert_distinct, assert_increasing, failure, ids, poll, single, successful, text,
-    wait_event,
+    Cluster, IN_HOME, WORKER_1, assert_distinct, assert_increasing, failure, ids, poll, single, successful,
+    text, wait_event,
 };
 
 /// A lock on what the keeper reads, and one on what it writes. Calls fail when the horizon is reached, each
@@ -221,18 +221,8 @@ fn the_keepers_database_is_read_only() {
 
 #[test]
 fn the_keepers_database_allows_no_connections() {
-    let cluster = Cluster::stopped(&[
-        WORKER_1[0],
-        WORKER_1[1],
-        ("snowflake_id.lease", "500ms"),
-        ("snowflake_id.database", "home"),
-    ]);
-    cluster.start_server().unwrap();
-    let mut client = cluster.connect();
-    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    client.batch_execute("CREATE DATABASE home").unwrap();
-    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    keeper_pid(&mut client);
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms"), IN_HOME]);
+    let mut client = cluster.start_with_home();
     client.batch_execute("ALTER DATABASE home ALLOW_CONNECTIONS false").unwrap();
     assert!(cluster.try_connect("home").is_err());
     expect_renewals(&mut client);
@@ -390,12 +380,12 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
         let mut other = cluster.connect_to("template1");
         other.batch_execute("SELECT 1").unwrap();
         client.batch_execute("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0").unwrap();
-        let keeper: i32 =
-            single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'");
+        let mut keeper = || -> i32 {
+            single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'")
+        };
+        let before = keeper();
         thread::sleep(Duration::from_secs(4));
-        let still: i32 =
-            single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'");
-        assert_eq!(keeper, still, "{setting}");
+        assert_eq!(before, keeper(), "{setting}");
         client.batch_execute("ROLLBACK; ALTER DATABASE postgres RESET ALL").unwrap();
         client
             .batch_execute(
@@ -411,7 +401,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
 fn a_keeper_that_ends_again_and_again() {
     let cluster = Cluster::start(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms")]);
     let mut client = cluster.connect();
-    let keeper = keeper_pid(&mut client);
+    keeper_pid(&mut client);
     client.batch_execute("SELECT snowflake_nextval()").unwrap();
     let locked = AtomicBool::new(true);
     thread::scope(|scope| {
@@ -429,7 +419,6 @@ fn a_keeper_that_ends_again_and_again() {
                 thread::sleep(Duration::from_millis(10));
             }
         });
-        let _ = keeper;
         client.batch_execute("SET snowflake_id.max_wait = '100ms'").unwrap();
         poll("the horizon to be reached", || client.batch_execute("SELECT snowflake_nextval()").err());
         let start = Instant::now();
@@ -453,7 +442,7 @@ fn a_keeper_that_ends_again_and_again() {
 fn the_keepers_database_is_not_in_utf8() {
     let cluster = Cluster::stopped(&[
         ("shared_preload_libraries", "snowflake_id"),
-        ("snowflake_id.database", "home"),
+        IN_HOME,
         ("snowflake_id.node_name", "köln"),
     ]);
     cluster.start_server().unwrap();
@@ -471,18 +460,8 @@ fn the_keepers_database_is_not_in_utf8() {
 /// and go on when there is such a database again.
 #[test]
 fn the_keepers_database_is_dropped_by_force() {
-    let cluster = Cluster::stopped(&[
-        WORKER_1[0],
-        WORKER_1[1],
-        ("snowflake_id.lease", "500ms"),
-        ("snowflake_id.database", "home"),
-    ]);
-    cluster.start_server().unwrap();
-    let mut client = cluster.connect();
-    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    client.batch_execute("CREATE DATABASE home").unwrap();
-    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.lease", "500ms"), IN_HOME]);
+    let mut client = cluster.start_with_home();
     let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
     client.batch_execute("DROP DATABASE home WITH (FORCE)").unwrap();
     client.batch_execute("SET snowflake_id.max_wait = '100ms'").unwrap();

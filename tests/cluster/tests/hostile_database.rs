@@ -45,13 +45,14 @@ const USES: &[&str] = &[
     "INSERT INTO public.snowflake_mask_key (name, key)
          VALUES ('key', '\\x000102030405060708090a0b0c0d0e0f'::pg_catalog.bytea)",
     "UPDATE public.snowflake_mask_key SET name = 'orders'",
-    "TABLE public.snowflake_status; TABLE public.snowflake_layouts",
+    "TABLE public.snowflake_status; TABLE public.snowflake_layouts; TABLE public.snowflake_clock_sequence",
     "SELECT public.snowflake_nextval(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_currval()",
-    "SELECT public.snowflake_server_status(), public.snowflake_slots(), public.snowflake_preset_names()",
+    "SELECT public.snowflake_server_status(), public.snowflake_slots(), public.snowflake_clock_sequence_values(), public.snowflake_preset_names()",
     "SELECT public.snowflake_decode(1::pg_catalog.int8), public.snowflake_decode(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_timestamp(1::pg_catalog.int8), public.snowflake_timestamp(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_datacenter(1::pg_catalog.int8), public.snowflake_datacenter(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_worker(1::pg_catalog.int8), public.snowflake_worker(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
+            public.snowflake_clock_seq(1::pg_catalog.int8), public.snowflake_clock_seq(1::pg_catalog.int8, 'rollback3'::pg_catalog.text),
             public.snowflake_sequence(1::pg_catalog.int8), public.snowflake_sequence(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_guess_layout(1541815603606036480::pg_catalog.int8),
             public.snowflake_describe_layout('twitter'::pg_catalog.text)",
@@ -65,6 +66,15 @@ const USES: &[&str] = &[
             public.snowflake_mask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text),
             public.snowflake_unmask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text),
             public.snowflake_mask_key_of('orders'::pg_catalog.text)",
+    "SELECT public.snowflake_from_public('cus'::pg_catalog.text, public.snowflake_to_public('cus'::pg_catalog.text, 1::pg_catalog.int8)),
+            public.snowflake_from_public_named('cus'::pg_catalog.text,
+                public.snowflake_to_public_named('cus'::pg_catalog.text, 1::pg_catalog.int8, 'orders'::pg_catalog.text),
+                'orders'::pg_catalog.text),
+            public.snowflake_from_uuid(public.snowflake_to_uuid(1::pg_catalog.int8)),
+            public.snowflake_from_uuid_named(
+                public.snowflake_to_uuid_named(1::pg_catalog.int8, 'orders'::pg_catalog.text, 'cus'::pg_catalog.text),
+                'orders'::pg_catalog.text, 'cus'::pg_catalog.text),
+            public.snowflake_reader_sql('twitter'::pg_catalog.text)",
     "SELECT public.snowflake_min_id(pg_catalog.now()), public.snowflake_min_id(pg_catalog.now(), 'twitter'::pg_catalog.text),
             public.snowflake_max_id(pg_catalog.now()), public.snowflake_max_id(pg_catalog.now(), 'twitter'::pg_catalog.text),
             public.snowflake_since(1::pg_catalog.int8, pg_catalog.now()),
@@ -107,6 +117,15 @@ const USES: &[&str] = &[
     "SELECT public.snowflake_adopt('shop.customers'::pg_catalog.regclass, 'id'::pg_catalog.name, false)",
     "SELECT public.snowflake_adopt('shop.customers'::pg_catalog.regclass, 'id'::pg_catalog.name, false)",
     "SELECT public.snowflake_adopt('shop.orders'::pg_catalog.regclass, 'id'::pg_catalog.name, false)",
+    "CREATE EXTENSION snowflake_id_registry",
+    "SELECT snowflake_registry.create_segment('customers'::pg_catalog.text)",
+    "SELECT public.snowflake_segment_nextval('customers'::pg_catalog.text),
+            public.snowflake_segment_currval('customers'::pg_catalog.text),
+            public.snowflake_segment_batch('customers'::pg_catalog.text, 2::pg_catalog.int4)",
+    "TABLE public.snowflake_segments; TABLE snowflake_registry.segments; SELECT public.snowflake_segments_in_use()",
+    "CREATE TABLE shop.bills (id pg_catalog.int8 PRIMARY KEY)",
+    "SELECT public.snowflake_adopt('shop.bills'::pg_catalog.regclass, 'id'::pg_catalog.name, false,
+                                   generator => 'segment:customers'::pg_catalog.text)",
     "SELECT public.snowflake_advance(pg_catalog.now()), public.snowflake_accept_clock()",
     "SELECT public.snowflake_reset_horizon(5::pg_catalog.int4, 0::pg_catalog.int4)",
     "DELETE FROM public.snowflake_worker; DELETE FROM public.snowflake_mask_key",
@@ -176,7 +195,7 @@ fn nothing_of_hers_runs() {
     }
     // Created again, it stores what the server has promised since.
     run(
-        "DROP TABLE shop.customers, shop.orders; DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id SCHEMA public",
+        "DROP TABLE shop.customers, shop.orders, shop.bills; DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id SCHEMA public",
     );
     // Nor is anything bound to what is hers: it could not be dropped.
     run("DROP OWNED BY mallory");

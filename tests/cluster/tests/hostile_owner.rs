@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use postgres::Client;
 use snowflake_id_cluster_tests::faults::{keeper_pid, replace_keeper};
-use snowflake_id_cluster_tests::{Cluster, poll, single};
+use snowflake_id_cluster_tests::{Cluster, IN_HOME, poll, single};
 
 const SETTINGS: &[(&str, &str)] = &[
     ("shared_preload_libraries", "snowflake_id"),
-    ("snowflake_id.database", "home"),
+    IN_HOME,
     ("snowflake_id.node_name", "here"),
     ("snowflake_id.lease", "500ms"),
 ];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use postgres::Client;
 use snowflake_id_cluster_tests::faults::keeper_pid;
 use snowflake_id_cluster_tests::{
-    Cluster, WORKER_1, assert_distinct, crash_a_backend, failure, ids, poll, single, text,
+    Cluster, IN_HOME, WORKER_1, assert_distinct, crash_a_backend, failure, ids, poll, single, text,
 };
 
 const ANEW: &str = "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id";
@@ -162,26 +162,29 @@ fn emptied() {
     assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
 }
 
+/// Copies the keeper's database. A template must not be in use: the keeper is made to leave for a moment.
+fn copy_home(client: &mut Client) {
+    poll("the copy", || {
+        let keeper = keeper_pid(client);
+        client.execute("SELECT pg_terminate_backend($1)", &[&keeper]).unwrap();
+        client.batch_execute("CREATE DATABASE older TEMPLATE home").ok()
+    });
+}
+
+fn replace_home_by_copy(client: &mut Client) {
+    client.batch_execute("DROP DATABASE home WITH (FORCE)").unwrap();
+    client.batch_execute("ALTER DATABASE older RENAME TO home").unwrap();
+}
+
 /// The keeper's database is dropped, and an older copy of it takes its name: the sequence in it has the same
 /// OID.
 #[test]
 fn an_older_copy_of_the_database() {
-    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);
-    cluster.start_server().unwrap();
-    let mut client = cluster.connect();
-    client.batch_execute("CREATE DATABASE home").unwrap();
-    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
-    // A template must not be in use: the keeper is made to leave for a moment.
-    poll("the copy", || {
-        let keeper = keeper_pid(&mut client);
-        client.execute("SELECT pg_terminate_backend($1)", &[&keeper]).unwrap();
-        client.batch_execute("CREATE DATABASE older TEMPLATE home").ok()
-    });
+    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], IN_HOME]);
+    let mut client = cluster.start_with_home();
+    copy_home(&mut client);
     let highest: i64 = ids(&mut client, "SELECT snowflake_batch(1000000)").into_iter().max().unwrap();
-    client.batch_execute("DROP DATABASE home WITH (FORCE)").unwrap();
-    client.batch_execute("ALTER DATABASE older RENAME TO home").unwrap();
+    replace_home_by_copy(&mut client);
     // Noticed and written anew, before a crash could make it the truth.
     let mut home = cluster.connect_to("home");
     let stored = "SELECT last_value FROM snowflake_internal.horizon";
@@ -196,20 +199,10 @@ fn an_older_copy_of_the_database() {
 /// The same after everything began anew: the records in the copy are out of date, too.
 #[test]
 fn an_older_copy_after_a_reset() {
-    let cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], ("snowflake_id.database", "home")]);
-    let mut cluster = cluster;
+    let mut cluster = Cluster::stopped(&[WORKER_1[0], WORKER_1[1], IN_HOME]);
     cluster.give_clock();
-    cluster.start_server().unwrap();
-    let mut client = cluster.connect();
-    client.batch_execute("CREATE DATABASE home").unwrap();
-    cluster.connect_to("home").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
-    poll("the copy", || {
-        let keeper = keeper_pid(&mut client);
-        client.execute("SELECT pg_terminate_backend($1)", &[&keeper]).unwrap();
-        client.batch_execute("CREATE DATABASE older TEMPLATE home").ok()
-    });
+    let mut client = cluster.start_with_home();
+    copy_home(&mut client);
     keeper_pid(&mut client);
     cluster.set_clock(40.0);
     let mut all = ids(&mut client, "SELECT snowflake_batch(900000)");
@@ -217,8 +210,7 @@ fn an_older_copy_after_a_reset() {
     cluster.connect_to("home").batch_execute("SELECT snowflake_reset_horizon(9)").unwrap();
     set_worker(&cluster, &mut client, "9");
     all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
-    client.batch_execute("DROP DATABASE home WITH (FORCE)").unwrap();
-    client.batch_execute("ALTER DATABASE older RENAME TO home").unwrap();
+    replace_home_by_copy(&mut client);
     all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
     expect_no_repeat_of_worker_1(&cluster, all);
 }

@@ -53,6 +53,7 @@ fn sample(name: &str, type_name: &str) -> &'static str {
         (_, "regclass") => "'pg_catalog.pg_class'",
         (_, "timestamp with time zone") => "pg_catalog.now()",
         (_, "interval") => "interval '1 day'",
+        (_, "uuid") => "'00000000-0000-8000-8000-000000000000'::uuid",
         _ => panic!("no sample of an argument {name} of type {type_name}"),
     }
 }

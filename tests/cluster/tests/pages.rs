@@ -1,23 +1,54 @@
 //! The SQL examples of the README and of the pages in docs/, run as they stand. Where a comment follows a
-//! query (`; -- 1 | 2`), it is the row that the query has to return.
+//! query (`; -- 1 | 2`), it is the row that the query has to return. What a query with `\gexec` behind it returns
+//! is run, as by psql.
 
 use std::collections::BTreeSet;
+use std::mem::take;
 
 use postgres::{Client, SimpleQueryMessage};
+use snowflake_id_cluster_tests::fleet::leased_worker;
 use snowflake_id_cluster_tests::{Cluster, WORKER_1, single, text};
 
 const README: &str = include_str!("../../../README.md");
 
 /// The pages in docs/ that have examples, and how many results at least they tell.
-const PAGES: [(&str, &str, usize); 7] = [
+const PAGES: [(&str, &str, usize); 10] = [
     ("clients", include_str!("../../../docs/clients.md"), 4),
+    ("clock_sequence", include_str!("../../../docs/clock-sequence.md"), 1),
     ("filling", include_str!("../../../docs/copy.md"), 2),
+    ("ids_outside", include_str!("../../../docs/ids-outside.md"), 17),
     ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
     ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
-    ("other_ids", include_str!("../../../docs/other-ids.md"), 13),
+    ("other_ids", include_str!("../../../docs/other-ids.md"), 16),
+    ("reading_elsewhere", include_str!("../../../docs/reading-elsewhere.md"), 3),
     ("text_and_masks", include_str!("../../../docs/text-and-masks.md"), 7),
     ("time_ranges", include_str!("../../../docs/time-ranges.md"), 7),
 ];
+
+/// Those for people who come from elsewhere, or choose.
+const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
+    ("auto-increment", include_str!("../../../docs/from/auto-increment.md"), 7),
+    ("baidu", include_str!("../../../docs/from/baidu.md"), 7),
+    ("leaf", include_str!("../../../docs/from/leaf.md"), 5),
+    ("redis", include_str!("../../../docs/from/redis.md"), 5),
+    ("sonyflake", include_str!("../../../docs/from/sonyflake.md"), 5),
+    ("tinyid", include_str!("../../../docs/from/tinyid.md"), 4),
+    ("twitter", include_str!("../../../docs/from/twitter.md"), 3),
+    ("uuid", include_str!("../../../docs/from/uuid.md"), 5),
+    ("which-number", include_str!("../../../docs/which-number.md"), 5),
+];
+
+const SEGMENTS: &str = include_str!("../../../docs/segments.md");
+
+/// On a server with its registry in the same database. What comes from other systems is run in `registry_segments.rs`.
+#[test]
+fn examples_of_segments() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("DROP EXTENSION snowflake_id").unwrap();
+    let checked = run_examples(&mut client, SEGMENTS);
+    assert!(checked >= 5, "only {checked} results were checked");
+}
 
 #[test]
 fn examples_of_the_readme() {
@@ -42,12 +73,66 @@ fn examples_of_the_other_pages() {
     }
 }
 
+/// Each in a schema of its own of the keeper's database: there the server looks for segments.
+#[test]
+fn examples_of_the_pages_from_elsewhere() {
+    let cluster = Cluster::start(WORKER_1);
+    for (page, text, at_least) in PAGES_FROM_ELSEWHERE {
+        let mut client = cluster.connect();
+        client
+            .batch_execute(&format!("CREATE SCHEMA \"{page}\"; SET search_path = \"{page}\", public"))
+            .unwrap();
+        let checked = run_examples(&mut client, text);
+        assert!(checked >= at_least, "{page}: only {checked} results were checked");
+    }
+}
+
+/// The page about fleets, from top to bottom: blocks begin with a comment that says where they are run. The server
+/// comes with the first block that needs one.
+#[test]
+fn examples_of_a_fleet() {
+    let page = include_str!("../../../docs/fleet.md");
+    let registry = Cluster::stopped(&[]);
+    registry.start_server().unwrap_or_else(|log| panic!("the registry did not start:\n{log}"));
+    let mut server = None;
+    let mut checked = 0;
+    for block in blocks(page) {
+        let (place, block) = block.split_once('\n').unwrap();
+        checked += match place {
+            "-- on the registry" => run_block(&mut registry.connect(), block),
+            "-- on a server" => {
+                let server = server.get_or_insert_with(|| start_server_of(&registry, page));
+                run_block(&mut server.connect(), block)
+            }
+            _ => panic!("where is this run? {place}"),
+        };
+    }
+    assert!(checked >= 4, "only {checked} results were checked");
+    assert!(server.is_some());
+}
+
+/// A server with the lines of `postgresql.conf` that are on the page; but the registry is here.
+fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
+    let server = Cluster::stopped(&[]);
+    for name in ["shared_preload_libraries", "snowflake_id.registry"] {
+        let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
+        let value = lines.filter_map(|line| line.split_once(" = ")).find(|(found, _)| *found == name);
+        let value = value.unwrap_or_else(|| panic!("{name} is not on the page")).1.trim_matches('\'');
+        let host = registry.host().display().to_string();
+        server.configure(&[(name, &value.replace("host=registry1,registry2", &format!("host={host}")))]);
+    }
+    server.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    server.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    leased_worker(&server);
+    server
+}
+
 /// The README's table has every function that is for users, with the volatility that it has, and each has an
 /// example.
 #[test]
 fn every_function_is_in_the_readme() {
     // What is not for users: parts of others, and what views, triggers and the planner call.
-    const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots|worker_check|nextval_in_copy|nextval_support)|store_past";
+    const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots|clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_past";
     let cluster = Cluster::start(WORKER_1);
     let query = "SELECT p.proname || ' ' || CASE p.provolatile
                      WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END
@@ -71,7 +156,8 @@ fn every_function_is_in_the_readme() {
     }
     assert_eq!(documented, functions);
 
-    let examples: String = PAGES.iter().map(|(_, page, _)| *page).chain([README]).flat_map(blocks).collect();
+    let pages = PAGES.iter().map(|(_, page, _)| *page).chain([README, SEGMENTS]);
+    let examples: String = pages.flat_map(blocks).collect();
     for function in functions {
         let (name, _) = function.split_once(' ').unwrap();
         assert!(examples.contains(&format!("{name}(")), "{name} has no example");
@@ -113,14 +199,21 @@ fn column_of_metric(line: &str) -> Option<&str> {
 
 /// Runs the SQL blocks of a page; how many results were compared.
 fn run_examples(client: &mut Client, page: &str) -> usize {
+    blocks(page).map(|block| run_block(client, block)).sum()
+}
+
+fn run_block(client: &mut Client, block: &str) -> usize {
     let mut checked = 0;
-    for block in blocks(page) {
-        for (statement, expected) in statements(block) {
-            let row = last_row(client, &statement);
-            if !expected.is_empty() {
-                assert_eq!(row, expected, "{statement}");
-                checked += 1;
-            }
+    for (statement, expected) in statements(block) {
+        if let Some(query) = statement.strip_suffix(GEXEC) {
+            let commands = last_row(client, query);
+            client.batch_execute(&commands).unwrap_or_else(|error| panic!("{commands}: {}", text(&error)));
+            continue;
+        }
+        let row = last_row(client, &statement);
+        if !expected.is_empty() {
+            assert_eq!(row, expected, "{statement}");
+            checked += 1;
         }
     }
     checked
@@ -130,6 +223,9 @@ fn run_examples(client: &mut Client, page: &str) -> usize {
 fn blocks(page: &str) -> impl Iterator<Item = &str> {
     page.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0)
 }
+
+/// What stands behind a query whose result is to be run.
+const GEXEC: &str = r" \gexec";
 
 /// Statements with the comments that stand behind them.
 fn statements(block: &str) -> Vec<(String, String)> {
@@ -142,6 +238,7 @@ fn statements(block: &str) -> Vec<(String, String)> {
                 all.push((format!("{statement}{last}"), expected.into()));
                 statement.clear();
             }
+            None if line.ends_with(GEXEC) => all.push((take(&mut statement) + line, String::new())),
             None => statement.extend([line, "\n"]),
         }
     }

@@ -17,7 +17,7 @@ fn not_preloaded() {
     let worker: i32 = single(&mut client, "SELECT worker_id FROM snowflake_decode(1541815603606036480)");
     assert_eq!(worker, 26);
     assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(1541815603606036480, 'leaf')"), 378);
-    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_layouts"), 16);
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_layouts"), 17);
     client.batch_execute("LOAD 'snowflake_id'; SET snowflake_id.max_wait = '1s'").unwrap();
     // A table with the default can be made (and restored); rows cannot.
     client

@@ -180,3 +180,15 @@ SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \setenv PGOPTIONS '-c snowflake_id.layout=nonsense'
 \! psql -X -c 'SHOW snowflake_id.layout' regression 2>&1 | sed 's/.*FATAL/FATAL/'
 \setenv PGOPTIONS
+
+-- How to connect to the registry. A password would be logged, by PostgreSQL itself at a reload.
+ALTER SYSTEM SET snowflake_id.registry = 'host=registry user=fleet password=secret';
+ALTER SYSTEM SET snowflake_id.registry = 'postgresql://fleet:secret@registry/postgres';
+ALTER SYSTEM SET snowflake_id.registry = 'host=registry users=fleet';
+ALTER SYSTEM SET snowflake_id.registry = 'postgresql://fleet@registry1,registry2/postgres?target_session_attrs=read-write';
+ALTER SYSTEM RESET snowflake_id.registry;
+CREATE ROLE regress_snowflake_asker;
+SET ROLE regress_snowflake_asker;
+SELECT code FROM sqlstate_of('SHOW snowflake_id.registry');
+RESET ROLE;
+DROP ROLE regress_snowflake_asker;

@@ -1,0 +1,178 @@
+//! Public IDs: a prefix, `_`, and letters of base 58, such as `cus_4aaW4SzAyQK`.
+//!
+//! | | letters |
+//! | --- | --- |
+//! | without a key | the 11 of the ID |
+//! | with a key | the 11 of the masked number, 5 of its tag |
+//!
+//! There is exactly one text for each ID, prefix and key: leading zeros are not left out, and upper or lower
+//! case matters.
+
+use std::error::Error;
+use std::fmt;
+use std::str::from_utf8;
+
+use super::prefix::{MAX_PREFIX, Prefix};
+use super::seal::Seal;
+use crate::error::RangeError;
+use crate::id_text::{BASE58, Encoding, Fault};
+use crate::mask::KEY_BYTES;
+
+/// What stands for this form in the derivation of subkeys.
+const LABEL: &[u8] = b"snowflake_id public";
+const SEPARATOR: u8 = b'_';
+const ID_LETTERS: usize = Encoding::Base58.width();
+/// Five letters hold 29 bits: 58^5 is 1.2 times 2^29.
+const TAG_LETTERS: usize = 5;
+const TAG_BITS: u32 = 29;
+
+/// The length of the longest text, in bytes.
+pub const MAX_TEXT: usize = MAX_PREFIX + 1 + ID_LETTERS + TAG_LETTERS;
+
+/// The texts of IDs under one prefix, and one key or none.
+///
+/// With a key the tag has 29 bits: of all texts of the right form that were not made with this key and for
+/// this prefix, one in 537 million is taken for an ID nevertheless.
+pub struct PublicIds {
+    prefix: Prefix,
+    seal: Option<Seal>,
+}
+
+impl PublicIds {
+    /// Makes a key ready, if there is one.
+    ///
+    /// # Panics
+    /// If the prefix is empty.
+    #[inline]
+    pub fn new(prefix: Prefix, key: Option<&[u8; KEY_BYTES]>) -> PublicIds {
+        assert!(!prefix.as_bytes().is_empty(), "a public ID has a prefix");
+        PublicIds { prefix, seal: key.map(|key| Seal::new(key, LABEL, &prefix)) }
+    }
+
+    /// The text of an ID, which is written into the buffer. A negative ID is refused.
+    #[inline]
+    pub fn text<'a>(&self, id: i64, buffer: &'a mut [u8; MAX_TEXT]) -> Result<&'a str, RangeError> {
+        let prefix = self.prefix.as_bytes();
+        buffer[..prefix.len()].copy_from_slice(prefix);
+        buffer[prefix.len()] = SEPARATOR;
+        let letters = &mut buffer[prefix.len() + 1..][..ID_LETTERS + TAG_LETTERS];
+        match &self.seal {
+            None => BASE58.encode(
+                u64::try_from(id).map_err(|_| RangeError::NegativeId(id))?,
+                &mut letters[..ID_LETTERS],
+            ),
+            Some(seal) => {
+                let (masked, tag) = seal.seal(id, TAG_BITS)?;
+                BASE58.encode(masked as u64, &mut letters[..ID_LETTERS]);
+                BASE58.encode(tag, &mut letters[ID_LETTERS..]);
+            }
+        }
+        let text = &buffer[..prefix.len() + 1 + self.letters()];
+        Ok(from_utf8(text).expect("bug: not all characters are ASCII"))
+    }
+
+    /// The ID of a text, which can be in any encoding of characters in which the bytes of ASCII stand for
+    /// nothing else.
+    ///
+    /// # Errors
+    /// A [`PublicTextError`], if the text is not exactly one that [`text`](PublicIds::text) gives.
+    #[inline]
+    pub fn id(&self, text: &[u8]) -> Result<i64, PublicTextError> {
+        let letters =
+            text.strip_prefix(self.prefix.as_bytes()).and_then(|rest| rest.strip_prefix(&[SEPARATOR]));
+        let letters = letters.ok_or(PublicTextError::OtherPrefix(self.prefix))?;
+        let before = text.len() - letters.len();
+        // What is wrong with a character comes before what is wrong with the length.
+        let (number, tag) = letters.split_at(letters.len().min(ID_LETTERS));
+        let number = BASE58.decode(number, ID_LETTERS).map_err(|fault| self.fault(fault, before))?;
+        let expected = self.letters();
+        if letters.len() != expected {
+            return Err(PublicTextError::Length { found: letters.len(), expected });
+        }
+        match &self.seal {
+            None => Ok(number),
+            Some(seal) => {
+                let tag = BASE58
+                    .decode(tag, TAG_LETTERS)
+                    .map_err(|fault| self.fault(fault, before + ID_LETTERS))?;
+                seal.open(number, tag as u64, TAG_BITS).ok_or(PublicTextError::Tag)
+            }
+        }
+    }
+
+    /// How many letters follow the prefix.
+    fn letters(&self) -> usize {
+        match self.seal {
+            None => ID_LETTERS,
+            Some(_) => ID_LETTERS + TAG_LETTERS,
+        }
+    }
+
+    /// What is wrong with letters that stand behind so many other characters.
+    #[cold]
+    fn fault(&self, fault: Fault, before: usize) -> PublicTextError {
+        match fault {
+            Fault::Character(position) => PublicTextError::Character(before + position),
+            Fault::TooLarge(_) => PublicTextError::TooLarge,
+            // No more letters than there is room for are decoded.
+            Fault::Empty | Fault::TooShort(_) | Fault::TooLong(_) => {
+                PublicTextError::Length { found: 0, expected: self.letters() }
+            }
+        }
+    }
+}
+
+/// Why a text is not a public ID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublicTextError {
+    /// It does not begin with this prefix and `_`.
+    OtherPrefix(Prefix),
+    /// The character at this position, counted from 1, is no letter of base 58.
+    Character(usize),
+    /// There are not as many letters as there have to be.
+    Length {
+        /// How many bytes follow the prefix.
+        found: usize,
+        /// How many it has to be.
+        expected: usize,
+    },
+    /// The number is larger than any ID.
+    TooLarge,
+    /// The tag is not that of the number.
+    Tag,
+}
+
+impl fmt::Display for PublicTextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PublicTextError::OtherPrefix(prefix) => write!(f, "It does not begin with \"{prefix}_\"."),
+            PublicTextError::Character(position) => {
+                write!(f, "The character at position {position} is not allowed there.")
+            }
+            PublicTextError::Length { found, expected } => {
+                write!(f, "Behind the prefix its length is {found}, not {expected}.")
+            }
+            PublicTextError::TooLarge => {
+                write!(f, "The number behind the prefix is larger than the largest ID, {}.", i64::MAX)
+            }
+            PublicTextError::Tag => {
+                write!(f, "It was not made with this key, or has been changed since.")
+            }
+        }
+    }
+}
+
+impl PublicTextError {
+    /// What would have been right: a sentence for the user.
+    pub fn allowed(&self) -> String {
+        let with_key = ID_LETTERS + TAG_LETTERS;
+        match self {
+            PublicTextError::Tag => "Give the key with which it was made.".into(),
+            _ => format!(
+                "A public ID is the prefix, \"_\", and {ID_LETTERS} characters without a key, {with_key} with one: 1-9, A-Z without I and O, and a-z without l."
+            ),
+        }
+    }
+}
+
+impl Error for PublicTextError {}

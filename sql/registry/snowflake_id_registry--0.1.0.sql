@@ -1,0 +1,2335 @@
+-- The registry of a fleet: gives each server a worker ID, for a range of time, and no two servers the same.
+--
+-- It is an extension:   CREATE EXTENSION snowflake_id_registry;
+-- The same file serves where no extension can be installed. The role needs CREATE on the database, no more:
+--                       psql -f snowflake_id_registry--0.1.0.sql
+-- Either way all of it is made or nothing: it is one statement, whatever client sends it.
+--
+-- Then, if no server of the fleet has made IDs with worker IDs from a registry before:
+--                       SELECT snowflake_registry.start_fleet();
+--
+-- Numbers without time, in ranges:
+--                       SELECT snowflake_registry.create_segment('orders');
+--
+-- A role for the servers. It can ask for identities, renew them, and take numbers; it sees no table:
+--
+--     CREATE ROLE fleet LOGIN PASSWORD '...' CONNECTION LIMIT 200;
+--     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+--     GRANT EXECUTE ON FUNCTION
+--         snowflake_registry.acquire(uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
+--         snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb),
+--         snowflake_registry.take(uuid, bigint, jsonb, text) TO fleet;
+--     ALTER ROLE fleet SET statement_timeout = '10s';
+--     ALTER ROLE fleet SET idle_in_transaction_session_timeout = '5s';
+--     ALTER ROLE fleet SET idle_session_timeout = '10min';
+--     ALTER ROLE fleet SET default_transaction_isolation = 'read committed';
+--     ALTER ROLE fleet SET default_transaction_read_only = off;
+--
+-- A role with EXECUTE on acquire() can take identities until none is left, and hold up the others by leaving
+-- its transactions open: it belongs to servers of the fleet alone. How many there are to take is up to
+-- configure(last_worker => .., last_datacenter => ..), and their rows stay for ever.
+--
+-- What the promise rests on. The ranges that are ever given for one identity do not overlap: a row of table
+-- lease is never removed, its granted_until never decreases, and a new range begins where the last one ended,
+-- or later. All that gives an identity to somebody else runs alone (table settings locked in EXCLUSIVE mode).
+-- Renewals run side by side (ROW SHARE mode). These are locks of the table and not of its row, because the
+-- queue for a table is fair: shared locks of a row are granted past those who wait for an exclusive one, and
+-- renewals whose commits are slow would keep every acquire() waiting for good.
+--
+-- Of numbers without time the same holds: the row of a segment is never removed, its next_value never
+-- decreases, and each range begins there. Servers that take numbers run side by side too (ROW SHARE mode),
+-- and one after the other where they want the same name: then they wait for the row.
+--
+-- Only what is committed counts. A caller sends one statement by itself and believes the answer when the
+-- statement has ended without an error or a warning. A row that is rolled back later was never granted.
+
+DO LANGUAGE plpgsql $registry$
+DECLARE
+    -- Resolved before search_path is pinned: hence with their schemas.
+    schema_oid pg_catalog.oid;
+    obstacles pg_catalog.text;
+    found_owner pg_catalog.oid;
+    own_oid pg_catalog.oid;
+    statement pg_catalog.text;
+    search_path_before CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+BEGIN
+PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+SELECT oid INTO own_oid FROM pg_roles WHERE rolname = current_user;
+
+-- Functions with the rights of their owner find their tables by name. So the schema is nobody else's, nobody
+-- else can put anything into it, and nothing waits in it.
+SELECT oid, nspowner INTO schema_oid, found_owner FROM pg_namespace WHERE nspname = 'snowflake_registry';
+IF NOT FOUND THEN
+    CREATE SCHEMA snowflake_registry;
+ELSE
+    IF found_owner <> own_oid THEN
+        IF NOT (SELECT rolsuper FROM pg_roles WHERE oid = own_oid) THEN
+            RAISE EXCEPTION 'schema snowflake_registry belongs to role "%"', pg_get_userbyid(found_owner)
+                USING ERRCODE = 'insufficient_privilege',
+                      DETAIL = 'Its owner could put other tables in the place of those of the registry.',
+                      HINT = 'Install the registry as that role, or have the schema dropped.';
+        END IF;
+        -- So it is after a dump was restored: the schema comes first, and the extension is the restorer's.
+        ALTER SCHEMA snowflake_registry OWNER TO CURRENT_USER;
+    END IF;
+    SELECT string_agg(DISTINCT CASE WHEN acl.grantee = 0 THEN 'PUBLIC'
+                                    ELSE quote_ident(pg_get_userbyid(acl.grantee)) END, ', ')
+    INTO obstacles
+    FROM pg_namespace AS namespace, LATERAL aclexplode(namespace.nspacl) AS acl
+    WHERE namespace.oid = schema_oid AND acl.privilege_type = 'CREATE'
+      AND acl.grantee <> namespace.nspowner;
+    IF obstacles IS NOT NULL THEN
+        RAISE EXCEPTION 'others may create objects in schema snowflake_registry'
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = format('CREATE on the schema has been granted to: %s.', obstacles),
+                  HINT = format('REVOKE CREATE ON SCHEMA snowflake_registry FROM %s;', obstacles);
+    END IF;
+    SELECT string_agg(object, ', ' ORDER BY object COLLATE "C") INTO obstacles
+    FROM (
+        SELECT pg_describe_object(classid, objid, objsubid) AS object
+        FROM pg_depend
+        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = schema_oid
+          AND classid <> 'pg_extension'::regclass
+        LIMIT 3
+    ) AS objects;
+    IF obstacles IS NOT NULL THEN
+        RAISE EXCEPTION 'schema snowflake_registry is not empty'
+            USING ERRCODE = 'duplicate_object',
+                  DETAIL = format('There are, for example: %s.', obstacles),
+                  HINT = 'Is there a registry already? Otherwise drop what is in the schema.';
+    END IF;
+END IF;
+COMMENT ON SCHEMA snowflake_registry IS 'the registry of a fleet of servers that make snowflake IDs';
+
+-- Tables ------------------------------------------------------------------------------------------------
+
+-- The row is made by start_fleet(). A script that made it would be in the way of the row of a restored dump.
+CREATE TABLE snowflake_registry.settings (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    registry_id uuid NOT NULL DEFAULT gen_random_uuid(),
+    lease interval NOT NULL DEFAULT '10 minutes',
+    longest_lease interval NOT NULL DEFAULT '10 minutes',
+    renew_every interval NOT NULL DEFAULT '1 minute',
+    first_worker int NOT NULL DEFAULT 0 CHECK (first_worker >= 0),
+    last_worker int NOT NULL DEFAULT 2147483647,
+    last_datacenter int NOT NULL DEFAULT 2147483647 CHECK (last_datacenter >= 0),
+    synchronous boolean NOT NULL DEFAULT false,
+    system_identifier bigint,
+    database_oid oid,
+    timeline int,
+    server_started timestamptz,
+    serial bigint NOT NULL DEFAULT 0,
+    serial_limit bigint,
+    written_by xid8,
+    free_from timestamptz NOT NULL DEFAULT clock_timestamp(),
+    nothing_before timestamptz NOT NULL DEFAULT 'infinity',
+    quarantine_reason text,
+    -- Servers refuse what is longer. A day may have 25 hours.
+    CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
+           AND extract(month FROM lease) = 0),
+    CHECK (longest_lease BETWEEN lease AND '24 hours' AND extract(day FROM longest_lease) = 0
+           AND extract(month FROM longest_lease) = 0),
+    CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
+    CHECK (last_worker >= first_worker)
+-- xmin of the row has to be what it is in heap.
+) USING heap;
+COMMENT ON TABLE snowflake_registry.settings IS
+    'settings and state of the registry, in one row; to be changed by configure(), as any other change '
+    'looks like a restored dump';
+COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'which registry this is; a dump keeps it';
+COMMENT ON COLUMN snowflake_registry.settings.lease IS 'how far ahead of the clock a range is granted';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'the longest lease there ever was';
+COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'how often servers are to renew';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'the lowest worker ID to give';
+COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
+    'the highest worker ID to give; the layout of a server may set a lower limit';
+COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
+    'the highest datacenter ID to give worker IDs for';
+COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
+    'whether the administrator says that no failover loses commits';
+COMMENT ON COLUMN snowflake_registry.settings.system_identifier IS
+    'the database cluster in which the row was written';
+COMMENT ON COLUMN snowflake_registry.settings.database_oid IS
+    'the database in which the row was written; one made by CREATE DATABASE .. TEMPLATE is another';
+COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'the timeline on which the row was written';
+COMMENT ON COLUMN snowflake_registry.settings.server_started IS
+    'when the server was started that wrote the row; a disk that is set back takes a start';
+COMMENT ON COLUMN snowflake_registry.settings.serial IS 'counts grants and quarantines';
+COMMENT ON COLUMN snowflake_registry.settings.serial_limit IS
+    'in quarantine: the highest count that a server is believed to have seen';
+COMMENT ON COLUMN snowflake_registry.settings.written_by IS
+    'the transaction that wrote the row; in a restored row it is another';
+COMMENT ON COLUMN snowflake_registry.settings.free_from IS
+    'from when on an identity that was never given is free';
+COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
+    'no range is given that begins earlier; in the future: quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'why there is or was a quarantine';
+
+CREATE TABLE snowflake_registry.lease (
+    datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
+    worker_id int NOT NULL CHECK (worker_id >= 0),
+    granted_from timestamptz NOT NULL,
+    granted_until timestamptz NOT NULL,
+    lease_id uuid UNIQUE,
+    nonce uuid,
+    node_name text,
+    host text,
+    port int,
+    layout text,
+    version text,
+    clock_offset interval,
+    acquired_at timestamptz NOT NULL,
+    renewed_at timestamptz NOT NULL,
+    hands bigint NOT NULL,
+    serial bigint NOT NULL,
+    PRIMARY KEY (datacenter_id, worker_id),
+    CHECK (granted_from < granted_until)
+-- Renewals find room on the page, and touch no index.
+) USING heap WITH (fillfactor = 40);
+COMMENT ON TABLE snowflake_registry.lease IS
+    'the identities that were ever given, and the end of what was granted of each; rows stay for ever';
+COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'begin of the range that was granted last';
+COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'its end; it never decreases';
+COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
+    'the secret of who holds it; NULL if nobody does, or nobody knows who';
+COMMENT ON COLUMN snowflake_registry.lease.nonce IS
+    'changes with each renewal, so that a copy of a server is found out; NULL: not known any more';
+COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'the server''s own word, as all up to clock_offset';
+COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
+    'how far the server''s clock is ahead of the registry''s';
+COMMENT ON COLUMN snowflake_registry.lease.hands IS 'how often it was given';
+COMMENT ON COLUMN snowflake_registry.lease.serial IS 'the serial in the last answer to its holder';
+
+CREATE TABLE snowflake_registry.segment (
+    name text COLLATE "C" PRIMARY KEY,
+    -- One more digit than bigint has: past the last number of all.
+    next_value numeric(20) NOT NULL CHECK (next_value >= 0),
+    start bigint NOT NULL CHECK (start >= 0),
+    increment bigint NOT NULL CHECK (increment > 0),
+    min_step bigint NOT NULL CHECK (min_step > 0),
+    max_step bigint NOT NULL CHECK (max_step >= min_step),
+    step bigint NOT NULL CHECK (step BETWEEN min_step AND max_step),
+    max_value bigint NOT NULL,
+    period text,
+    digits int,
+    time_zone text,
+    period_key bigint,
+    ahead_key bigint,
+    ahead_value numeric(20),
+    has_left boolean NOT NULL DEFAULT false,
+    closed_reason text,
+    seen_until bigint,
+    taken_at timestamptz,
+    taken_by text,
+    updated_at timestamptz NOT NULL,
+    dropped_at timestamptz,
+    CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
+    CHECK (num_nulls(ahead_key, ahead_value) <> 1)
+) USING heap WITH (fillfactor = 40);
+COMMENT ON TABLE snowflake_registry.segment IS
+    'numbers without time, which servers take in ranges; a name that was dropped keeps its row';
+COMMENT ON COLUMN snowflake_registry.segment.next_value IS
+    'no number from here on was given, of this period or a later one, but those ahead; it never decreases';
+COMMENT ON COLUMN snowflake_registry.segment.start IS
+    'the first number; with a period: the first of each period, without its prefix';
+COMMENT ON COLUMN snowflake_registry.segment.increment IS 'the difference between two numbers';
+COMMENT ON COLUMN snowflake_registry.segment.step IS 'how many numbers were in the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month, year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segment.digits IS 'how many digits follow the prefix';
+COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'where days begin';
+COMMENT ON COLUMN snowflake_registry.segment.period_key IS
+    'the prefix of the period in which numbers are taken now, such as 20261121';
+COMMENT ON COLUMN snowflake_registry.segment.ahead_key IS
+    'the prefix of the period after it, if numbers of that were taken already';
+COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the period after this one';
+COMMENT ON COLUMN snowflake_registry.segment.has_left IS
+    'whether a server has taken from it whose rows do not depend on the WAL of the registry';
+COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
+    'why nobody gets numbers before resume_segment(); NULL: it is open';
+COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
+    'the highest number that servers report since it was closed';
+
+CREATE FUNCTION snowflake_registry.keep_the_past() RETURNS trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'the registry may not forget what it has granted'
+        USING ERRCODE = 'restrict_violation',
+              DETAIL = format('%s on table %I.%I would do so: a range could be granted twice.', TG_OP,
+                              TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              HINT = CASE
+                  WHEN TG_TABLE_NAME = 'segment'
+                  THEN 'To give out no more numbers: SELECT snowflake_registry.drop_segment(name);'
+                  ELSE 'Rows of identities that nobody holds do no harm. To take an identity from a server: '
+                       'SELECT snowflake_registry.take_away(worker_id, datacenter_id);'
+              END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'for triggers: refuses';
+CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
+    WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
+          OR NEW.datacenter_id <> OLD.datacenter_id)
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.lease FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.lease
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.segment FOR EACH ROW
+    WHEN (NEW.next_value < OLD.next_value OR OLD.ahead_value > greatest(NEW.next_value, NEW.ahead_value)
+          OR NEW.name <> OLD.name)
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.segment FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
+    WHEN (NEW.longest_lease < OLD.longest_lease)
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+
+-- What acquire() and renew() answer. A type of its own, as arguments and answer share names.
+CREATE TYPE snowflake_registry.answer AS (
+    outcome text,
+    datacenter_id int,
+    worker_id int,
+    granted_from bigint,
+    granted_until bigint,
+    registry_id uuid,
+    serial bigint,
+    registry_clock bigint,
+    lease bigint,
+    renew_every bigint,
+    free_from bigint,
+    detail text
+);
+COMMENT ON TYPE snowflake_registry.answer IS
+    'what the registry answers to a server; instants in microseconds of Unix time, spans in microseconds';
+
+-- One element of what a server asks of take(), as far as it makes sense.
+CREATE TYPE snowflake_registry.request AS (
+    request int,
+    name text,
+    had_until numeric,
+    is_ours boolean,
+    lasted numeric,
+    count bigint,
+    period_key bigint,
+    is_next boolean,
+    problem text
+);
+COMMENT ON TYPE snowflake_registry.request IS 'one name in a call of take()';
+
+CREATE TYPE snowflake_registry.taken AS (
+    request int,
+    name text,
+    is_known boolean,
+    outcome text,
+    first bigint,
+    increment bigint,
+    count bigint,
+    period_key bigint,
+    period_starts bigint,
+    period_ends bigint,
+    step bigint,
+    max_value bigint,
+    registry_id uuid,
+    serial bigint,
+    registry_clock bigint,
+    detail text
+);
+COMMENT ON TYPE snowflake_registry.taken IS
+    'what the registry answers to a server about one name; instants in microseconds of Unix time';
+
+-- Small things ------------------------------------------------------------------------------------------
+
+CREATE FUNCTION snowflake_registry.microseconds(instant timestamptz) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+-- timestamptz reaches a little further than bigint.
+RETURN CASE WHEN isfinite(instant)
+            THEN least(extract(epoch FROM instant) * 1000000, 9223372036854775807)::bigint END;
+COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
+    'microseconds of Unix time; NULL for infinity';
+
+CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN (extract(epoch FROM span) * 1000000)::bigint;
+COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'a span in microseconds';
+
+-- For messages: whatever the caller's DateStyle and TimeZone are.
+CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
+            ELSE 'never' END;
+COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'an instant in UTC';
+
+CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, port int) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
+    || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
+COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for the log';
+
+CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
+COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a segment, for messages';
+
+-- What a server says of itself is for people to read. It may be anything: what is not as it should be is left
+-- out. Bodies of functions with the owner's rights hold no backslash, whose meaning a caller can change.
+CREATE FUNCTION snowflake_registry.read_facts(
+    facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
+    OUT clock_offset interval, OUT held_until timestamptz
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    keys CONSTANT text[] := ARRAY['node_name', 'host', 'layout', 'version'];
+    lengths CONSTANT int[] := ARRAY[200, 255, 500, 64];
+    texts text[];
+BEGIN
+    IF facts IS NULL OR pg_column_size(facts) > 65536 OR jsonb_typeof(facts) <> 'object' THEN
+        RETURN;
+    END IF;
+    FOR i IN 1 .. 4 LOOP
+        -- A line of the log stays one line.
+        IF jsonb_typeof(facts -> keys[i]) = 'string' THEN
+            texts[i] := left(facts ->> keys[i], lengths[i]);
+            texts[i] := nullif(regexp_replace(texts[i] COLLATE "C", '[[:cntrl:]]', '?', 'g'), '');
+        END IF;
+    END LOOP;
+    node_name := texts[1];
+    host := texts[2];
+    layout := texts[3];
+    version := texts[4];
+    IF facts ->> 'port' COLLATE "C" ~ '^[0-9]{1,5}$' THEN
+        port := (facts ->> 'port')::int;
+        IF port NOT BETWEEN 1 AND 65535 THEN
+            port := NULL;
+        END IF;
+    END IF;
+    IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
+        clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
+    END IF;
+    -- What no registry grants is made up.
+    IF facts ->> 'until' COLLATE "C" ~ '^[0-9]{1,16}$' THEN
+        held_until := timestamptz '1970-01-01 00:00:00+00'
+            + (facts ->> 'until')::bigint * interval '1 microsecond';
+        IF held_until > clock_timestamp() + interval '24 hours 1 minute' THEN
+            held_until := NULL;
+        END IF;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
+    'what a server says of itself, as far as it makes sense';
+
+-- A managed server may refuse to say; then it refuses always, and nothing has changed.
+CREATE FUNCTION snowflake_registry.place(
+    OUT system_identifier bigint, OUT database_oid oid, OUT timeline int
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    BEGIN
+        SELECT control.system_identifier INTO system_identifier FROM pg_control_system() AS control;
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+        NULL;
+    END;
+    SELECT oid INTO database_oid FROM pg_database WHERE datname = current_database();
+    BEGIN
+        -- pg_control_checkpoint() would know of a promotion only after the next checkpoint.
+        timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
+    EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
+        NULL;
+    END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.place() IS 'the database cluster, the database and the timeline';
+
+-- Serials, by which servers find out that commits were lost. A serial is two numbers: what the registry has
+-- counted, grants above all, and below it what was answered to this lease since. Each grant and each renewal
+-- gets a higher one than its lease had before, and writes it down. A server whose serial has a higher count
+-- than the registry knows of a lost grant. One whose serial is higher than that of its lease knows of a lost
+-- renewal. What is told to others does not blur that. Refusals have 0 in the lower part, as nothing is
+-- written down.
+CREATE FUNCTION snowflake_registry.serial_of(counted bigint) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN least(counted, 2147483647) << 32;
+COMMENT ON FUNCTION snowflake_registry.serial_of(bigint) IS
+    'the serial of the registry, with nothing of a lease in it';
+
+CREATE FUNCTION snowflake_registry.serial_after(last bigint, counted bigint) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN greatest(last, snowflake_registry.serial_of(counted)) + 1;
+COMMENT ON FUNCTION snowflake_registry.serial_after(bigint, bigint) IS 'the next serial of a lease';
+
+-- It says something only under the same registry_id. The count is raised to what is believed, and bigint has
+-- an end. So a server that makes one up must not get far: once per quarantine, and no further than a loss can
+-- reach.
+CREATE FUNCTION snowflake_registry.serial_is_credible(serial bigint, settings snowflake_registry.settings)
+RETURNS boolean
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    furthest CONSTANT bigint := settings.serial + 1048576;
+BEGIN
+    RETURN serial >> 32 <= CASE
+        WHEN settings.nothing_before > clock_timestamp() THEN coalesce(settings.serial_limit, furthest)
+        ELSE furthest
+    END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.serial_is_credible(bigint, snowflake_registry.settings) IS
+    'whether a server can have seen this serial';
+
+-- Every call begins here.
+CREATE FUNCTION snowflake_registry.begin_call() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_is_in_recovery() THEN
+        RAISE EXCEPTION 'this server is a standby of the registry'
+            USING ERRCODE = 'read_only_sql_transaction',
+                  DETAIL = 'Only the primary gives and renews identities.',
+                  HINT = 'Name all servers of the registry in the connection string, and add '
+                         'target_session_attrs=read-write.';
+    ELSIF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION 'the registry was called in a read-only transaction'
+            USING ERRCODE = 'read_only_sql_transaction',
+                  HINT = format('ALTER ROLE %I SET default_transaction_read_only = off;', session_user);
+    ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'the registry was called at isolation level %',
+            current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                  DETAIL = 'What others did before it had its locks would not be seen.',
+                  HINT = format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';',
+                                session_user);
+    END IF;
+    -- Until the transaction ends: options of the function would be undone before the commit.
+    IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    PERFORM set_config('client_min_messages', 'warning', true),
+            set_config('lock_timeout', '2s', true),
+            set_config('idle_in_transaction_session_timeout', '5s', true);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.begin_call() IS
+    'for each function that changes something: is this a transaction for it?';
+
+-- The last thing that is done to the settings in a transaction. The row as it is written bears the ID of this
+-- (sub)transaction. A copy of the row bears that of whoever copied it.
+CREATE FUNCTION snowflake_registry.sign_settings() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    transaction_id CONSTANT numeric := pg_current_xact_id()::text::numeric;
+    writer numeric;
+BEGIN
+    UPDATE snowflake_registry.settings
+    SET (system_identifier, database_oid, timeline, server_started) = (
+        SELECT here.system_identifier, here.database_oid, here.timeline, pg_postmaster_start_time()
+        FROM snowflake_registry.place() AS here
+    )
+    RETURNING xmin::text::numeric INTO writer;
+    -- A savepoint has an ID of its own, a little higher.
+    writer := transaction_id + mod(writer - mod(transaction_id, 4294967296) + 4294967296, 4294967296);
+    UPDATE snowflake_registry.settings SET written_by = writer::text::xid8;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.sign_settings() IS
+    'notes where and by which transaction the settings were written';
+
+-- Reads tables that only grow, and for which an index would cost each renewal more: to be asked when
+-- something is suspected.
+CREATE FUNCTION snowflake_registry.is_fresh(renew_every interval) RETURNS boolean
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN coalesce(
+        greatest((SELECT max(renewed_at) FROM snowflake_registry.lease),
+                 (SELECT max(taken_at) FROM snowflake_registry.segment))
+            > clock_timestamp() - 3 * renew_every,
+        false);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_fresh(interval) IS
+    'whether the last renewal, or the last range, is as young as it is when nothing has failed';
+
+-- Signs that what had been committed is gone. The arguments are what a server says that it knows.
+CREATE FUNCTION snowflake_registry.lost_commits(
+    seen_serial bigint, lease_id uuid, last_nonce uuid, next_nonce uuid, held_until timestamptz,
+    OUT reason text, OUT has_moved boolean, OUT has_restarted boolean
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    known record;
+    here record;
+BEGIN
+    SELECT settings.*, settings.xmin AS writer,
+           snowflake_registry.serial_is_credible(seen_serial, settings) AS is_credible
+    INTO known FROM snowflake_registry.settings AS settings;
+    IF NOT FOUND THEN
+        has_moved := false;
+        has_restarted := false;
+        RETURN;
+    END IF;
+    SELECT * INTO here FROM snowflake_registry.place();
+    has_moved := here.timeline IS DISTINCT FROM known.timeline;
+    has_restarted := pg_postmaster_start_time() IS DISTINCT FROM known.server_started;
+    IF here.system_identifier IS DISTINCT FROM known.system_identifier THEN
+        reason := format('it is in another database cluster now (system identifier %s, before %s)',
+                         coalesce(here.system_identifier::text, 'unknown'),
+                         coalesce(known.system_identifier::text, 'unknown'));
+    ELSIF known.writer IS DISTINCT FROM known.written_by::xid THEN
+        reason := 'its tables were restored from a dump, or the settings were changed by hand';
+    ELSIF here.database_oid IS DISTINCT FROM known.database_oid THEN
+        reason := format('it is in another database now (OID %s, before %s): a copy by CREATE DATABASE?',
+                         here.database_oid, coalesce(known.database_oid::text, 'unknown'));
+    ELSIF has_moved AND NOT (known.synchronous AND snowflake_registry.is_fresh(known.renew_every)) THEN
+        reason := format('a standby was promoted, or a backup restored (timeline %s, before %s)',
+                         coalesce(here.timeline::text, 'unknown'),
+                         coalesce(known.timeline::text, 'unknown'));
+    ELSIF known.is_credible AND seen_serial >> 32 > known.serial THEN
+        reason := format('a server knows of %s grants or more, and the registry of %s',
+                         seen_serial >> 32, known.serial);
+    ELSIF known.is_credible AND seen_serial & 4294967295 <> 0 AND EXISTS (
+        -- A nonce that is not known may be older, that of a twin, or newer.
+        SELECT FROM snowflake_registry.lease AS lease
+        WHERE lease.lease_id = lost_commits.lease_id AND lease.serial < seen_serial
+          AND NOT coalesce(lease.nonce = last_nonce OR lease.nonce = next_nonce, lease.nonce IS NULL)
+    ) THEN
+        reason := 'a server has renewed its lease, and the registry does not know of it';
+    ELSIF held_until > clock_timestamp() AND held_until > known.nothing_before - interval '2 minutes'
+          AND NOT EXISTS (
+              SELECT FROM snowflake_registry.lease AS lease
+              WHERE lease.lease_id = lost_commits.lease_id AND lease.granted_until >= held_until
+          )
+          AND (EXISTS (SELECT FROM snowflake_registry.lease AS lease
+                       WHERE lease.lease_id = lost_commits.lease_id)
+               -- What nobody holds may have been taken away from this server.
+               OR NOT EXISTS (SELECT FROM snowflake_registry.lease AS lease
+                              WHERE lease.lease_id IS NULL AND lease.granted_until >= held_until)) THEN
+        reason := format('a server has a lease up to %s, and the registry does not know of it',
+                         snowflake_registry.in_words(held_until));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.lost_commits(bigint, uuid, uuid, uuid, timestamptz) IS
+    'signs that what had been committed is gone';
+
+-- Nobody can know what was taken in commits that are lost. Where none but the server of the registry itself
+-- takes, nothing has to be closed: the WAL of a range precedes that of all rows with its numbers, as with a
+-- sequence. Of a server whose first range is in a lost commit nothing is known: so all count that may take.
+-- Needs the EXCLUSIVE lock.
+CREATE FUNCTION snowflake_registry.close_segments(reason text) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    closed bigint;
+BEGIN
+    UPDATE snowflake_registry.segment AS segment
+    SET closed_reason = left(close_segments.reason, 200), seen_until = NULL, updated_at = clock_timestamp()
+    WHERE segment.closed_reason IS NULL AND (segment.has_left OR snowflake_registry.serves_others());
+    GET DIAGNOSTICS closed = ROW_COUNT;
+    IF closed > 0 THEN
+        RAISE LOG 'snowflake_id_registry: nobody gets numbers of % segments until they are resumed', closed
+            USING DETAIL = format('Commits may be lost: %s.', reason),
+                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value), or, if nothing was '
+                         'lost: SELECT snowflake_registry.resume_segments();';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
+    'gives out no numbers until the administrator says which were not given';
+
+-- What may have been granted in commits that are lost has ended when a quarantine ends. Two minutes are for
+-- the difference between the clocks of two servers. A server may have a lease that is longer than any the
+-- registry knows of. Needs the EXCLUSIVE lock.
+CREATE FUNCTION snowflake_registry.enter_quarantine(
+    reason text, seen_serial bigint, held_until timestamptz DEFAULT NULL
+)
+RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    allowance CONSTANT interval := '2 minutes';
+    moment CONSTANT timestamptz := clock_timestamp();
+    newest CONSTANT timestamptz := (SELECT max(renewed_at) FROM snowflake_registry.lease);
+    until timestamptz;
+BEGIN
+    UPDATE snowflake_registry.settings AS settings
+    SET nothing_before = greatest(nothing_before, greatest(moment, newest) + longest_lease + allowance,
+                                  held_until + allowance),
+        quarantine_reason = left(enter_quarantine.reason, 200),
+        -- What was seen is no news any more.
+        serial = greatest(serial, CASE WHEN snowflake_registry.serial_is_credible(seen_serial, settings)
+                                       THEN seen_serial >> 32 END) + 1,
+        serial_limit = CASE WHEN nothing_before > moment THEN coalesce(serial_limit, serial + 1048576)
+                            ELSE serial + 1048576 END
+    RETURNING nothing_before INTO until;
+    -- Somebody else may have taken what had ended or was about to. And a server may have renewed in a commit
+    -- that is lost: its nonce is not known any more. To take it for a twin would stop a sound server.
+    UPDATE snowflake_registry.lease
+    SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
+        nonce = NULL
+    WHERE lease_id IS NOT NULL;
+    PERFORM snowflake_registry.close_segments(reason);
+    PERFORM snowflake_registry.sign_settings();
+    RAISE LOG 'snowflake_id_registry: quarantine: no server gets another worker ID before %',
+        snowflake_registry.in_words(until)
+        USING DETAIL = format('Commits may be lost: %s.', reason),
+              HINT = 'If nothing was lost: SELECT snowflake_registry.end_quarantine();';
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text, bigint, timestamptz) IS
+    'gives out nothing until lost grants have ended';
+
+-- A disk that was set back shows nothing: it is the same server with the same timeline. But the server was
+-- started, and those who hold leases know better. They ask each renew_every, also while it is away. So they
+-- come first, and strangers wait for them; not with "synchronous", if nothing can be old. Nor is it to be a
+-- long wait where renewals are rare: then some come too late.
+CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
+RETURNS snowflake_registry.settings
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+    until CONSTANT timestamptz := moment + least(2 * settings.renew_every, interval '10 minutes');
+BEGIN
+    IF isfinite(settings.nothing_before) AND settings.nothing_before < until
+       AND NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
+        -- What began a quarantine is no less true.
+        IF settings.nothing_before <= moment THEN
+            settings.quarantine_reason := format(
+                'the server of the registry was started at %s, and servers that hold leases come first',
+                snowflake_registry.in_words(pg_postmaster_start_time()));
+        END IF;
+        settings.nothing_before := until;
+    END IF;
+    RETURN settings;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
+    'the settings when the server has just been started: nobody new gets anything for two renewals';
+
+-- Needs the EXCLUSIVE lock.
+CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    before snowflake_registry.settings;
+    after snowflake_registry.settings;
+BEGIN
+    SELECT * INTO before FROM snowflake_registry.settings;
+    after := snowflake_registry.after_restart(before);
+    IF after.nothing_before > before.nothing_before THEN
+        UPDATE snowflake_registry.settings
+        SET nothing_before = after.nothing_before, quarantine_reason = after.quarantine_reason,
+            serial_limit = CASE WHEN nothing_before > clock_timestamp() THEN serial_limit END;
+        RAISE LOG 'snowflake_id_registry: no server gets another worker ID before %',
+            snowflake_registry.in_words(after.nothing_before)
+            USING DETAIL = format('Reason: %s.', after.quarantine_reason);
+    END IF;
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.note_restart() IS
+    'notes that the server has been started, and has holders of leases come first';
+
+-- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
+CREATE FUNCTION snowflake_registry.open_registry(
+    is_alone boolean, seen_serial bigint, lease_id uuid DEFAULT NULL, last_nonce uuid DEFAULT NULL,
+    next_nonce uuid DEFAULT NULL, held_until timestamptz DEFAULT NULL
+)
+RETURNS snowflake_registry.settings
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    loss record;
+    opened snowflake_registry.settings;
+BEGIN
+    -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
+    -- stronger one would wait for each other.
+    IF NOT is_alone THEN
+        SELECT * INTO loss
+        FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
+        is_alone := loss.reason IS NOT NULL OR loss.has_moved;
+        IF loss.has_restarted AND NOT is_alone THEN
+            -- After a start all come at once. One of them signs, and none waits for that.
+            BEGIN
+                LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
+                is_alone := true;
+            EXCEPTION WHEN lock_not_available THEN
+                NULL;
+            END;
+        END IF;
+    END IF;
+    IF is_alone THEN
+        LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
+        -- Somebody else may have seen to it meanwhile.
+        SELECT * INTO loss
+        FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
+        IF loss.reason IS NOT NULL THEN
+            PERFORM snowflake_registry.enter_quarantine(loss.reason, seen_serial, held_until);
+        ELSIF loss.has_moved OR loss.has_restarted THEN
+            PERFORM snowflake_registry.note_restart();
+        END IF;
+    ELSE
+        LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE;
+    END IF;
+    SELECT * INTO opened FROM snowflake_registry.settings;
+    IF NOT snowflake_registry.serial_is_credible(seen_serial, opened) THEN
+        RAISE LOG 'snowflake_id_registry: a server claims to know of % grants, and cannot: there were %',
+            seen_serial >> 32, opened.serial
+            USING DETAIL = 'What it says is not believed: lost commits would be overlooked from then on.';
+    END IF;
+    IF opened.server_started <> pg_postmaster_start_time() THEN
+        -- Others were in the way of signing. For this call all is as if that were done.
+        opened := snowflake_registry.after_restart(opened);
+    END IF;
+    RETURN opened;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, bigint, uuid, uuid, uuid, timestamptz) IS
+    'takes the lock, and finds out whether commits were lost';
+
+-- The object that stands in the way of DROP EXTENSION. It is made later than the extension and so is no part
+-- of it, but depends on it. Its name is what the error shows.
+CREATE FUNCTION snowflake_registry.guard_fleet() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF to_regclass('snowflake_registry.the_fleet_is_in_use_call_end_fleet_first') IS NULL THEN
+        CREATE VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first AS
+            SELECT count(*) AS live_leases
+            FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+        COMMENT ON VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first IS
+            'keeps DROP EXTENSION from forgetting what was granted; end_fleet() removes it';
+        REVOKE ALL ON snowflake_registry.the_fleet_is_in_use_call_end_fleet_first FROM PUBLIC;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'has DROP EXTENSION fail without CASCADE';
+
+-- What every answer says, and the refusals for which no lock is needed: outcome is NULL if there is none.
+CREATE FUNCTION snowflake_registry.begin_answer(
+    registry_id uuid, clock bigint, round_trip bigint,
+    OUT answer snowflake_registry.answer, OUT clock_offset bigint
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    known snowflake_registry.settings;
+    furthest CONSTANT bigint := 60000000;
+BEGIN
+    SELECT * INTO known FROM snowflake_registry.settings;
+    answer.registry_id := known.registry_id;
+    answer.serial := snowflake_registry.serial_of(known.serial);
+    answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
+    answer.lease := snowflake_registry.microseconds(known.lease);
+    answer.renew_every := snowflake_registry.microseconds(known.renew_every);
+    IF begin_answer.clock IS NOT NULL THEN
+        -- Bounds keep the sum from overflowing.
+        clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
+            - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
+    END IF;
+    IF begin_answer.registry_id IS NOT NULL
+       AND begin_answer.registry_id IS DISTINCT FROM known.registry_id THEN
+        answer.outcome := 'foreign';
+        answer.detail := format('this registry is %s, not %s', coalesce(known.registry_id::text, 'a new one'),
+                                begin_answer.registry_id);
+    ELSIF clock_offset IS NULL OR abs(clock_offset) > furthest THEN
+        answer.outcome := 'clock';
+        answer.detail := CASE
+            WHEN clock_offset IS NULL THEN 'the server did not say what its clock shows'
+            ELSE format('the clock of the server is %s s %s that of the registry, and at most %s s are '
+                        'accepted', abs(clock_offset) / 1000000,
+                        CASE WHEN clock_offset < 0 THEN 'behind' ELSE 'ahead of' END, furthest / 1000000)
+        END;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
+    'what every answer says; whether there is a decision at all';
+
+-- What servers call --------------------------------------------------------------------------------------
+
+CREATE FUNCTION snowflake_registry.acquire(
+    registry_id uuid, serial bigint, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
+    datacenter_id int, pin int, worker_limit int, unwanted int[]
+)
+RETURNS snowflake_registry.answer
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    begun record;
+    answer snowflake_registry.answer;
+    said record;
+    seen CONSTANT bigint := CASE WHEN acquire.registry_id IS NOT NULL THEN acquire.serial END;
+    refused CONSTANT int[] := coalesce(array_remove(acquire.unwanted, NULL), '{}');
+    registry snowflake_registry.settings;
+    moment timestamptz;
+    held snowflake_registry.lease;
+    lowest bigint;
+    highest bigint;
+    free record;
+    before record;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF acquire.lease_id IS NULL OR acquire.nonce IS NULL OR acquire.datacenter_id IS NULL THEN
+        RAISE EXCEPTION 'lease_id, nonce and datacenter_id cannot be NULL'
+            USING ERRCODE = 'null_value_not_allowed';
+    ELSIF acquire.datacenter_id < 0 THEN
+        RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF cardinality(refused) > 10000 THEN
+        -- They are looked through while others wait.
+        RAISE EXCEPTION 'too many unwanted worker IDs'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('There are %s, and at most 10000 are accepted.', cardinality(refused));
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
+    SELECT * INTO begun
+    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
+    answer := begun.answer;
+    IF answer.outcome IS NOT NULL THEN
+        RETURN answer;
+    END IF;
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
+
+    registry := snowflake_registry.open_registry(true, seen);
+    moment := clock_timestamp();
+    answer.serial := snowflake_registry.serial_of(registry.serial);
+    lowest := registry.first_worker;
+    highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
+
+    -- An answer may have been lost: the same question gets the same answer. The row is written again, so that
+    -- this commit is waited for.
+    SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
+    IF FOUND THEN
+        -- After a quarantine the nonce is not known. But who has renewed has had its answer.
+        IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
+            answer.outcome := 'twin';
+            answer.detail := format('worker ID %s is held under this lease, and was renewed since',
+                                    held.worker_id);
+            RETURN answer;
+        ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
+              AND held.datacenter_id = acquire.datacenter_id
+              AND held.worker_id = coalesce(acquire.pin, held.worker_id)
+              AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
+              AND held.worker_id <> ALL (refused) THEN
+            answer.outcome := 'granted';
+            answer.serial := snowflake_registry.serial_after(held.serial, registry.serial);
+            -- It stays one that was not renewed. A nonce that is not known may be that of a lost renewal.
+            UPDATE snowflake_registry.lease AS lease
+            SET serial = answer.serial
+            WHERE lease.lease_id = acquire.lease_id;
+            answer.datacenter_id := held.datacenter_id;
+            answer.worker_id := held.worker_id;
+            answer.granted_from := snowflake_registry.microseconds(held.granted_from);
+            answer.granted_until := snowflake_registry.microseconds(held.granted_until);
+            RETURN answer;
+        END IF;
+        -- It ended, or does not fit any more. Nobody else gets what is left of it.
+        UPDATE snowflake_registry.lease AS lease
+        SET lease_id = NULL, nonce = NULL
+        WHERE lease.lease_id = acquire.lease_id;
+    END IF;
+
+    IF registry.registry_id IS NULL OR NOT isfinite(registry.nothing_before) THEN
+        answer.outcome := 'taken';
+        answer.detail := 'the registry gives out no identities: its administrator has to call '
+                         'snowflake_registry.start_fleet()';
+        RETURN answer;
+    ELSIF acquire.datacenter_id > registry.last_datacenter THEN
+        answer.outcome := 'taken';
+        answer.detail := format('the registry gives worker IDs for datacenters 0 to %s, not for %s',
+                                registry.last_datacenter, acquire.datacenter_id);
+        RETURN answer;
+    END IF;
+
+    -- The identity to give now, or else the one that is free first. A preference, never a proof: the name.
+    WITH known AS (
+        SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
+               lease.node_name = said.node_name AS was_its_own, lease.renewed_at
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.datacenter_id = acquire.datacenter_id
+    ),
+    -- The lowest that was never given lies at the bottom, at the pin, or above one that is ruled out.
+    never_given AS (
+        SELECT min(candidate.worker_id)::int AS worker_id,
+               greatest(registry.free_from, registry.nothing_before) AS free_from,
+               false AS was_its_own, NULL::timestamptz AS renewed_at
+        FROM (
+            SELECT lowest AS worker_id
+            UNION ALL SELECT acquire.pin::bigint
+            UNION ALL SELECT known.worker_id::bigint + 1 FROM known
+            UNION ALL SELECT element::bigint + 1 FROM unnest(refused) AS element
+        ) AS candidate
+        WHERE candidate.worker_id BETWEEN lowest AND highest
+          AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
+          AND candidate.worker_id <> ALL (refused)
+          AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
+    )
+    SELECT * INTO free
+    FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
+    WHERE candidate.worker_id BETWEEN lowest AND highest
+      AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
+      AND candidate.worker_id <> ALL (refused)
+    ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
+             coalesce(candidate.was_its_own, false) DESC,
+             CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
+             candidate.worker_id
+    LIMIT 1;
+    IF NOT FOUND THEN
+        answer.outcome := 'taken';
+        answer.detail := format(
+            '%s: the registry gives %s to %s, those below %s fit the layout of the server, and it has ruled '
+            'out %s',
+            CASE WHEN acquire.pin IS NULL THEN 'there is no worker ID for this server'
+                 ELSE format('this server cannot have worker ID %s', acquire.pin) END,
+            lowest, registry.last_worker, coalesce(acquire.worker_limit::text, '2147483648'),
+            cardinality(refused));
+        RETURN answer;
+    ELSIF free.free_from > moment THEN
+        answer.outcome := 'taken';
+        answer.free_from := snowflake_registry.microseconds(free.free_from);
+        answer.detail := CASE
+            WHEN registry.nothing_before > moment THEN
+                format('quarantine until %s: %s', snowflake_registry.in_words(registry.nothing_before),
+                       left(registry.quarantine_reason, 200))
+            WHEN acquire.pin IS NOT NULL THEN
+                format('worker ID %s is taken until %s', acquire.pin,
+                       snowflake_registry.in_words(free.free_from))
+            ELSE format('all worker IDs are taken, and %s is the first to be free, at %s', free.worker_id,
+                        snowflake_registry.in_words(free.free_from))
+        END;
+        RETURN answer;
+    END IF;
+
+    SELECT lease.node_name, lease.host, lease.port INTO before
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
+    answer.serial := snowflake_registry.serial_after(0, registry.serial + 1);
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
+        version, clock_offset, acquired_at, renewed_at, hands, serial
+    )
+    VALUES (
+        acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
+        acquire.nonce, said.node_name, said.host, said.port, said.layout, said.version, said.clock_offset,
+        moment, moment, 1, answer.serial
+    )
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
+        lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
+        host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
+        clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
+        renewed_at = excluded.renewed_at, hands = lease.hands + 1, serial = excluded.serial;
+    UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
+    PERFORM snowflake_registry.sign_settings();
+    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',
+        free.worker_id, acquire.datacenter_id,
+        snowflake_registry.server_in_words(said.node_name, said.host, said.port)
+        USING DETAIL = format('Range: %s to %s. Before: %s.', snowflake_registry.in_words(free.free_from),
+                              snowflake_registry.in_words(moment + registry.lease),
+                              CASE WHEN before IS NULL THEN 'nobody with a name'
+                                   ELSE snowflake_registry.server_in_words(before.node_name, before.host,
+                                                                           before.port) END);
+    answer.outcome := 'granted';
+    answer.datacenter_id := acquire.datacenter_id;
+    answer.worker_id := free.worker_id;
+    answer.granted_from := snowflake_registry.microseconds(free.free_from);
+    answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.acquire(
+    uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
+) IS
+    'gives a server an identity that nobody else holds, or says when there will be one';
+
+CREATE FUNCTION snowflake_registry.renew(
+    registry_id uuid, serial bigint, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
+    next_nonce uuid, facts jsonb
+)
+RETURNS snowflake_registry.answer
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    begun record;
+    answer snowflake_registry.answer;
+    said record;
+    seen CONSTANT bigint := CASE WHEN renew.registry_id IS NOT NULL THEN renew.serial END;
+    registry snowflake_registry.settings;
+    moment timestamptz;
+    held snowflake_registry.lease;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF renew.lease_id IS NULL OR renew.next_nonce IS NULL THEN
+        RAISE EXCEPTION 'lease_id and next_nonce cannot be NULL' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
+    SELECT * INTO begun
+    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip);
+    answer := begun.answer;
+    IF answer.outcome IS NOT NULL THEN
+        RETURN answer;
+    END IF;
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
+
+    IF renew.registry_id IS NULL THEN
+        said.held_until := NULL;
+    END IF;
+    registry := snowflake_registry.open_registry(false, seen, renew.lease_id, renew.last_nonce,
+                                                 renew.next_nonce, said.held_until);
+    answer.serial := snowflake_registry.serial_of(registry.serial);
+    -- Two that renew the same lease come one after the other, and the second sees what the first has written.
+    SELECT * INTO held
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
+    IF NOT FOUND THEN
+        answer.outcome := 'unknown';
+        answer.detail := 'nobody holds a worker ID under this lease: it was taken away or given to another '
+                         'server, or commits were lost';
+        RETURN answer;
+    END IF;
+    moment := clock_timestamp();
+    IF held.nonce IS NOT NULL
+       AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
+        RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
+            held.worker_id, held.datacenter_id
+            USING DETAIL = format('One of them is now %s, which was refused. It may be a copy of the other.',
+                                  snowflake_registry.server_in_words(said.node_name, said.host, said.port));
+        answer.outcome := 'twin';
+        answer.detail := format('worker ID %s was renewed under the same lease by somebody else, last at %s',
+                                held.worker_id, snowflake_registry.in_words(held.renewed_at));
+        RETURN answer;
+    ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
+        -- It was granted by a clock that was wrong. Servers refuse this end, and there are other worker IDs.
+        answer.outcome := 'unknown';
+        answer.detail := format('worker ID %s was granted up to %s, by a clock that was ahead',
+                                held.worker_id, snowflake_registry.in_words(held.granted_until));
+        RETURN answer;
+    ELSIF held.granted_until <= moment AND registry.nothing_before > moment THEN
+        -- To go on after a gap is a new grant in all but name.
+        answer.outcome := 'quarantine';
+        answer.free_from := snowflake_registry.microseconds(registry.nothing_before);
+        answer.detail := format('the lease ended at %s, quarantine until %s: %s',
+                                snowflake_registry.in_words(held.granted_until),
+                                snowflake_registry.in_words(registry.nothing_before),
+                                coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
+        RETURN answer;
+    END IF;
+    answer.serial := snowflake_registry.serial_after(held.serial, registry.serial);
+    UPDATE snowflake_registry.lease AS lease
+    -- Also of what was granted in a lost commit nothing goes to anybody else.
+    SET granted_until = greatest(lease.granted_until, moment + registry.lease, said.held_until),
+        nonce = renew.next_nonce,
+        node_name = coalesce(said.node_name, lease.node_name),
+        host = coalesce(said.host, lease.host),
+        port = coalesce(said.port, lease.port),
+        layout = coalesce(said.layout, lease.layout),
+        version = coalesce(said.version, lease.version),
+        clock_offset = said.clock_offset,
+        renewed_at = moment,
+        serial = answer.serial
+    WHERE lease.lease_id = renew.lease_id
+    RETURNING lease.* INTO held;
+    answer.outcome := 'granted';
+    answer.datacenter_id := held.datacenter_id;
+    answer.worker_id := held.worker_id;
+    answer.granted_from := snowflake_registry.microseconds(held.granted_from);
+    answer.granted_until := snowflake_registry.microseconds(held.granted_until);
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb) IS
+    'lets a server go on with the identity that it holds';
+
+-- Segments: how numbers are made ------------------------------------------------------------------------
+
+-- A number with a period is its prefix, such as 20261121, and behind it the digits of a serial. So all
+-- numbers of a later period are higher, and those of one name only rise. Sums are numeric: they cannot
+-- overflow.
+
+CREATE FUNCTION snowflake_registry.at_or_above(start numeric, increment bigint, value numeric) RETURNS numeric
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN value <= start THEN start
+            ELSE value + mod(increment - mod(value - start, increment), increment) END;
+COMMENT ON FUNCTION snowflake_registry.at_or_above(numeric, bigint, numeric) IS
+    'the lowest of start, start + increment, .. that is not below a value';
+
+CREATE FUNCTION snowflake_registry.period_base(period_key bigint, digits int) RETURNS numeric
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN (period_key || repeat('0', digits))::numeric;
+COMMENT ON FUNCTION snowflake_registry.period_base(bigint, int) IS 'the prefix of a period, and serial 0';
+
+CREATE FUNCTION snowflake_registry.in_period(period_key bigint, digits int, start bigint, increment bigint,
+                                             value numeric) RETURNS numeric
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN least(
+    snowflake_registry.at_or_above(snowflake_registry.period_base(period_key, digits) + start, increment,
+                                   value),
+    snowflake_registry.period_base(period_key, digits) + snowflake_registry.period_base(1, digits)
+);
+COMMENT ON FUNCTION snowflake_registry.in_period(bigint, int, bigint, bigint, numeric) IS
+    'the lowest number of a period that is not below a value; serial 0 of the next prefix: there is none';
+
+CREATE FUNCTION snowflake_registry.key_of_number(digits int, value numeric) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN div(value, snowflake_registry.period_base(1, digits))::bigint;
+COMMENT ON FUNCTION snowflake_registry.key_of_number(int, numeric) IS 'the prefix of a number';
+
+CREATE FUNCTION snowflake_registry.key_of_date(period text, day timestamp) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN period = 'year' THEN extract(year FROM day)
+            WHEN period = 'month' THEN extract(year FROM day) * 100 + extract(month FROM day)
+            ELSE extract(year FROM day) * 10000 + extract(month FROM day) * 100 + extract(day FROM day)
+       END::bigint;
+COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'the prefix of the period of a date';
+
+CREATE FUNCTION snowflake_registry.key_of_clock(period text, time_zone text, instant timestamptz)
+RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN snowflake_registry.key_of_date(period, instant AT TIME ZONE time_zone);
+COMMENT ON FUNCTION snowflake_registry.key_of_clock(text, text, timestamptz) IS
+    'the prefix of the period of an instant';
+
+CREATE FUNCTION snowflake_registry.first_day(period text, period_key bigint) RETURNS date
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN period = 'year' THEN make_date(period_key::int, 1, 1)
+            WHEN period = 'month' THEN make_date((period_key / 100)::int, (period_key % 100)::int, 1)
+            ELSE make_date((period_key / 10000)::int, (period_key / 100 % 100)::int, (period_key % 100)::int)
+       END;
+COMMENT ON FUNCTION snowflake_registry.first_day(text, bigint) IS
+    'the day on which the period with this prefix begins; an error if there is none';
+
+CREATE FUNCTION snowflake_registry.key_after(period text, period_key bigint) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN snowflake_registry.key_of_date(
+    period, snowflake_registry.first_day(period, period_key) + ('1 ' || period)::interval);
+COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'the prefix of the period that comes next';
+
+-- Where clocks are put back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE finds
+-- the second. Periods never go back, so it is the first that counts.
+CREATE FUNCTION snowflake_registry.period_begins(period text, time_zone text, period_key bigint)
+RETURNS timestamptz
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    midnight CONSTANT timestamptz :=
+        snowflake_registry.first_day(period, period_key)::timestamp AT TIME ZONE time_zone;
+BEGIN
+    RETURN coalesce(
+        (SELECT min(candidate)
+         FROM generate_series(midnight - interval '3 hours', midnight, interval '15 minutes') AS candidate
+         WHERE snowflake_registry.key_of_clock(period, time_zone, candidate) >= period_key),
+        midnight);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.period_begins(text, text, bigint) IS
+    'the first instant of the period with this prefix';
+
+-- A segment as it is when the clock shows this. A clock that was set back does not lead to an earlier period.
+CREATE FUNCTION snowflake_registry.segment_at(segment snowflake_registry.segment, moment timestamptz)
+RETURNS snowflake_registry.segment
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    key bigint;
+BEGIN
+    IF segment.period IS NOT NULL THEN
+        key := snowflake_registry.key_of_clock(segment.period, segment.time_zone, moment);
+        IF key > segment.period_key THEN
+            segment.period_key := key;
+            segment.next_value := CASE
+                WHEN segment.ahead_key = key THEN segment.ahead_value
+                ELSE snowflake_registry.in_period(key, segment.digits, segment.start, segment.increment, 0)
+            END;
+            IF segment.ahead_key <= key THEN
+                segment.ahead_key := NULL;
+                segment.ahead_value := NULL;
+            END IF;
+        END IF;
+    END IF;
+    RETURN segment;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, timestamptz) IS
+    'moves a segment on to the period of an instant';
+
+-- What a server says that it had is passed over when a closed segment is opened. So one that makes numbers up
+-- could use up all of them. No loss reaches further than a million ranges, or than the next period.
+CREATE FUNCTION snowflake_registry.number_is_credible(
+    segment snowflake_registry.segment, number numeric, moment timestamptz
+)
+RETURNS boolean
+IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF segment.period IS NULL THEN
+        RETURN number < segment.next_value
+                        + 1048576::numeric * greatest(segment.max_step, 1000000) * segment.increment;
+    END IF;
+    RETURN snowflake_registry.key_of_number(segment.digits, number)
+        <= snowflake_registry.key_after(segment.period,
+                                        (snowflake_registry.segment_at(segment, moment)).period_key);
+EXCEPTION WHEN data_exception THEN
+    -- Such as a time zone that this server does not know: other names are to go on.
+    RETURN true;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.number_is_credible(snowflake_registry.segment, numeric, timestamptz) IS
+    'whether a server can have been given this number';
+
+-- Segments: what servers call ---------------------------------------------------------------------------
+
+-- Whatever is wrong with one name does not hinder the others, except a request without a name.
+CREATE FUNCTION snowflake_registry.read_request(ordinal bigint, element jsonb, registry_id uuid)
+RETURNS snowflake_registry.request
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    asked snowflake_registry.request;
+    keys CONSTANT text[] := ARRAY['had_until', 'count', 'period_key', 'lasted'];
+    highest CONSTANT numeric[] := ARRAY[9223372036854775807, 1000000000, 9223372036854775807, 1e15];
+    numbers numeric[];
+    number numeric;
+BEGIN
+    IF jsonb_typeof(element) IS DISTINCT FROM 'object'
+       OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
+        RAISE EXCEPTION 'request % has no name', ordinal
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'requests: [{"name": "orders", "had_until": 12345, "lasted": 840}]';
+    END IF;
+    asked.request := ordinal;
+    asked.name := element ->> 'name';
+    FOR i IN 1 .. 4 LOOP
+        IF coalesce(jsonb_typeof(element -> keys[i]), 'null') <> 'null' THEN
+            number := CASE WHEN jsonb_typeof(element -> keys[i]) = 'number'
+                           THEN (element ->> keys[i])::numeric END;
+            IF number BETWEEN 0 AND highest[i] AND (number = trunc(number) OR keys[i] = 'lasted') THEN
+                numbers[i] := number;
+            ELSE
+                asked.problem := format('%s is no number from 0 to %s', keys[i], highest[i]);
+            END IF;
+        END IF;
+    END LOOP;
+    asked.had_until := numbers[1];
+    asked.count := numbers[2];
+    asked.period_key := numbers[3];
+    asked.lasted := numbers[4];
+    asked.is_next := coalesce(element -> 'next' = 'true', false);
+    -- Of a number from another registry nothing follows, but that it was given.
+    asked.is_ours := CASE
+        WHEN element ? 'registry_id'
+        THEN coalesce(lower(element ->> 'registry_id') = (
+            SELECT settings.registry_id::text FROM snowflake_registry.settings AS settings
+        ), false)
+        ELSE registry_id IS NOT NULL
+    END;
+    RETURN asked;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
+    'one name in a call of take(), and what is wrong with it';
+
+CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
+RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    unknown record;
+BEGIN
+    SELECT segment.name, asked.had_until INTO unknown
+    FROM jsonb_array_elements(lost_numbers.requests) WITH ORDINALITY AS element (value, ordinal),
+         LATERAL snowflake_registry.read_request(element.ordinal, element.value, lost_numbers.registry_id)
+             AS asked,
+         snowflake_registry.segment AS segment
+    WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
+      AND (NOT lost_numbers.is_here OR segment.has_left OR snowflake_registry.serves_others())
+      AND CASE
+              WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
+              WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
+              THEN asked.had_until >= segment.ahead_value
+              -- Of an earlier period it is lower anyhow.
+              ELSE asked.had_until >= segment.next_value
+          END
+      AND snowflake_registry.number_is_credible(segment, asked.had_until, clock_timestamp())
+    ORDER BY element.ordinal
+    LIMIT 1;
+    IF FOUND THEN
+        RETURN format('a server was given numbers of segment %s up to %s, and the registry does not know '
+                      'of it', snowflake_registry.name_in_words(unknown.name), unknown.had_until);
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
+    'a sign that what had been committed is gone: numbers that a server has and the registry has not given';
+
+-- A range of one segment. The row is locked until the commit.
+CREATE FUNCTION snowflake_registry.take_range(
+    asked snowflake_registry.request, node_name text, is_here boolean
+)
+RETURNS snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    answer snowflake_registry.taken;
+    stored snowflake_registry.segment;
+    segment snowflake_registry.segment;
+    moment timestamptz;
+    had_key bigint;
+    after_key bigint;
+    basis bigint;
+    first numeric;
+    last numeric;
+BEGIN
+    SELECT * INTO stored
+    FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
+        answer.outcome := 'unknown';
+        answer.is_known := false;
+        answer.detail := CASE
+            WHEN stored.dropped_at IS NOT NULL
+            THEN format('the segment was dropped at %s', snowflake_registry.in_words(stored.dropped_at))
+            WHEN asked.is_ours AND asked.had_until IS NOT NULL
+            THEN format('there is no such segment any more, though this registry has given numbers up to %s: '
+                        'commits were lost', asked.had_until)
+            ELSE 'there is no such segment'
+        END;
+        RETURN answer;
+    END IF;
+    answer.is_known := true;
+    answer.increment := stored.increment;
+    answer.max_value := stored.max_value;
+    answer.step := stored.step;
+    IF asked.problem IS NOT NULL THEN
+        answer.outcome := 'invalid';
+        answer.detail := asked.problem;
+        RETURN answer;
+    ELSIF stored.closed_reason IS NOT NULL THEN
+        IF asked.is_ours AND asked.had_until > coalesce(stored.seen_until, -1)
+           AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
+            UPDATE snowflake_registry.segment AS segment
+            SET seen_until = asked.had_until WHERE segment.name = asked.name;
+        END IF;
+        answer.outcome := 'closed';
+        answer.detail := format('commits of the registry may be lost: %s', left(stored.closed_reason, 200));
+        RETURN answer;
+    END IF;
+
+    moment := clock_timestamp();
+    segment := snowflake_registry.segment_at(stored, moment);
+    answer.period_key := segment.period_key;
+    IF segment.period IS NULL THEN
+        IF asked.is_ours AND NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment) THEN
+            answer.outcome := 'invalid';
+            answer.detail := format('this registry has given numbers below %s, not up to %s',
+                                    segment.next_value, asked.had_until);
+            RETURN answer;
+        ELSIF asked.had_until >= segment.next_value THEN
+            segment.next_value :=
+                snowflake_registry.at_or_above(segment.start, segment.increment, asked.had_until + 1);
+        END IF;
+        first := segment.next_value;
+        last := segment.max_value;
+    ELSE
+        after_key := snowflake_registry.key_after(segment.period, segment.period_key);
+        had_key := coalesce(snowflake_registry.key_of_number(segment.digits, asked.had_until),
+                            asked.period_key);
+        IF had_key = 0 AND asked.period_key > 0 THEN
+            answer.outcome := 'invalid';
+            answer.detail := format('number %s has no prefix, and cannot lie in period %s', asked.had_until,
+                                    asked.period_key);
+            RETURN answer;
+        ELSIF had_key > after_key THEN
+            -- It would lead the whole fleet into the future.
+            answer.outcome := 'ahead';
+            answer.detail := format('the server is in period %s, and the registry in period %s', had_key,
+                                    segment.period_key);
+            RETURN answer;
+        END IF;
+        IF had_key = segment.period_key AND asked.had_until >= segment.next_value THEN
+            segment.next_value := snowflake_registry.in_period(had_key, segment.digits, segment.start,
+                                                               segment.increment, asked.had_until + 1);
+        ELSIF had_key = after_key AND asked.had_until >= coalesce(segment.ahead_value, 0) THEN
+            segment.ahead_key := after_key;
+            segment.ahead_value := snowflake_registry.in_period(after_key, segment.digits, segment.start,
+                                                                segment.increment, asked.had_until + 1);
+        END IF;
+        -- Who has numbers of the next period goes on with them. Whose next one has begun meanwhile has it.
+        IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
+            answer.period_key := after_key;
+            segment.ahead_key := after_key;
+            segment.ahead_value := coalesce(
+                segment.ahead_value,
+                snowflake_registry.in_period(after_key, segment.digits, segment.start, segment.increment, 0));
+            first := segment.ahead_value;
+        ELSE
+            first := segment.next_value;
+        END IF;
+        last := least(segment.max_value, snowflake_registry.period_base(answer.period_key, segment.digits)
+                                         + snowflake_registry.period_base(1, segment.digits) - 1);
+        answer.period_starts := snowflake_registry.microseconds(snowflake_registry.period_begins(
+            segment.period, segment.time_zone, answer.period_key));
+        answer.period_ends := snowflake_registry.microseconds(snowflake_registry.period_begins(
+            segment.period, segment.time_zone,
+            snowflake_registry.key_after(segment.period, answer.period_key)));
+    END IF;
+    IF first > last THEN
+        answer.outcome := 'exhausted';
+        answer.detail := CASE
+            WHEN last = segment.max_value THEN format('its numbers end at %s (max_value)', last)
+            ELSE format('period %s has no more numbers of %s digits', answer.period_key, segment.digits)
+        END;
+        RETURN answer;
+    END IF;
+
+    -- Leaf's rule: a range should last between 15 and 30 minutes.
+    basis := coalesce(asked.count, segment.step);
+    answer.step := greatest(segment.min_step, least(segment.max_step, CASE
+        WHEN asked.lasted < 900 THEN basis * 2
+        WHEN asked.lasted > 1800 THEN basis / 2
+        ELSE basis
+    END));
+    answer.outcome := 'granted';
+    answer.first := first;
+    answer.count := least(answer.step, div(last - first, segment.increment) + 1);
+    first := first + answer.count::numeric * segment.increment;
+    IF segment.period IS NULL THEN
+        segment.next_value := first;
+    ELSIF answer.period_key = segment.period_key THEN
+        segment.next_value := snowflake_registry.in_period(answer.period_key, segment.digits, segment.start,
+                                                           segment.increment, first);
+    ELSE
+        segment.ahead_value := snowflake_registry.in_period(answer.period_key, segment.digits, segment.start,
+                                                            segment.increment, first);
+    END IF;
+    UPDATE snowflake_registry.segment AS kept
+    SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_here,
+        taken_at = moment, taken_by = take_range.node_name, updated_at = moment
+    WHERE kept.name = asked.name;
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean) IS
+    'takes a range of one segment';
+
+-- Locks are taken in this order: the settings, then the rows of the segments by name.
+CREATE FUNCTION snowflake_registry.take_ranges(
+    registry_id uuid, serial bigint, requests jsonb, node_name text, is_here boolean
+)
+RETURNS SETOF snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    about snowflake_registry.taken;
+    answer snowflake_registry.taken;
+    asked snowflake_registry.request;
+    registry snowflake_registry.settings;
+    loss text;
+    said record;
+    is_answered boolean := false;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
+        RAISE EXCEPTION 'requests are not a JSON array' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN
+        RAISE EXCEPTION 'too many requests'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('There are %s, and at most 64 are accepted.',
+                                  jsonb_array_length(take_ranges.requests));
+    END IF;
+    SELECT settings.registry_id, settings.serial INTO about.registry_id, about.serial
+    FROM snowflake_registry.settings AS settings;
+    about.serial := snowflake_registry.serial_of(about.serial);
+    about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
+    IF take_ranges.registry_id IS NOT NULL
+       AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
+        about.outcome := 'foreign';
+        about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
+                               take_ranges.registry_id);
+        RETURN NEXT about;
+        RETURN;
+    END IF;
+
+    -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
+    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    registry := snowflake_registry.open_registry(
+        loss IS NOT NULL,
+        CASE WHEN take_ranges.registry_id IS NOT NULL THEN take_ranges.serial END);
+    IF loss IS NOT NULL THEN
+        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    END IF;
+    IF loss IS NOT NULL THEN
+        IF NOT is_here THEN
+            -- That it has taken from them may be lost as well.
+            UPDATE snowflake_registry.segment AS segment SET has_left = true
+            WHERE NOT segment.has_left AND segment.name IN (
+                SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
+            );
+        END IF;
+        PERFORM snowflake_registry.enter_quarantine(loss, NULL);
+        SELECT * INTO registry FROM snowflake_registry.settings;
+    END IF;
+    about.serial := snowflake_registry.serial_of(registry.serial);
+    SELECT * INTO said
+    FROM snowflake_registry.read_facts(jsonb_build_object('node_name', take_ranges.node_name));
+
+    FOR asked IN
+        SELECT one.*
+        FROM jsonb_array_elements(take_ranges.requests) WITH ORDINALITY AS element (value, ordinal),
+             LATERAL snowflake_registry.read_request(element.ordinal, element.value, take_ranges.registry_id)
+                 AS one
+        ORDER BY one.name COLLATE "C", element.ordinal
+    LOOP
+        BEGIN
+            answer := snowflake_registry.take_range(asked, said.node_name, is_here);
+        EXCEPTION
+            WHEN lock_not_available THEN
+                answer := NULL;
+                answer.outcome := 'busy';
+                answer.detail := 'others held the segment for too long';
+            -- Such as a time zone that this server does not know.
+            WHEN data_exception THEN
+                answer := NULL;
+                answer.outcome := 'invalid';
+                answer.detail := left(SQLERRM, 300);
+        END;
+        IF answer.outcome = 'busy' THEN
+            -- The others are not to wait as long again.
+            PERFORM set_config('lock_timeout', '100ms', true);
+        END IF;
+        answer.request := asked.request;
+        answer.name := asked.name;
+        answer.is_known := coalesce(answer.is_known, true);
+        answer.registry_id := about.registry_id;
+        answer.serial := about.serial;
+        answer.registry_clock := about.registry_clock;
+        RETURN NEXT answer;
+        is_answered := true;
+    END LOOP;
+
+    FOR answer IN
+        SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
+               segment.step, segment.max_value, about.registry_id, about.serial, about.registry_clock, NULL
+        FROM snowflake_registry.segment AS segment
+        WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
+            SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
+        )
+        ORDER BY segment.name
+    LOOP
+        RETURN NEXT answer;
+        is_answered := true;
+    END LOOP;
+    IF NOT is_answered THEN
+        about.outcome := 'empty';
+        about.detail := 'there are no segments';
+        RETURN NEXT about;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, bigint, jsonb, text, boolean) IS
+    'what take() and take_here() have in common';
+
+CREATE FUNCTION snowflake_registry.take(registry_id uuid, serial bigint, requests jsonb, node_name text)
+RETURNS SETOF snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+        SELECT * FROM snowflake_registry.take_ranges(registry_id, serial, requests, node_name, false);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) IS
+    'gives a server ranges of numbers, and tells it the names of all segments';
+
+-- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
+CREATE FUNCTION snowflake_registry.take_here(registry_id uuid, serial bigint, requests jsonb, node_name text)
+RETURNS SETOF snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+        SELECT * FROM snowflake_registry.take_ranges(registry_id, serial, requests, node_name, true);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_here(uuid, bigint, jsonb, text) IS
+    'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
+
+-- Who has taken in a commit that is lost can only be guessed: whoever may.
+CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT
+        FROM pg_proc AS function,
+             LATERAL aclexplode(coalesce(function.proacl, acldefault('f', function.proowner))) AS acl
+        WHERE function.oid = 'snowflake_registry.take(uuid, bigint, jsonb, text)'::regprocedure
+          AND acl.grantee <> function.proowner
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() was granted to anybody';
+
+-- What administrators call ------------------------------------------------------------------------------
+
+-- Takes the lock, and makes the row of the settings if it is not there yet.
+CREATE FUNCTION snowflake_registry.begin_order() RETURNS snowflake_registry.settings
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    opened snowflake_registry.settings;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    opened := snowflake_registry.open_registry(true, NULL);
+    IF opened.registry_id IS NULL THEN
+        INSERT INTO snowflake_registry.settings DEFAULT VALUES RETURNING * INTO opened;
+        PERFORM snowflake_registry.sign_settings();
+    END IF;
+    RETURN opened;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for the functions of administrators: takes the lock';
+
+CREATE FUNCTION snowflake_registry.start_fleet() RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given bigint;
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    SELECT count(*) INTO given FROM snowflake_registry.lease;
+    IF given > 0 THEN
+        RAISE EXCEPTION 'there is a fleet already'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('Worker IDs that this registry has given: %s.', given),
+                  HINT = 'If it is in quarantine and nothing was lost: '
+                         'SELECT snowflake_registry.end_quarantine();';
+    END IF;
+    UPDATE snowflake_registry.settings
+    SET free_from = clock_timestamp(), nothing_before = clock_timestamp(), quarantine_reason = NULL;
+    PERFORM snowflake_registry.sign_settings();
+    PERFORM snowflake_registry.guard_fleet();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.start_fleet() IS
+    'begins to give out worker IDs; says that no server has had one from a registry before';
+
+CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    live record;
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    SELECT count(*) AS leases, max(granted_until) AS until INTO live
+    FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+    IF live.leases > 0 THEN
+        RAISE EXCEPTION 'servers may still make IDs with worker IDs of this registry'
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('Ranges that have not ended: %s, the last of them at %s.', live.leases,
+                                  snowflake_registry.in_words(live.until)),
+                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.take_away()), '
+                         'and wait until then.';
+    END IF;
+    UPDATE snowflake_registry.settings SET nothing_before = 'infinity', quarantine_reason = NULL;
+    PERFORM snowflake_registry.sign_settings();
+    DROP VIEW IF EXISTS snowflake_registry.the_fleet_is_in_use_call_end_fleet_first;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.end_fleet() IS
+    'gives out no more worker IDs, and lets DROP EXTENSION work; fails while any is in use';
+
+CREATE FUNCTION snowflake_registry.take_away(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    taken record;
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
+    WHERE lease.worker_id = take_away.worker_id AND lease.datacenter_id = take_away.datacenter_id
+      AND lease.lease_id IS NOT NULL
+    RETURNING * INTO taken;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'nobody holds worker ID % of datacenter %',
+            take_away.worker_id, take_away.datacenter_id
+            USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM snowflake_registry.fleet;';
+    END IF;
+    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) is taken from %',
+        taken.worker_id, taken.datacenter_id,
+        snowflake_registry.server_in_words(taken.node_name, taken.host, taken.port)
+        USING DETAIL = format('Its range ends at %s.', snowflake_registry.in_words(taken.granted_until));
+    RETURN taken.granted_until;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_away(int, int) IS
+    'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
+    'until then';
+
+CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    -- Whoever does not know what was before may begin like this.
+    UPDATE snowflake_registry.settings SET nothing_before = '-infinity' WHERE nothing_before = 'infinity';
+    PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()', NULL);
+    PERFORM snowflake_registry.guard_fleet();
+    RETURN (SELECT nothing_before FROM snowflake_registry.settings);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.quarantine() IS
+    'gives out no worker IDs until all that may have been granted has ended, and returns when that is; '
+    'renewals go on';
+
+CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+BEGIN
+    IF NOT isfinite(registry.nothing_before) THEN
+        RAISE EXCEPTION 'the registry has not been started'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'If no server has had a worker ID from a registry before: '
+                         'SELECT snowflake_registry.start_fleet(); if you are not sure: '
+                         'SELECT snowflake_registry.quarantine();';
+    END IF;
+    UPDATE snowflake_registry.settings
+    SET nothing_before = least(nothing_before, clock_timestamp()), quarantine_reason = NULL;
+    PERFORM snowflake_registry.sign_settings();
+    PERFORM snowflake_registry.guard_fleet();
+    RAISE LOG 'snowflake_id_registry: quarantine ended by %', session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
+    'gives out worker IDs again; says that no commits of the registry were lost';
+
+CREATE FUNCTION snowflake_registry.configure(
+    lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
+    last_worker int DEFAULT NULL, synchronous boolean DEFAULT NULL, last_datacenter int DEFAULT NULL
+)
+RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    messages CONSTANT text := current_setting('client_min_messages');
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    -- A day is not always as long as another: spans are kept in seconds.
+    new_lease CONSTANT interval :=
+        coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
+    new_renewal CONSTANT interval :=
+        coalesce(make_interval(secs => extract(epoch FROM configure.renew_every)::float8),
+                 registry.renew_every);
+    new_first CONSTANT int := coalesce(configure.first_worker, registry.first_worker);
+    new_last CONSTANT int := coalesce(configure.last_worker, registry.last_worker);
+BEGIN
+    IF new_lease NOT BETWEEN '1 second' AND '24 hours' THEN
+        RAISE EXCEPTION 'a lease of % is not possible', configure.lease
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'It lies between 1 second and 24 hours.',
+                  HINT = 'It is how long a server goes on without the registry, and how long the worker ID '
+                         'of one that died is taken.';
+    ELSIF new_renewal < '100 milliseconds' OR new_renewal * 2 > new_lease THEN
+        RAISE EXCEPTION 'renewal every % does not go with a lease of %', new_renewal, new_lease
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'It lies between 100 milliseconds and half of the lease.',
+                  HINT = 'Give both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
+                         'renew_every => ''1 minute'');';
+    ELSIF new_first < 0 OR new_last < new_first THEN
+        RAISE EXCEPTION 'there are no worker IDs from % to %', new_first, new_last
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Give both: '
+                         'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
+    END IF;
+    IF configure.last_datacenter < 0 THEN
+        RAISE EXCEPTION 'last_datacenter cannot be %', configure.last_datacenter
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It is 0 or higher.';
+    END IF;
+    UPDATE snowflake_registry.settings
+    SET lease = new_lease,
+        -- Quarantine has to last as long as any lease that was ever given.
+        longest_lease = greatest(longest_lease, new_lease),
+        renew_every = new_renewal,
+        first_worker = new_first,
+        last_worker = new_last,
+        last_datacenter = coalesce(configure.last_datacenter, last_datacenter),
+        synchronous = coalesce(configure.synchronous, synchronous);
+    PERFORM snowflake_registry.sign_settings();
+    IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
+        PERFORM set_config('client_min_messages', messages, true);
+        RAISE NOTICE 'a lease of % does not outlive a quarantine', new_lease
+            USING DETAIL = 'What ends within 2 minutes is nobody''s when a quarantine begins: each server '
+                           'then stops at the end of its lease, and gets no other before the quarantine '
+                           'ends.',
+                  HINT = 'SELECT snowflake_registry.configure(lease => ''10 minutes'');';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int) IS
+    'changes those settings of the registry that are given; servers learn of them when they renew';
+
+-- Segments: what administrators call --------------------------------------------------------------------
+
+-- A server that has heard of the order finds out if it is lost.
+CREATE FUNCTION snowflake_registry.end_order() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE snowflake_registry.settings SET serial = serial + 1;
+    PERFORM snowflake_registry.sign_settings();
+    -- The object that stands in the way of DROP EXTENSION, as guard_fleet() has one.
+    IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
+        DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;
+    ELSIF to_regclass('snowflake_registry.segments_are_in_use_call_drop_segment_first') IS NULL THEN
+        CREATE VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first AS
+            SELECT name FROM snowflake_registry.segment WHERE dropped_at IS NULL;
+        COMMENT ON VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first IS
+            'keeps DROP EXTENSION from forgetting which numbers were given; drop_segment() removes it with '
+            'the last segment';
+        REVOKE ALL ON snowflake_registry.segments_are_in_use_call_drop_segment_first FROM PUBLIC;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.end_order() IS
+    'for the functions that change segments: counts the change, and has DROP EXTENSION fail without CASCADE';
+
+CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    segment snowflake_registry.segment;
+BEGIN
+    SELECT * INTO segment FROM snowflake_registry.segment AS segment
+    WHERE segment.name = segment_named.name AND segment.dropped_at IS NULL;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no segment %', snowflake_registry.name_in_words(segment_named.name)
+            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM snowflake_registry.segments;';
+    END IF;
+    RETURN segment;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment, or an error if there is none';
+
+CREATE FUNCTION snowflake_registry.check_steps(min_step bigint, max_step bigint) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF coalesce(min_step < 1 OR max_step < min_step OR max_step > 1000000000, true) THEN
+        RAISE EXCEPTION 'there are no steps from % to %', min_step, max_step
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'A step is how many numbers a server takes at once, from 1 to 1000000000.',
+                  HINT = 'Give both, such as min_step => 1000, max_step => 1000000.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'an error if there are no such steps';
+
+CREATE FUNCTION snowflake_registry.create_segment(
+    name text, start bigint DEFAULT 1, increment bigint DEFAULT 1, min_step bigint DEFAULT 1000,
+    max_step bigint DEFAULT 1000000, max_value bigint DEFAULT 9223372036854775807, period text DEFAULT NULL,
+    digits int DEFAULT NULL, time_zone text DEFAULT 'UTC'
+)
+RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    made snowflake_registry.segment;
+    before snowflake_registry.segment;
+    zone text;
+    most_digits int;
+    given_until numeric;
+BEGIN
+    IF create_segment.name IS NULL OR create_segment.start IS NULL OR create_segment.increment IS NULL
+       OR create_segment.max_value IS NULL THEN
+        RAISE EXCEPTION 'name, start, increment and max_value cannot be NULL'
+            USING ERRCODE = 'null_value_not_allowed';
+    ELSIF octet_length(create_segment.name) NOT BETWEEN 1 AND 63 THEN
+        RAISE EXCEPTION 'the name of a segment has 1 to 63 bytes'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('This one has %s.', octet_length(create_segment.name));
+    ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
+        RAISE EXCEPTION 'an increment of % is not possible', create_segment.increment
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It lies between 1 and 1000000000.';
+    ELSIF create_segment.start NOT BETWEEN 0 AND create_segment.max_value THEN
+        RAISE EXCEPTION 'numbers cannot start at %', create_segment.start
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('They lie between 0 and %s (max_value).', create_segment.max_value);
+    END IF;
+    PERFORM snowflake_registry.check_steps(create_segment.min_step, create_segment.max_step);
+    IF create_segment.period IS NULL THEN
+        IF create_segment.digits IS NOT NULL OR coalesce(create_segment.time_zone <> 'UTC', false) THEN
+            RAISE EXCEPTION 'digits and time_zone are for segments with a period'
+                USING ERRCODE = 'invalid_parameter_value',
+                      HINT = 'Give a period as well: period => ''day''.';
+        END IF;
+    ELSE
+        -- With the prefix of a year up to 9223, numbers fit bigint.
+        most_digits := CASE WHEN create_segment.period = 'day' THEN 11
+                            WHEN create_segment.period = 'month' THEN 13
+                            WHEN create_segment.period = 'year' THEN 15 END;
+        IF most_digits IS NULL THEN
+            RAISE EXCEPTION 'there is no period %', snowflake_registry.name_in_words(create_segment.period)
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Periods are day, month and year.';
+        ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
+            RAISE EXCEPTION 'a segment with period "%" cannot have % digits', create_segment.period,
+                coalesce(create_segment.digits::text, 'no')
+                USING ERRCODE = 'invalid_parameter_value',
+                      DETAIL = format('It has from 1 to %s behind the prefix, and they cannot be changed '
+                                      'later.', most_digits),
+                      HINT = 'digits => 6 is enough for 999999 numbers in each period.';
+        ELSIF create_segment.start NOT BETWEEN 1
+              AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
+            RAISE EXCEPTION 'the numbers of a period cannot start at %', create_segment.start
+                USING ERRCODE = 'invalid_parameter_value',
+                      DETAIL = format('With %s digits they lie between 1 and %s.', create_segment.digits,
+                                      snowflake_registry.period_base(1, create_segment.digits) - 1);
+        END IF;
+        -- No abbreviations and no offsets: their signs mean the opposite of what people expect.
+        SELECT known.name INTO zone FROM pg_timezone_names AS known
+        WHERE lower(known.name) = lower(create_segment.time_zone);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no time zone %',
+                coalesce(snowflake_registry.name_in_words(create_segment.time_zone), 'NULL')
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'SELECT name FROM pg_timezone_names;';
+        END IF;
+    END IF;
+
+    PERFORM snowflake_registry.begin_order();
+    SELECT * INTO before FROM snowflake_registry.segment AS segment
+    WHERE segment.name = create_segment.name;
+    IF FOUND AND before.dropped_at IS NULL THEN
+        RAISE EXCEPTION 'there is a segment % already',
+            snowflake_registry.name_in_words(create_segment.name)
+            USING ERRCODE = 'duplicate_object',
+                  HINT = 'SELECT snowflake_registry.alter_segment(name, ..) changes its steps and max_value.';
+    END IF;
+    given_until := greatest(before.next_value, before.ahead_value);
+
+    made.start := create_segment.start;
+    made.increment := create_segment.increment;
+    made.period := create_segment.period;
+    made.digits := create_segment.digits;
+    made.time_zone := zone;
+    IF made.period IS NULL THEN
+        made.next_value := snowflake_registry.at_or_above(
+            made.start, made.increment, coalesce(given_until, made.start));
+    ELSIF before.period = made.period AND before.digits = made.digits THEN
+        -- The same periods go on, each where it was.
+        made.period_key := before.period_key;
+        made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
+                                                        made.increment, before.next_value);
+        made.ahead_key := before.ahead_key;
+        made.ahead_value := snowflake_registry.in_period(made.ahead_key, made.digits, made.start,
+                                                         made.increment, before.ahead_value);
+    ELSE
+        made.period_key := snowflake_registry.key_of_clock(made.period, made.time_zone, clock_timestamp());
+        made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
+                                                        made.increment, 0);
+        IF made.next_value < given_until THEN
+            RAISE EXCEPTION 'these numbers would lie below those that were given under this name'
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('A segment of this name was dropped. Its numbers end below %s, and '
+                                      'these begin at %s.', given_until, made.next_value),
+                      HINT = 'Take another name.';
+        END IF;
+    END IF;
+    IF made.next_value > create_segment.max_value THEN
+        RAISE EXCEPTION 'the segment would have no numbers'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('It would begin at %s, and end at %s (max_value).', made.next_value,
+                                  create_segment.max_value);
+    END IF;
+    INSERT INTO snowflake_registry.segment AS segment (
+        name, next_value, start, increment, min_step, max_step, step, max_value, period, digits, time_zone,
+        period_key, ahead_key, ahead_value, updated_at
+    )
+    VALUES (
+        create_segment.name, made.next_value, made.start, made.increment, create_segment.min_step,
+        create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
+        made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
+    )
+    -- What is closed remains closed, as it is not known what was given.
+    ON CONFLICT (name) DO UPDATE
+    SET next_value = excluded.next_value, start = excluded.start, increment = excluded.increment,
+        min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
+        max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
+        time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
+        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL;
+    PERFORM snowflake_registry.end_order();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.create_segment(
+    text, bigint, bigint, bigint, bigint, bigint, text, int, text
+) IS
+    'makes a segment; if one of this name was dropped, the numbers begin above all that were given';
+
+CREATE FUNCTION snowflake_registry.alter_segment(
+    name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
+    next_value bigint DEFAULT NULL
+)
+RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    segment snowflake_registry.segment;
+    lowest numeric;
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    segment := snowflake_registry.segment_named(alter_segment.name);
+    segment.min_step := coalesce(alter_segment.min_step, segment.min_step);
+    segment.max_step := coalesce(alter_segment.max_step, segment.max_step);
+    PERFORM snowflake_registry.check_steps(segment.min_step, segment.max_step);
+    IF alter_segment.next_value IS NOT NULL THEN
+        IF segment.closed_reason IS NOT NULL THEN
+            RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
+                USING ERRCODE = 'object_not_in_prerequisite_state',
+                      DETAIL = format('Commits may be lost: %s.', segment.closed_reason),
+                      HINT = 'SELECT snowflake_registry.resume_segment(name, next_value);';
+        END IF;
+        segment := snowflake_registry.segment_from(segment, alter_segment.next_value);
+    END IF;
+    lowest := greatest(segment.next_value, segment.ahead_value) - segment.increment;
+    IF alter_segment.max_value < lowest THEN
+        RAISE EXCEPTION 'max_value cannot be %', alter_segment.max_value
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('Numbers up to %s were given.', lowest);
+    END IF;
+    UPDATE snowflake_registry.segment AS kept
+    SET min_step = segment.min_step, max_step = segment.max_step,
+        step = greatest(segment.min_step, least(segment.max_step, kept.step)),
+        max_value = coalesce(alter_segment.max_value, kept.max_value), next_value = segment.next_value,
+        period_key = segment.period_key, ahead_key = segment.ahead_key, ahead_value = segment.ahead_value,
+        updated_at = clock_timestamp()
+    WHERE kept.name = segment.name;
+    PERFORM snowflake_registry.end_order();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
+    'changes what is given by name; numbers go up only';
+
+-- Of a segment with a period, a number names the period as well.
+CREATE FUNCTION snowflake_registry.segment_from(segment snowflake_registry.segment, next_value bigint)
+RETURNS snowflake_registry.segment
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    lowest CONSTANT numeric :=
+        greatest(segment.next_value, segment.ahead_value, segment.seen_until + 1::numeric);
+    key bigint;
+BEGIN
+    IF next_value < lowest THEN
+        RAISE EXCEPTION 'segment % cannot go on at %',
+            snowflake_registry.name_in_words(segment.name), next_value
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('Numbers below %s were given.', lowest);
+    END IF;
+    IF segment.period IS NULL THEN
+        segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
+        RETURN segment;
+    END IF;
+    key := snowflake_registry.key_of_number(segment.digits, next_value);
+    BEGIN
+        PERFORM snowflake_registry.first_day(segment.period, key);
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION '% is no number with a date in front of it', next_value
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('With period "%s" and %s digits the segment is at %s.', segment.period,
+                                  segment.digits, segment.next_value);
+    END;
+    segment.period_key := key;
+    segment.next_value := snowflake_registry.in_period(key, segment.digits, segment.start, segment.increment,
+                                                       next_value);
+    segment.ahead_key := NULL;
+    segment.ahead_value := NULL;
+    RETURN segment;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.segment_from(snowflake_registry.segment, bigint) IS
+    'a segment that goes on at a number, or an error if that could repeat one';
+
+CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.segment_named(drop_segment.name);
+    UPDATE snowflake_registry.segment AS segment
+    SET dropped_at = clock_timestamp(), updated_at = clock_timestamp()
+    WHERE segment.name = drop_segment.name;
+    PERFORM snowflake_registry.end_order();
+    RAISE LOG 'snowflake_id_registry: segment % was dropped by %',
+        snowflake_registry.name_in_words(drop_segment.name), session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
+    'gives out no more numbers of this name; servers may use up the ranges that they have';
+
+CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    segment snowflake_registry.segment;
+BEGIN
+    IF resume_segment.next_value IS NULL THEN
+        RAISE EXCEPTION 'next_value cannot be NULL'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'If nothing was lost: SELECT snowflake_registry.resume_segments();';
+    END IF;
+    PERFORM snowflake_registry.begin_order();
+    segment := snowflake_registry.segment_named(resume_segment.name);
+    IF segment.closed_reason IS NULL THEN
+        RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'To leave out numbers: '
+                         'SELECT snowflake_registry.alter_segment(name, next_value => ..);';
+    END IF;
+    segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
+    UPDATE snowflake_registry.segment AS kept
+    SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+        ahead_value = segment.ahead_value, closed_reason = NULL, seen_until = NULL,
+        updated_at = clock_timestamp()
+    WHERE kept.name = segment.name;
+    PERFORM snowflake_registry.end_order();
+    RAISE LOG 'snowflake_id_registry: segment % goes on at %, says %',
+        snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
+    'opens a segment that is closed; says that no number from next_value on was ever given';
+
+CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    resumed bigint;
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    UPDATE snowflake_registry.segment
+    SET closed_reason = NULL, seen_until = NULL, updated_at = clock_timestamp()
+    WHERE closed_reason IS NOT NULL
+      AND coalesce(seen_until < greatest(next_value, ahead_value), true);
+    GET DIAGNOSTICS resumed = ROW_COUNT;
+    PERFORM snowflake_registry.end_order();
+    RAISE LOG 'snowflake_id_registry: % segments go on where they were, says %', resumed, session_user;
+    RETURN resumed;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
+    'opens all segments that are closed, and returns how many; says that no commits of the registry were '
+    'lost; where a server has reported otherwise, the segment stays closed';
+
+-- Views -------------------------------------------------------------------------------------------------
+
+CREATE VIEW snowflake_registry.status AS
+    SELECT settings.registry_id,
+           CASE WHEN settings.registry_id IS NULL OR settings.nothing_before = 'infinity' THEN 'not started'
+                WHEN settings.nothing_before > statement_timestamp() THEN 'quarantine'
+                ELSE 'ready' END AS state,
+           CASE WHEN settings.nothing_before > statement_timestamp() THEN settings.nothing_before
+           END AS quarantine_until,
+           CASE WHEN settings.nothing_before > statement_timestamp() THEN settings.quarantine_reason
+           END AS quarantine_reason,
+           (SELECT count(*) FROM snowflake_registry.lease
+            WHERE granted_until > statement_timestamp()) AS live_leases,
+           settings.lease, settings.longest_lease, settings.renew_every, settings.first_worker,
+           settings.last_worker, settings.synchronous,
+           current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
+           settings.serial, settings.last_datacenter
+    FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
+COMMENT ON VIEW snowflake_registry.status IS
+    'the registry in one row: whether it gives out worker IDs, and its settings';
+COMMENT ON COLUMN snowflake_registry.status.state IS
+    'not started, ready, or quarantine: renewals go on, but nobody gets another worker ID';
+COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
+    'what makes the registry think that commits were lost';
+COMMENT ON COLUMN snowflake_registry.status.synchronous IS
+    'whether the administrator says that no failover loses commits';
+COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
+    'whether commits wait for standbys at this moment (synchronous_standby_names)';
+
+CREATE VIEW snowflake_registry.fleet AS
+    SELECT lease.datacenter_id, lease.worker_id,
+           CASE WHEN lease.granted_until > statement_timestamp()
+                THEN CASE WHEN lease.lease_id IS NULL THEN 'ending' ELSE 'held' END
+                ELSE CASE WHEN lease.lease_id IS NULL THEN 'free' ELSE 'lapsed' END
+           END AS state,
+           lease.node_name, lease.host, lease.port, lease.layout, lease.version,
+           lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
+           greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
+           lease.clock_offset, lease.hands,
+           greatest(lease.granted_until, status.quarantine_until) AS free_from,
+           status.quarantine_until, status.synchronous, status.waits_for_standbys
+    FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
+    ORDER BY lease.datacenter_id, lease.worker_id;
+COMMENT ON VIEW snowflake_registry.fleet IS
+    'the identities that were ever given: who holds them, or held them last';
+COMMENT ON COLUMN snowflake_registry.fleet.state IS
+    'held; ending: nobody''s, but whoever had it may go on until granted_until; lapsed: not renewed in '
+    'time; free';
+COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
+    'the server''s own word, as host, port, layout and version';
+COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
+    'how long the server can go on if it does not reach the registry';
+COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
+    'how far the server''s clock is ahead of the registry''s';
+COMMENT ON COLUMN snowflake_registry.fleet.hands IS 'how often this identity was given';
+COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
+    'from when on another server can get it, if it is not renewed';
+
+CREATE VIEW snowflake_registry.segments AS
+    SELECT segment.name,
+           CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
+                WHEN segment.closed_reason IS NOT NULL THEN 'closed'
+                WHEN segment.next_value > segment.max_value THEN 'exhausted'
+                -- Functions of ours would need rights of who looks.
+                WHEN div(segment.next_value, ('1' || repeat('0', segment.digits))::numeric)
+                     > segment.period_key
+                     AND segment.period_key >= to_char(
+                         statement_timestamp() AT TIME ZONE segment.time_zone,
+                         CASE WHEN segment.period = 'year' THEN 'YYYY'
+                              WHEN segment.period = 'month' THEN 'YYYYMM'
+                              ELSE 'YYYYMMDD' END
+                     )::bigint THEN 'exhausted'
+                ELSE 'open' END AS state,
+           CASE WHEN segment.next_value <= 9223372036854775807 THEN segment.next_value::bigint
+           END AS next_value,
+           segment.increment, segment.step, segment.min_step, segment.max_step, segment.max_value,
+           segment.period, segment.digits, segment.time_zone, segment.taken_at, segment.taken_by,
+           segment.closed_reason, segment.seen_until
+    FROM snowflake_registry.segment AS segment
+    ORDER BY segment.name;
+COMMENT ON VIEW snowflake_registry.segments IS 'the segments, and those that were dropped';
+COMMENT ON COLUMN snowflake_registry.segments.state IS
+    'open; closed: until resume_segment(); exhausted: max_value, or all numbers of this period; dropped';
+COMMENT ON COLUMN snowflake_registry.segments.next_value IS
+    'where the next range begins, unless a new period has begun since; NULL: above all that bigint holds';
+COMMENT ON COLUMN snowflake_registry.segments.step IS
+    'how many numbers were in the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own word';
+COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
+    'what makes the registry think that commits were lost';
+COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
+    'the highest number that servers report since it was closed';
+
+-- Who may do what ---------------------------------------------------------------------------------------
+
+-- ALTER DEFAULT PRIVILEGES may have given rights to new objects.
+FOR statement IN
+    SELECT format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
+                  CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END)
+    FROM (
+        SELECT 'SCHEMA', nspname::text, nspowner, coalesce(nspacl, acldefault('n', nspowner))
+        FROM pg_namespace WHERE nspname = 'snowflake_registry'
+        UNION ALL
+        SELECT 'TABLE', oid::regclass::text, relowner, coalesce(relacl, acldefault('r', relowner))
+        FROM pg_class WHERE relnamespace = 'snowflake_registry'::regnamespace AND relkind IN ('r', 'v')
+        UNION ALL
+        SELECT 'FUNCTION', oid::regprocedure::text, proowner, coalesce(proacl, acldefault('f', proowner))
+        FROM pg_proc WHERE pronamespace = 'snowflake_registry'::regnamespace
+    ) AS object (kind, name, owner, privileges),
+    LATERAL aclexplode(object.privileges) AS acl
+    WHERE acl.grantee <> object.owner
+LOOP
+    EXECUTE statement;
+END LOOP;
+GRANT USAGE ON SCHEMA snowflake_registry TO pg_monitor;
+GRANT SELECT ON snowflake_registry.fleet, snowflake_registry.segments, snowflake_registry.status
+    TO pg_monitor;
+
+-- A dump is to hold what was granted. Is this CREATE EXTENSION?
+IF EXISTS (
+    SELECT FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'
+) THEN
+    PERFORM pg_extension_config_dump('snowflake_registry.settings', '');
+    PERFORM pg_extension_config_dump('snowflake_registry.lease', '');
+    PERFORM pg_extension_config_dump('snowflake_registry.segment', '');
+END IF;
+
+PERFORM set_config('search_path', search_path_before, true);
+END
+$registry$;

@@ -1,0 +1,31 @@
+-- Numbers in ranges. Who may use them is said in privileges.sql: as with a sequence, it has to be granted.
+
+-- Bound by hand, as its C function has no wrapper of pgrx around it.
+CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
+
+CREATE VIEW snowflake_segments AS
+    SELECT * FROM @extschema@.snowflake_segments_in_use();
+
+COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
+    'the next number of a segment, as this server takes them';
+COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
+    'the next numbers of a segment, 1 to 1000000 of them';
+COMMENT ON FUNCTION snowflake_segment_currval(text) IS
+    'the last number of a segment that this session took';
+COMMENT ON FUNCTION snowflake_segments_in_use() IS
+    'for view snowflake_segments: the segments in use on this server';
+
+COMMENT ON VIEW snowflake_segments IS
+    'the segments of which this server has taken numbers since it was started';
+COMMENT ON COLUMN snowflake_segments.name IS 'the name of the segment';
+COMMENT ON COLUMN snowflake_segments.state IS 'in a word: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.position IS 'the number that comes next';
+COMMENT ON COLUMN snowflake_segments.range_end IS 'the last number of the range in use';
+COMMENT ON COLUMN snowflake_segments.next_range IS 'the first number of the range after that, if it is there';
+COMMENT ON COLUMN snowflake_segments.step IS 'how many numbers were taken from the registry last';
+COMMENT ON COLUMN snowflake_segments.max_value IS 'the last number that the segment can give';
+COMMENT ON COLUMN snowflake_segments.period_ends IS 'when the numbers of the range end, if they are bound to a period';
+COMMENT ON COLUMN snowflake_segments.taken_at IS 'when numbers were taken from the registry last';
+COMMENT ON COLUMN snowflake_segments.calls_waited IS 'how many calls had to wait for numbers, since the server was started';
+COMMENT ON COLUMN snowflake_segments.problem IS 'what the registry says if it gives no numbers, or why it does not answer';

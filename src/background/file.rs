@@ -1,0 +1,40 @@
+//! A file in the data directory that is replaced as a whole, so that it is there in the old or in the new form, whenever
+//! the process dies.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::pg::server;
+
+/// Opens the file; `None` if there is none.
+pub fn open(name: &str) -> io::Result<Option<File>> {
+    match File::open(path(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        file => file.map(Some),
+    }
+}
+
+/// Replaces the file by what `contents` makes of the new one, as JSON. When it returns, that is durable.
+pub fn replace<T: Serialize>(name: &str, contents: impl FnOnce(&File) -> io::Result<T>) -> io::Result<()> {
+    let temporary = path(&format!("{name}.tmp"));
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(server::file_mode()).open(&temporary)?;
+    let mut text = serde_json::to_string_pretty(&contents(&file)?)?;
+    text.push('\n');
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&temporary, path(name))?;
+    File::open(server::data_directory())?.sync_all()
+}
+
+fn path(name: &str) -> PathBuf {
+    server::data_directory().join(name)
+}

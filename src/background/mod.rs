@@ -1,0 +1,7 @@
+//! What background workers have in common: how they are stopped, their transactions, their files, and the connection to
+//! the registry.
+
+pub mod file;
+pub mod link;
+pub mod stop;
+pub mod transaction;

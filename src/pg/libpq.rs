@@ -1,0 +1,300 @@
+//! libpq without waiting: a connection that goes on whenever its socket is ready.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ptr::{NonNull, null, null_mut};
+
+use pq_sys::*;
+
+/// The longest value of an answer that is taken in, in bytes, and how much of a message is.
+const LONGEST_VALUE: c_int = 8_192;
+const LONGEST_MESSAGE: usize = 400;
+
+/// What a connection waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    Read,
+    Write,
+}
+
+/// The options of a connection string that say something. Passwords are among them: nothing may be shown.
+pub struct Options(Vec<(String, String)>);
+
+impl Options {
+    /// Reads a connection string, or says what is wrong with it.
+    pub fn parse(text: &CStr) -> Result<Options, String> {
+        let mut problem: *mut c_char = null_mut();
+        // SAFETY: a C string, and a place for a message.
+        let list = unsafe { PQconninfoParse(text.as_ptr(), &mut problem) };
+        if !problem.is_null() {
+            // SAFETY: libpq has put a C string there, which is ours to free.
+            return Err(unsafe {
+                let text = message(problem);
+                PQfreemem(problem.cast());
+                text
+            });
+        }
+        // SAFETY: a list as libpq makes it, which is ours.
+        unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
+    }
+
+    /// What an option is set to.
+    pub fn get(&self, keyword: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.as_str())
+    }
+
+    /// # Safety
+    /// Null, or a list that libpq has given to the caller.
+    unsafe fn take(list: *mut PQconninfoOption) -> Option<Options> {
+        if list.is_null() {
+            return None;
+        }
+        let mut options = Vec::new();
+        // SAFETY: the list ends with an option without a keyword; the values are C strings or null.
+        unsafe {
+            let mut option = list;
+            while !(*option).keyword.is_null() {
+                if !(*option).val.is_null() && *(*option).val != 0 {
+                    options.push((text_of((*option).keyword), text_of((*option).val)));
+                }
+                option = option.add(1);
+            }
+            PQconninfoFree(list);
+        }
+        Some(Options(options))
+    }
+}
+
+/// One row of an answer, NULL as `None`.
+pub type Row = Vec<Option<String>>;
+
+/// A connection. It is closed when it is dropped.
+pub struct Connection {
+    handle: NonNull<PGconn>,
+    /// Whether the server has sent a warning since the last query. On the heap, where libpq finds it.
+    has_warned: NonNull<Cell<bool>>,
+    answer: Result<Vec<Row>, String>,
+}
+
+impl Connection {
+    /// Begins to connect. Later parameters win over earlier ones; the connection string is the value of `dbname`.
+    pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
+        let mut keywords: Vec<_> = parameters.iter().map(|(keyword, _)| keyword.as_ptr()).collect();
+        let mut values: Vec<_> = parameters.iter().map(|(_, value)| value.as_ptr()).collect();
+        keywords.push(null());
+        values.push(null());
+        // SAFETY: two lists of C strings of the same length, each with a null pointer at its end.
+        let handle = unsafe { PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) };
+        let handle = NonNull::new(handle).ok_or("out of memory")?;
+        let has_warned = NonNull::from(Box::leak(Box::default()));
+        let connection = Connection { handle, has_warned, answer: Ok(vec![]) };
+        // SAFETY: a connection of ours. What it is to hand to the function lives as long as it does.
+        unsafe {
+            PQsetNoticeReceiver(handle.as_ptr(), Some(on_notice), has_warned.as_ptr().cast());
+            if PQstatus(handle.as_ptr()) == ConnStatusType::CONNECTION_BAD {
+                return Err(connection.problem());
+            }
+        }
+        Ok(connection)
+    }
+
+    /// Goes on connecting. `None` when it is done.
+    pub fn connect(&mut self) -> Result<Option<Interest>, String> {
+        // SAFETY: a connection of ours that is being made.
+        match unsafe { PQconnectPoll(self.handle.as_ptr()) } {
+            PostgresPollingStatusType::PGRES_POLLING_OK => {
+                // SAFETY: a connection of ours.
+                unsafe { PQsetnonblocking(self.handle.as_ptr(), 1) };
+                Ok(None)
+            }
+            PostgresPollingStatusType::PGRES_POLLING_READING => Ok(Some(Interest::Read)),
+            PostgresPollingStatusType::PGRES_POLLING_WRITING => Ok(Some(Interest::Write)),
+            _ => Err(self.problem()),
+        }
+    }
+
+    /// The socket to wait for. It may be another one after each step of connecting.
+    pub fn socket(&self) -> c_int {
+        // SAFETY: a connection of ours.
+        unsafe { PQsocket(self.handle.as_ptr()) }
+    }
+
+    /// The options that are in effect, with those of a service file and of the environment.
+    pub fn options(&self) -> Options {
+        // SAFETY: a connection of ours; the list is the caller's.
+        unsafe { Options::take(PQconninfo(self.handle.as_ptr())) }.unwrap_or(Options(vec![]))
+    }
+
+    /// The host, address and port to which it is connecting now.
+    pub fn place(&self) -> (String, String, String) {
+        // SAFETY: a connection of ours; C strings or null, which live as long.
+        unsafe {
+            let handle = self.handle.as_ptr();
+            (text_of(PQhost(handle)), text_of(PQhostaddr(handle)), text_of(PQport(handle)))
+        }
+    }
+
+    /// Sends a query with its parameters.
+    pub fn send(&mut self, query: &CStr, parameters: &[Option<CString>]) -> Result<(), String> {
+        let values: Vec<_> =
+            parameters.iter().map(|value| value.as_ref().map_or(null(), |value| value.as_ptr())).collect();
+        self.has_warned().set(false);
+        self.answer = Ok(vec![]);
+        // SAFETY: a connection of ours, C strings and a list of them of the length that is said; all is text.
+        let is_sent = unsafe {
+            PQsendQueryParams(
+                self.handle.as_ptr(),
+                query.as_ptr(),
+                values.len() as c_int,
+                null(),
+                values.as_ptr(),
+                null(),
+                null(),
+                0,
+            )
+        };
+        if is_sent == 1 { Ok(()) } else { Err(self.problem()) }
+    }
+
+    /// Goes on sending. `None` when everything is sent.
+    pub fn flush(&mut self) -> Result<Option<Interest>, String> {
+        // SAFETY: a connection of ours.
+        match unsafe { PQflush(self.handle.as_ptr()) } {
+            0 => Ok(None),
+            1 => Ok(Some(Interest::Write)),
+            _ => Err(self.problem()),
+        }
+    }
+
+    /// Goes on receiving the answer. `None` when it is there: see [`Connection::answer`].
+    pub fn receive(&mut self) -> Result<Option<Interest>, String> {
+        // SAFETY: a connection of ours, on which a query was sent; here and below.
+        if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
+            return Err(self.problem());
+        }
+        // SAFETY: as above.
+        while unsafe { PQisBusy(self.handle.as_ptr()) } == 0 {
+            // SAFETY: as above.
+            match NonNull::new(unsafe { PQgetResult(self.handle.as_ptr()) }) {
+                Some(result) => self.take_in(&ResultOfQuery(result)),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(Interest::Read))
+    }
+
+    fn take_in(&mut self, result: &ResultOfQuery) {
+        match result.rows() {
+            Ok(rows) => {
+                if let Ok(all) = &mut self.answer {
+                    all.extend(rows);
+                }
+            }
+            Err(problem) => self.answer = Err(problem),
+        }
+    }
+
+    /// The rows of the answer, or what the server says is wrong. Beside it, whether the server has warned, which it
+    /// does when a commit may not have reached its standby.
+    pub fn answer(&mut self) -> (Result<Vec<Row>, String>, bool) {
+        (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
+    }
+
+    /// Whether the server is still there, as far as is known.
+    pub fn is_good(&self) -> bool {
+        // SAFETY: a connection of ours.
+        unsafe { PQstatus(self.handle.as_ptr()) == ConnStatusType::CONNECTION_OK }
+    }
+
+    fn has_warned(&self) -> &Cell<bool> {
+        // SAFETY: it lives as long as the connection, on whose calls alone libpq reaches it.
+        unsafe { self.has_warned.as_ref() }
+    }
+
+    fn problem(&self) -> String {
+        // SAFETY: a connection of ours; a C string that lives until the next call.
+        unsafe { message(PQerrorMessage(self.handle.as_ptr())) }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: a connection of ours, which nobody uses any more; after that nobody knows the other pointer, which
+        // came from a box.
+        unsafe {
+            PQfinish(self.handle.as_ptr());
+            drop(Box::from_raw(self.has_warned.as_ptr()));
+        }
+    }
+}
+
+/// A result that libpq gave us. It is freed when it is dropped.
+struct ResultOfQuery(NonNull<PGresult>);
+
+impl ResultOfQuery {
+    fn rows(&self) -> Result<Vec<Row>, String> {
+        let result = self.0.as_ptr();
+        // SAFETY: a result of ours, here and below; rows and columns as many as it has.
+        unsafe {
+            match PQresultStatus(result) {
+                ExecStatusType::PGRES_TUPLES_OK | ExecStatusType::PGRES_COMMAND_OK => {}
+                _ => return Err(message(PQresultErrorMessage(result))),
+            }
+            let value = |row, column| match PQgetisnull(result, row, column) {
+                0 if PQgetlength(result, row, column) > LONGEST_VALUE => {
+                    Err("a value is too long".to_owned())
+                }
+                0 => Ok(Some(text_of(PQgetvalue(result, row, column)))),
+                _ => Ok(None),
+            };
+            let columns = PQnfields(result);
+            (0..PQntuples(result))
+                .map(|row| (0..columns).map(|column| value(row, column)).collect())
+                .collect()
+        }
+    }
+}
+
+impl Drop for ResultOfQuery {
+    fn drop(&mut self) {
+        // SAFETY: a result of ours, which nobody uses any more.
+        unsafe { PQclear(self.0.as_ptr()) };
+    }
+}
+
+/// Called by libpq for each notice: notes warnings.
+unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
+    // SAFETY: what was given to PQsetNoticeReceiver, and a notice; its severity is a C string or null.
+    unsafe {
+        let severity = message(PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED.into()));
+        if severity == "WARNING" {
+            (*has_warned.cast::<Cell<bool>>()).set(true);
+        }
+    }
+}
+
+/// A message of libpq or of a server, in one line, `line 1; line 2`, and of bounded length.
+///
+/// # Safety
+/// Null or a C string.
+unsafe fn message(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: by this function's contract.
+    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
+    let start = String::from_utf8_lossy(&text[..text.len().min(LONGEST_MESSAGE)]);
+    start.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// A text of libpq as it is.
+///
+/// # Safety
+/// Null or a C string.
+unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: by this function's contract.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,115 @@
+//! Calls of functions that return rows, without SQL: nothing is looked up by name.
+
+use std::ffi::{CStr, CString};
+
+use pgrx::PgTupleDesc;
+use pgrx::prelude::*;
+
+use super::relation::{Function, RightsOf};
+
+/// Calls a function that returns a set of rows of a composite type, with the rights of its owner, in a
+/// security-restricted operation. Returns the values of these columns as text in UTF-8; one that does not exist is NULL.
+///
+/// # Safety
+/// In a transaction with a snapshot. The arguments are of the types that the function takes, and it can give all its rows
+/// at once, as those in PL/pgSQL do.
+pub unsafe fn call<const N: usize>(
+    function: Function,
+    arguments: &[Option<pg_sys::Datum>],
+    columns: [&str; N],
+) -> Vec<Vec<Option<String>>> {
+    let _rights = RightsOf::role(function.owner);
+    // SAFETY: by this function's contract. All that PostgreSQL gets is made here as its own executor makes it, and
+    // lives until the rows are read.
+    unsafe {
+        let mut place = pg_sys::FmgrInfo::default();
+        pg_sys::fmgr_info(function.oid, &mut place);
+        let row_type = pg_sys::get_func_rettype(function.oid);
+        let mut rows = pg_sys::ReturnSetInfo {
+            type_: pg_sys::NodeTag::T_ReturnSetInfo,
+            econtext: pg_sys::CreateStandaloneExprContext(),
+            expectedDesc: pg_sys::lookup_rowtype_tupdesc_copy(row_type, -1),
+            allowedModes: pg_sys::SetFunctionReturnMode::SFRM_Materialize as i32,
+            returnMode: pg_sys::SetFunctionReturnMode::SFRM_ValuePerCall,
+            ..Default::default()
+        };
+        let size = size_of::<pg_sys::FunctionCallInfoBaseData>()
+            + arguments.len() * size_of::<pg_sys::NullableDatum>();
+        let call = pg_sys::palloc0(size).cast::<pg_sys::FunctionCallInfoBaseData>();
+        (*call).flinfo = &mut place;
+        (*call).resultinfo = (&raw mut rows).cast();
+        (*call).nargs = arguments.len() as i16;
+        let places = (*call).args.as_mut_ptr();
+        for (at, argument) in arguments.iter().enumerate() {
+            *places.add(at) = pg_sys::NullableDatum {
+                value: argument.unwrap_or(pg_sys::Datum::null()),
+                isnull: argument.is_none(),
+            };
+        }
+        let code = place.fn_addr.expect("bug: fmgr_info has not found the function");
+        pg_sys::ffi::pg_guard_ffi_boundary(|| code(call));
+        if rows.returnMode != pg_sys::SetFunctionReturnMode::SFRM_Materialize || rows.setResult.is_null() {
+            return vec![];
+        }
+        read(rows.setResult, rows.setDesc, columns)
+    }
+}
+
+/// Reads the rows that a function has left.
+///
+/// # Safety
+/// The store holds rows of this description.
+unsafe fn read<const N: usize>(
+    store: *mut pg_sys::Tuplestorestate,
+    descriptor: pg_sys::TupleDesc,
+    columns: [&str; N],
+) -> Vec<Vec<Option<String>>> {
+    let mut rows = vec![];
+    // SAFETY: by this function's contract; attributes are looked at only where the description has some.
+    unsafe {
+        let attributes = PgTupleDesc::from_pg_unchecked(descriptor);
+        let places = columns.map(|name| attributes.iter().position(|attribute| attribute.name() == name));
+        let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple);
+        while pg_sys::tuplestore_gettupleslot(store, true, false, slot) {
+            pg_sys::slot_getsomeattrs_int(slot, attributes.len() as i32);
+            let value = |place: Option<usize>| {
+                let at = place.filter(|&at| !*(*slot).tts_isnull.add(at))?;
+                let type_oid = attributes.get(at)?.atttypid;
+                Some(text_of(*(*slot).tts_values.add(at), type_oid))
+            };
+            rows.push(places.into_iter().map(value).collect());
+        }
+        pg_sys::ExecDropSingleTupleTableSlot(slot);
+    }
+    rows
+}
+
+/// A value as text in UTF-8.
+///
+/// # Safety
+/// The value is of this type.
+unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
+    let (mut output, mut is_varlena) = (pg_sys::InvalidOid, false);
+    // SAFETY: by this function's contract; what the functions give are C strings.
+    unsafe {
+        pg_sys::getTypeOutputInfo(type_oid, &mut output, &mut is_varlena);
+        let text = pg_sys::OidOutputFunctionCall(output, value);
+        let length = CStr::from_ptr(text).count_bytes() as i32;
+        let text = pg_sys::pg_server_to_any(text, length, pg_sys::pg_enc::PG_UTF8 as i32);
+        CStr::from_ptr(text).to_string_lossy().into_owned()
+    }
+}
+
+/// A value of a type from its text, which is ASCII.
+///
+/// # Safety
+/// In a transaction.
+pub unsafe fn value_of(ascii: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
+    let text = CString::new(ascii).ok()?;
+    let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
+    // SAFETY: the text is a C string, and the function is the one that reads the type.
+    unsafe {
+        pg_sys::getTypeInputInfo(type_oid, &mut input, &mut parameter);
+        Some(pg_sys::OidInputFunctionCall(input, text.as_ptr().cast_mut(), parameter, -1))
+    }
+}

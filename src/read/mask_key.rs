@@ -1,0 +1,100 @@
+//! The keys of masks, public IDs and UUIDs: given as they are, or by their names, and what a backend keeps of
+//! them. The table of the keys with names is in `sql/mask.sql`.
+
+use parking_lot::Mutex;
+use pgrx::prelude::*;
+use snowflake_id_core::mask::KEY_BYTES;
+use snowflake_id_core::message::shown;
+use zeroize::Zeroizing;
+
+use crate::error::Error;
+use crate::pg::call::Call;
+
+/// How much a backend remembers of each kind, and how many keys with names one place of a query.
+const CACHE_SIZE: usize = 16;
+
+/// The longest name that is remembered, in bytes. Keys with longer ones are looked up for each row.
+const MAX_REMEMBERED_NAME: usize = 200;
+
+pub type Key = Zeroizing<[u8; KEY_BYTES]>;
+
+/// What this backend made of keys lately: to make one ready takes longer than to use it.
+///
+/// It stays where it is until it makes room for others or the backend ends. What is dropped is wiped, as far
+/// as that goes: PostgreSQL's own copies of a key, in a query or in a page of the table, are not.
+pub struct Cache<Made, What> {
+    places: [Option<(Key, What, Made)>; CACHE_SIZE],
+    /// The place of the next new one: that of the oldest.
+    next: usize,
+}
+
+impl<Made, What: PartialEq> Cache<Made, What> {
+    pub const fn new() -> Cache<Made, What> {
+        Cache { places: [const { None }; CACHE_SIZE], next: 0 }
+    }
+
+    /// What was made of this key for this purpose; it is made now, if it is not there.
+    #[inline]
+    pub fn get(&mut self, key: &[u8; KEY_BYTES], what: What, make: impl FnOnce() -> Made) -> &Made {
+        let is_it = |(known, purpose, _): &(Key, What, Made)| **known == *key && *purpose == what;
+        let at = match self.places.iter().position(|place| place.as_ref().is_some_and(is_it)) {
+            Some(at) => at,
+            None => {
+                let next = self.next;
+                self.next = (next + 1) % CACHE_SIZE;
+                self.places[next] = Some((Zeroizing::new(*key), what, make()));
+                next
+            }
+        };
+        let (_, _, made) = self.places[at].as_ref().expect("bug: nothing is in the place that was found");
+        made
+    }
+}
+
+/// A key as an argument.
+#[inline]
+pub fn checked(key: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
+    key.try_into().map_err(|_| Error::KeyLength(key.len()))
+}
+
+/// The keys that were looked up at one place in a query, with their names, the newest last.
+type Named = Mutex<Vec<(Box<[u8]>, Key)>>;
+
+/// Looks a key up, once for all rows of a query that name it.
+pub fn with_named_key<T>(
+    fcinfo: pg_sys::FunctionCallInfo,
+    name: &[u8],
+    action: impl FnOnce(&[u8; KEY_BYTES]) -> Result<T, Error>,
+) -> Result<T, Error> {
+    // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers nothing else.
+    let (call, named) = unsafe {
+        let call = Call::new(fcinfo);
+        (call, call.remembered::<Named>().unwrap_or_else(|| call.remember(Named::default())))
+    };
+    let mut named = named.lock();
+    if let Some((_, key)) = named.iter().find(|(known, _)| **known == *name) {
+        return action(key);
+    }
+    let key = key_of(call, name)?;
+    let result = action(&key);
+    if name.len() <= MAX_REMEMBERED_NAME {
+        if named.len() == CACHE_SIZE {
+            named.remove(0);
+        }
+        named.push((name.into(), key));
+    }
+    result
+}
+
+fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
+    let key = call.text_to_bytea(c"snowflake_mask_key_of", name);
+    <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
+}
+
+/// What looks like a key is not shown; see the constraint on names in `sql/mask.sql`.
+fn no_key(name: &[u8]) -> Error {
+    if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
+        return Error::MaskKeyForName;
+    }
+    Error::NoMaskKey { name: shown(name) }
+}

@@ -1,0 +1,71 @@
+//! What the registry answers, read from a row.
+
+use snowflake_id_core::lease_state::Outcome;
+use snowflake_id_core::{Identity, Lease};
+use uuid::Uuid;
+
+use crate::pg::libpq::Row;
+
+/// The columns of an answer. Instants and times are microseconds.
+pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, serial, registry_clock, lease, renew_every, free_from, detail";
+
+/// An answer of the registry.
+pub struct Answer {
+    pub outcome: Outcome,
+    pub registry_clock_us: i64,
+    /// `None` as long as the registry has not been started.
+    pub registry: Option<Registry>,
+    /// More about it, for people.
+    pub detail: Option<String>,
+}
+
+/// What a registry says of itself.
+pub struct Registry {
+    pub id: Uuid,
+    pub serial: i64,
+    /// How long a lease is.
+    pub lease_us: i64,
+    /// How often it is to be renewed.
+    pub renew_every_us: i64,
+}
+
+impl Answer {
+    /// Reads a row, or says what is wrong with it.
+    pub fn read(row: &Row) -> Result<Answer, String> {
+        let text = |at: usize| row.get(at)?.as_deref();
+        let number = |at: usize| text(at)?.parse::<i64>().ok();
+        let lease = || {
+            let part = |at| u32::try_from(number(at)?).ok();
+            let identity = Identity { datacenter: part(1)?, worker: part(2)? };
+            let lease = Lease { identity, from_us: number(3)?, until_us: number(4)? };
+            (identity.is_possible() && lease.from_us > 0 && !lease.is_for_good()).then_some(lease)
+        };
+        let outcome = match text(0) {
+            Some("granted") => lease().map(Outcome::Granted),
+            Some("unknown") => Some(Outcome::Unknown),
+            Some("twin") => Some(Outcome::Twin),
+            Some("taken") => Some(Outcome::Taken { free_from_us: number(10).unwrap_or(0) }),
+            Some("quarantine") => Some(Outcome::Quarantine),
+            Some("clock") => Some(Outcome::ClockDiffers),
+            Some("foreign") => Some(Outcome::Foreign),
+            _ => None,
+        };
+        let registry = || {
+            Some(Registry {
+                id: text(5)?.parse().ok()?,
+                serial: number(6)?,
+                lease_us: number(8)?,
+                renew_every_us: number(9)?,
+            })
+        };
+        let read = || {
+            Some(Answer {
+                outcome: outcome?,
+                registry_clock_us: number(7)?,
+                registry: registry(),
+                detail: text(11).map(str::to_owned),
+            })
+        };
+        read().ok_or_else(|| "its answer cannot be understood: is it a newer version?".into())
+    }
+}

@@ -1,0 +1,133 @@
+//! What the registry answers about segments, read from rows.
+
+use serde::{Deserialize, Serialize};
+use snowflake_id_core::segment::{NEVER_ENDS, Range};
+use uuid::Uuid;
+
+use crate::pg::libpq::Row;
+use crate::shared::segments::SegmentState;
+
+/// The columns of a row.
+pub const COLUMNS: [&str; 15] = [
+    "request",
+    "name",
+    "outcome",
+    "first",
+    "increment",
+    "count",
+    "period_key",
+    "period_starts",
+    "period_ends",
+    "step",
+    "max_value",
+    "registry_id",
+    "serial",
+    "registry_clock",
+    "detail",
+];
+
+/// All that it answers.
+pub struct Answer {
+    pub registry_id: Option<Uuid>,
+    pub serial: i64,
+    /// Its clock, in microseconds of Unix time.
+    pub clock_us: i64,
+    /// This is another registry than the one that was asked for, and says nothing else.
+    pub is_foreign: bool,
+    /// About each request that was answered: its position, counted from 0, and what.
+    pub about: Vec<(usize, About)>,
+}
+
+/// What it answers to one request.
+pub struct About {
+    pub state: SegmentState,
+    pub granted: Option<Granted>,
+    pub max_value: Option<i64>,
+    pub detail: Option<String>,
+}
+
+/// A range that is granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Granted {
+    pub range: Range,
+    /// The period to whose time it is bound.
+    pub period: Option<Period>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Period {
+    /// The prefix of its numbers, such as 20261121.
+    pub key: i64,
+    /// When it begins, in microseconds of Unix time.
+    pub starts_us: i64,
+}
+
+impl Answer {
+    /// Reads the rows, or says what is wrong with them.
+    pub fn read(rows: &[Row]) -> Result<Answer, String> {
+        let not_understood = || "its answer cannot be understood: is it a newer version?".to_owned();
+        let first = rows.first().ok_or_else(not_understood)?;
+        let mut answer = Answer {
+            registry_id: text(first, 11).and_then(|text| text.parse().ok()),
+            serial: number(first, 12).unwrap_or(0),
+            clock_us: number(first, 13).ok_or_else(not_understood)?,
+            is_foreign: text(first, 2) == Some("foreign"),
+            about: vec![],
+        };
+        for row in rows {
+            if let Some(at) = number(row, 0).and_then(|at| usize::try_from(at).ok()?.checked_sub(1)) {
+                answer.about.push((at, About::read(row).ok_or_else(not_understood)?));
+            }
+        }
+        Ok(answer)
+    }
+}
+
+impl About {
+    fn read(row: &Row) -> Option<About> {
+        let state = match text(row, 2)? {
+            "granted" => SegmentState::Open,
+            "unknown" => SegmentState::Unknown,
+            "closed" => SegmentState::Closed,
+            "exhausted" => SegmentState::Exhausted,
+            "busy" => SegmentState::Busy,
+            "ahead" => SegmentState::Ahead,
+            "invalid" => SegmentState::Invalid,
+            _ => return None,
+        };
+        let granted = if state == SegmentState::Open { Some(Granted::read(row)?) } else { None };
+        Some(About { state, granted, max_value: number(row, 10), detail: text(row, 14).map(str::to_owned) })
+    }
+}
+
+impl Granted {
+    fn read(row: &Row) -> Option<Granted> {
+        let period = match number(row, 6) {
+            Some(key) => Some(Period { key, starts_us: instant(row, 7)? }),
+            None => None,
+        };
+        let ends_us = if period.is_some() { instant(row, 8)? } else { NEVER_ENDS };
+        let range = Range {
+            first: number(row, 3)?,
+            increment: number(row, 4)?,
+            count: number(row, 5)?.try_into().ok()?,
+            ends_us,
+        };
+        range.last()?;
+        Some(Granted { range, period })
+    }
+}
+
+fn text(row: &Row, at: usize) -> Option<&str> {
+    row.get(at)?.as_deref()
+}
+
+/// An instant that a timestamptz can hold.
+fn instant(row: &Row, at: usize) -> Option<i64> {
+    const YEAR_100000_US: i64 = 3_093_527_980_800_000_000;
+    number(row, at).filter(|&us| (0..YEAR_100000_US).contains(&us))
+}
+
+fn number(row: &Row, at: usize) -> Option<i64> {
+    text(row, at)?.parse().ok()
+}

@@ -1,0 +1,151 @@
+//! What is asked of the registry, and how it is asked through libpq.
+
+use std::ffi::{CStr, CString};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::answer::{Answer, COLUMNS};
+use crate::background::link::{self, LookAround, NoAnswer};
+use crate::pg::clock;
+use crate::pg::libpq::Connection;
+
+/// How long a connection is kept that is not used. Ranges are fetched every quarter of an hour, so that a connection
+/// would stand there for nothing; but the first ones follow each other quickly.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// What a server asks.
+pub struct Question<'a> {
+    /// The registry that it knows, and how many changes of it.
+    pub registry_id: Option<Uuid>,
+    pub serial: i64,
+    pub requests: &'a [&'a Request],
+    pub node_name: String,
+}
+
+/// What it asks about one segment.
+#[derive(Debug, Default, Serialize)]
+pub struct Request {
+    pub name: String,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub had: Option<HadUntil>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub lasted: Option<Lasted>,
+    /// Whether a range of the next period is wanted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub next: bool,
+    /// Whether the range may be one of a period that has not begun: it is held back until then.
+    #[serde(skip)]
+    pub may_be_early: bool,
+}
+
+/// Up to where it has had numbers, and of whom; `None` if that is not known.
+#[derive(Debug, Serialize)]
+pub struct HadUntil {
+    pub had_until: i64,
+    pub registry_id: Option<Uuid>,
+}
+
+/// How many seconds the last range has lasted, or would have, and how many numbers it had.
+#[derive(Debug, Serialize)]
+pub struct Lasted {
+    pub lasted: f64,
+    pub count: u64,
+}
+
+impl Question<'_> {
+    /// The same with a name of the server that every database can write.
+    pub fn in_ascii(self) -> Self {
+        Question { node_name: self.node_name.replace(|character: char| !character.is_ascii(), "?"), ..self }
+    }
+
+    /// The requests as JSON in ASCII, which every database understands, whatever its encoding.
+    pub fn requests(&self) -> Result<String, String> {
+        let json = serde_json::to_string(self.requests).map_err(|problem| problem.to_string())?;
+        let mut ascii = String::with_capacity(json.len());
+        for character in json.chars() {
+            if character.is_ascii() {
+                ascii.push(character);
+            } else {
+                let units = character
+                    .encode_utf16(&mut [0; 2])
+                    .iter()
+                    .map(|unit| format!("\\u{unit:04x}"))
+                    .collect::<String>();
+                ascii.push_str(&units);
+            }
+        }
+        Ok(ascii)
+    }
+}
+
+/// An answer, and when it was given: in microseconds since boot.
+pub struct Answered {
+    pub answer: Answer,
+    pub since_boot_us: i64,
+}
+
+/// A connection that may be used again.
+#[derive(Default)]
+pub struct Line(Option<(Connection, Instant)>);
+
+impl Line {
+    /// Asks through a connection, a new one if need be.
+    pub fn ask(
+        &mut self,
+        string: &CStr,
+        question: &Question,
+        look_around: LookAround,
+    ) -> Result<Answered, NoAnswer> {
+        if let Some((mut connection, _)) = self.0.take_if(|(_, used)| used.elapsed() < KEPT) {
+            match ask(&mut connection, question, look_around) {
+                Ok(answered) => {
+                    self.0 = Some((connection, Instant::now()));
+                    return Ok(answered);
+                }
+                Err(NoAnswer::Stopping) => return Err(NoAnswer::Stopping),
+                // The registry may have been restarted since. What it may have given is lost.
+                Err(NoAnswer::Failed(_) | NoAnswer::Refused(_)) => {}
+            }
+        }
+        let mut connection = link::connect(string, look_around)?;
+        let answered = ask(&mut connection, question, look_around);
+        if let Ok(_) | Err(NoAnswer::Refused(_)) = answered {
+            self.0 = Some((connection, Instant::now()));
+        }
+        answered
+    }
+
+    /// Hangs up, if nobody has asked for a while.
+    pub fn rest(&mut self) {
+        self.0.take_if(|(_, used)| used.elapsed() >= KEPT);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+fn ask(
+    connection: &mut Connection,
+    question: &Question,
+    look_around: LookAround,
+) -> Result<Answered, NoAnswer> {
+    let columns = COLUMNS.join(", ");
+    let query =
+        format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::bigint, $3::jsonb, $4::text)");
+    // No NUL is in any of these.
+    let text = |text: String| CString::new(text).ok();
+    let parameters = [
+        question.registry_id.and_then(|id| text(id.to_string())),
+        text(question.serial.to_string()),
+        text(question.requests()?),
+        text(question.node_name.clone()),
+    ];
+    let sent_us = clock::since_boot_us();
+    let rows =
+        link::ask_for_rows(connection, &CString::new(query).unwrap_or_default(), &parameters, look_around)?;
+    let received_us = clock::since_boot_us();
+    Ok(Answered { answer: Answer::read(&rows)?, since_boot_us: sent_us.midpoint(received_us) })
+}

@@ -1,0 +1,57 @@
+//! A registry in the keeper's own database: for a single server, which needs nothing else.
+//!
+//! The database may belong to somebody hostile, and the worker is a superuser. So the function is found as a member of
+//! the extension, called by its OID, and runs with the rights of its owner, in a security-restricted operation.
+
+use pgrx::{IntoDatum, pg_sys};
+
+use super::answer::{Answer, COLUMNS};
+use super::fetch::{Answered, Question};
+use crate::background::link::NoAnswer;
+use crate::background::stop::{is_stopping, let_sigterm_interrupt};
+use crate::background::transaction::{Problem, transaction};
+use crate::pg::relation::{self, Extension};
+use crate::pg::{clock, set_returning};
+
+const ARGUMENTS: [pg_sys::Oid; 4] = [pg_sys::UUIDOID, pg_sys::INT8OID, pg_sys::JSONBOID, pg_sys::TEXTOID];
+
+/// Asks. `None` if there is no registry in this database.
+pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
+    let requests = question.requests()?;
+    let rows = transaction(|| take(question, &requests), || ());
+    if is_stopping() {
+        // A wait for a standby that was cut short ends like one that was successful.
+        return Err(NoAnswer::Stopping);
+    }
+    let Some(rows) = rows.map_err(|Problem(text)| NoAnswer::Refused(text))? else { return Ok(None) };
+    let mut answer = Answer::read(&rows)?;
+    // It is the same clock, and may have waited for a lock since it was read.
+    let (clock_us, since_boot_us) = clock::clocks_us();
+    answer.clock_us = clock_us;
+    Ok(Some(Answered { answer, since_boot_us }))
+}
+
+/// In a transaction: the rows of the answer; `None` if there is no registry.
+fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<String>>>>, Problem> {
+    let Some(extension) = Extension::find(c"snowflake_id_registry") else { return Ok(None) };
+    let schema = relation::schema(c"snowflake_registry");
+    let function = schema.and_then(|schema| extension.function(schema, c"take_here", &ARGUMENTS));
+    let function = function.ok_or_else(|| {
+        let text = "function snowflake_registry.take_here() is not that of extension snowflake_id_registry, or its schema belongs to somebody who could put another one in its place";
+        Problem(text.into())
+    })?;
+    // It may have been replaced by whoever owns the extension, and never end.
+    let_sigterm_interrupt();
+    // SAFETY: in a transaction with a snapshot, as the worker's all have one. The arguments are of the types that the
+    // function was found by; it is the extension's own, in PL/pgSQL.
+    unsafe {
+        let registry_id = question.registry_id.map(|id| id.to_string());
+        let arguments = [
+            registry_id.and_then(|id| set_returning::value_of(&id, pg_sys::UUIDOID)),
+            question.serial.into_datum(),
+            set_returning::value_of(requests, pg_sys::JSONBOID),
+            set_returning::value_of(&question.node_name, pg_sys::TEXTOID),
+        ];
+        Ok(Some(set_returning::call(function, &arguments, COLUMNS)))
+    }
+}

@@ -1,0 +1,32 @@
+//! Numbers in ranges: `snowflake_segment_nextval`, and the background worker that fetches the ranges.
+//!
+//! The registry hands out ranges of small rising numbers, unique over the fleet. It is the one of
+//! `snowflake_id.registry`, or an extension in the keeper's own database. What is done with a range, and why in this
+//! order:
+//!
+//! 1. The worker asks for it ([`fetch`]), by libpq or by a call in its own database ([`here`]), and says up to where it
+//!    has had numbers. The registry has committed when the answer counts.
+//! 2. A range that does not lie above all that this server had is refused ([`past`]).
+//! 3. Its end goes into a file, which is durable before anybody gets a number.
+//! 4. The range is published in shared memory ([`crate::shared::segments`]), and backends take from it ([`numbers`]).
+//!
+//! Whoever dies in between loses numbers, and repeats none: the registry never gives them again, and the file says so a
+//! second time.
+//!
+//! A range of a period is published when the period has begun, and never taken from after it has ended. So a server
+//! never goes back to an earlier period, whatever its clock does: what was published stays.
+//!
+//! The keeper starts the worker as soon as a number is asked for.
+
+mod answer;
+mod fetch;
+mod here;
+mod numbers;
+mod past;
+mod process;
+mod session;
+mod view;
+mod wait;
+mod worker;
+
+pub use process::start_if_needed;

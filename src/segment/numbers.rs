@@ -1,0 +1,103 @@
+//! `snowflake_segment_nextval`, `snowflake_segment_batch` and `snowflake_segment_currval`.
+
+use std::num::NonZeroU64;
+
+use pgrx::pg_sys::panic::pgrx_extern_c_guard;
+use pgrx::prelude::*;
+use snowflake_id_core::message::shown;
+
+use super::session;
+use super::wait::take;
+use crate::error::{Error, OrReport};
+use crate::pg::call::Call;
+use crate::pg::function::declare_c_function;
+use crate::pg::varlena::{TextBytes, bytes, plain_bytes};
+use crate::shared::segments::segments;
+
+/// The most numbers that one `snowflake_segment_batch` gives.
+const MAX_BATCH: i32 = 1_000_000;
+
+declare_c_function!(snowflake_segment_nextval);
+
+/// `snowflake_segment_nextval(text)`, without the wrapper that pgrx puts around a function, as
+/// [`crate::generate::nextval`]. The usual call touches nothing that could panic or raise an error; what could lies
+/// behind [`next_slowly`].
+///
+/// # Safety
+/// Called by PostgreSQL alone, as it is declared in SQL: STRICT, with a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
+    // SAFETY: by this function's contract; the text lives as long as the call.
+    let (call, name) = unsafe {
+        let call = Call::new(fcinfo);
+        (call, plain_bytes(call.argument(0).cast_mut_ptr()))
+    };
+    if let Some(number) = name.and_then(try_next) {
+        return pg_sys::Datum::from(number);
+    }
+    // SAFETY: as above. The guard may stand where PostgreSQL calls, which is here.
+    unsafe { pgrx_extern_c_guard(|| next_slowly(bytes(call.argument(0).cast_mut_ptr()))) }
+}
+
+/// Takes one number, if the segment is known and nothing is in the way: the hot path.
+#[inline]
+fn try_next(name: &[u8]) -> Option<i64> {
+    let known = session::find(name)?;
+    let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
+    if taken.is_next_wanted {
+        ring();
+    }
+    known.set_last(taken.first);
+    Some(taken.first)
+}
+
+/// The clock by which ranges end. There is one where there are ranges.
+fn registry_clock_us() -> i64 {
+    segments().map_or(i64::MAX, |segments| segments.registry_clock_us())
+}
+
+#[cold]
+fn ring() {
+    if let Ok(segments) = segments() {
+        segments.ring();
+    }
+}
+
+/// Finds the segment, waits, or finds the error.
+#[cold]
+fn next_slowly(name: &[u8]) -> pg_sys::Datum {
+    let (slot, taken) = take(name, NonZeroU64::MIN).or_report();
+    session::remember(name, slot).set_last(taken.first);
+    pg_sys::Datum::from(taken.first)
+}
+
+#[pg_extern(volatile, parallel_safe)]
+fn snowflake_segment_batch(name: TextBytes, count: i32) -> SetOfIterator<'static, i64> {
+    SetOfIterator::new(take_batch(name.0, count).or_report())
+}
+
+/// Takes `count` numbers. All are taken before the first row is returned. If they do not all come, those that came are
+/// lost.
+fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
+    let count = match u64::try_from(count).map(NonZeroU64::new) {
+        Ok(Some(count)) if count.get() <= MAX_BATCH as u64 => count,
+        _ => return Err(Error::SegmentBatchCount { count, most: MAX_BATCH }),
+    };
+    let mut numbers = Vec::new();
+    let room = count.get() as usize; // At most MAX_BATCH. It never grows: a failed allocation would end the server.
+    numbers.try_reserve_exact(room).map_err(|_| Error::OutOfMemory { bytes: room * size_of::<i64>() })?;
+    let mut left = Some(count);
+    while let Some(wanted) = left {
+        let (slot, taken) = take(name, wanted)?;
+        session::remember(name, slot).set_last(taken.last());
+        numbers.extend(taken.numbers());
+        left = NonZeroU64::new(wanted.get() - taken.count);
+    }
+    Ok(numbers)
+}
+
+#[pg_extern(volatile, parallel_restricted)]
+fn snowflake_segment_currval(name: TextBytes) -> i64 {
+    let known = session::find(name.0).ok_or_else(|| Error::SegmentNoCurrval { name: shown(name.0) });
+    known.or_report().last()
+}

@@ -1,0 +1,69 @@
+//! The process of the segments worker: its beginning and its end.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags};
+use pgrx::prelude::*;
+
+use super::worker::Worker;
+use crate::background::stop::on_sigterm;
+use crate::config;
+use crate::pg::process;
+use crate::shared::memory;
+use crate::shared::segments::{self, Trouble, segments};
+
+/// How long the keeper gives a worker to come up before it starts another one.
+const TIME_TO_START: Duration = Duration::from_secs(2);
+
+/// The keeper's part: starts the worker when it has to run and does not.
+pub fn start_if_needed(last_start: &mut Option<Instant>) {
+    let Ok(segments) = segments() else { return };
+    let is_starting = last_start.is_some_and(|at| at.elapsed() < TIME_TO_START);
+    if !segments.is_used.load(Ordering::Relaxed) || segments.bell.pid().is_some() || is_starting {
+        return;
+    }
+    *last_start = Some(Instant::now());
+    let started = BackgroundWorkerBuilder::new("snowflake_id segments")
+        .set_type("snowflake_id segments")
+        .set_library("snowflake_id")
+        .set_function("snowflake_id_segments_main")
+        .enable_spi_access()
+        .load_dynamic();
+    if started.is_err() {
+        let text = "cannot start the background worker \"snowflake_id segments\": it needs one of max_worker_processes";
+        segments::report_problem(Some(text), Trouble::Silence);
+    }
+}
+
+/// Where the process begins.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
+    BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
+    process::handle_signals(on_sigterm);
+    let (Ok(shared), Ok(segments)) = (memory::state(), segments()) else {
+        return; // Started by the keeper, which has shared memory.
+    };
+    // Without a registry elsewhere it may be in the keeper's database.
+    let is_here = config::registry().is_none();
+    if is_here {
+        process::connect_keeper(&config::database());
+    } else {
+        process::connect_to_no_database();
+        process::shorten_name_lookups();
+    }
+    if !segments.bell.answer_from_here() {
+        return; // There is one already.
+    }
+    process::at_exit(on_exit);
+    Worker::new(segments, is_here).run();
+    shared.board.bell.ring();
+}
+
+fn on_exit() {
+    if let (Ok(shared), Ok(segments)) = (memory::state(), segments()) {
+        segments.bell.answer_no_more();
+        shared.board.bell.ring(); // The keeper starts another one.
+    }
+}

@@ -1,0 +1,65 @@
+//! View `snowflake_segments`.
+
+use std::sync::atomic::Ordering;
+
+use pgrx::prelude::*;
+use snowflake_id_core::segment::Range;
+
+use crate::error::OrReport;
+use crate::pg::timestamp::timestamptz;
+use crate::shared::segments::{self, SegmentState, segments};
+
+/// The segments in use: a row each.
+#[pg_extern(volatile, parallel_safe)]
+#[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
+fn snowflake_segments_in_use() -> TableIterator<
+    'static,
+    (
+        name!(name, String),
+        name!(state, &'static str),
+        name!(position, Option<i64>),
+        name!(range_end, Option<i64>),
+        name!(next_range, Option<i64>),
+        name!(step, Option<i64>),
+        name!(max_value, Option<i64>),
+        name!(period_ends, Option<TimestampWithTimeZone>),
+        name!(taken_at, Option<TimestampWithTimeZone>),
+        name!(calls_waited, i64),
+        name!(problem, Option<String>),
+    ),
+> {
+    let segments = segments().or_report();
+    let registry_problem = segments::registry_problem();
+    let now_us = segments.registry_clock_us();
+    let rows = segments.in_use().into_iter().map(move |(_, record, slot)| {
+        let standing = slot.segment.standing();
+        // A range that is used up, or whose time is over, has no position.
+        let current =
+            standing.current.filter(|range| standing.offset < range.count && range.ends_us > now_us);
+        let next = standing.next.filter(|range| range.ends_us > now_us);
+        let (current, offset, next) = match current {
+            Some(current) => (Some(current), standing.offset, next),
+            None => (next, 0, None),
+        };
+        let position = current.map(|range| range.first + offset as i64 * range.increment);
+        let state = match (&registry_problem, record.state) {
+            (Some(_), SegmentState::Asked | SegmentState::Open) => "no registry",
+            (_, state) => state.name(),
+        };
+        let instant = |us: i64| (us > 0).then(|| timestamptz(us));
+        (
+            record.name().to_owned(),
+            state,
+            position,
+            current.as_ref().and_then(Range::last),
+            next.map(|range| range.first),
+            (record.step > 0).then_some(record.step),
+            (record.max_value > 0).then_some(record.max_value),
+            current.filter(|range| range.ends_us != i64::MAX).map(|range| timestamptz(range.ends_us)),
+            instant(record.taken_at_us),
+            slot.calls_waited.load(Ordering::Relaxed) as i64,
+            registry_problem.as_ref().map(|problem| problem.text.clone()).or_else(|| record.detail()),
+        )
+    });
+    TableIterator::new(rows.collect::<Vec<_>>())
+}

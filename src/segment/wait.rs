@@ -1,0 +1,138 @@
+//! Taking numbers where there may be none yet: asking the worker, and waiting for it, never longer than `max_wait`,
+//! without a lock, cancellable, and visible in `pg_stat_activity`.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use snowflake_id_core::message::shown;
+use snowflake_id_core::segment::Taken;
+
+use crate::config;
+use crate::error::Error;
+use crate::pg::varlena::utf8;
+use crate::pg::wait::{WaitEvent, wait};
+use crate::pg::{clock, server};
+use crate::shared::segments::{
+    self, LONGEST_NAME, Record, RegistryProblem, SegmentState, Segments, Slot, Trouble, segments,
+};
+
+/// How soon a call that waits looks again, at first and later.
+const FIRST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(20);
+/// For how long a registry that says nothing is waited for, as it may be restarted or fail over. After that, calls fail at
+/// once and do not pile up.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Takes up to `n` numbers of a segment, and waits until there is at least one.
+pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error> {
+    let segments = segments()?;
+    if server::is_in_recovery() {
+        return Err(Error::SegmentsInRecovery);
+    }
+    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None };
+    // What is longer in any encoding is not converted: a failed allocation would end the server.
+    let text = if name.len() <= 4 * LONGEST_NAME { utf8(name) } else { None };
+    let text = text.filter(|text| (1..=LONGEST_NAME).contains(&text.len())).ok_or_else(unknown)?;
+    let mut waiting = Waiting::new(segments, &text);
+    loop {
+        let (at, slot) = segments::find_or_assign(&text, config::max_segments())?;
+        if let Ok(taken) = slot.segment.take(|| segments.registry_clock_us(), n) {
+            if taken.is_next_wanted {
+                segments.ring();
+            }
+            // It may have gone to another name since it was found, and those numbers are lost then. From now on it stays.
+            if segments.slot_of(at, &text).is_some() {
+                return Ok((slot, taken));
+            }
+            continue;
+        }
+        let record = || segments.record_of(at, &text);
+        waiting.ask(slot, record)?;
+    }
+}
+
+/// The waiting of one call.
+struct Waiting<'a> {
+    segments: &'static Segments,
+    name: &'a str,
+    max_wait: Duration,
+    since: Instant,
+    nap: Duration,
+    /// The round of the worker that is an answer to this call.
+    round: Option<u64>,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(segments: &'static Segments, name: &'a str) -> Waiting<'a> {
+        let max_wait = config::max_wait();
+        Waiting { segments, name, max_wait, since: Instant::now(), nap: FIRST_NAP, round: None }
+    }
+
+    /// Has the worker ask the registry, and sleeps a moment. Fails if the registry has answered that there is no number,
+    /// or did not answer.
+    fn ask(&mut self, slot: &Slot, record: impl Fn() -> Option<Record>) -> Result<(), Error> {
+        if self.round.is_none() {
+            slot.calls_waited.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.round.is_some_and(|round| self.segments.has_ended(round)) {
+            // Read after the round has ended: what was known before may be over.
+            self.refuse(record())?;
+            // There were numbers, and others have taken them; or it is worth while to ask again.
+            self.round = None;
+        }
+        slot.want();
+        let round = self.segments.next_round();
+        self.round.get_or_insert(round);
+        self.segments.ring();
+        let left = self.max_wait.saturating_sub(self.since.elapsed());
+        if left.is_zero() {
+            return Err(self.too_late(record()));
+        }
+        wait(self.nap.min(left), WaitEvent::Registry);
+        self.nap = (self.nap * 2).min(LONGEST_NAP);
+        Ok(())
+    }
+
+    /// The error for what the registry has answered, unless it has given numbers, or is to be asked again.
+    fn refuse(&self, record: Option<Record>) -> Result<(), Error> {
+        if let Some(problem) = segments::registry_problem() {
+            let silent_us = clock::clock_us().saturating_sub(problem.since_us);
+            let is_short = Duration::from_micros(silent_us.max(0).unsigned_abs()) < PATIENCE;
+            return match problem.trouble {
+                Trouble::Silence if is_short => Ok(()),
+                _ => Err(problem_as_error(problem)),
+            };
+        }
+        let Some(record) = record else { return Ok(()) };
+        let (name, detail) = (shown(self.name.as_bytes()), record.detail());
+        match record.state {
+            SegmentState::Asked | SegmentState::Open | SegmentState::Busy => Ok(()),
+            SegmentState::Unknown => Err(Error::SegmentUnknown { name, detail }),
+            SegmentState::Closed => Err(Error::SegmentClosed { name, detail }),
+            SegmentState::Exhausted => Err(Error::SegmentExhausted { name, detail }),
+            SegmentState::Ahead => Err(Error::SegmentAhead { name, detail }),
+            SegmentState::Invalid => Err(Error::SegmentRefused { name, detail }),
+        }
+    }
+
+    fn too_late(&self, record: Option<Record>) -> Error {
+        let detail = match (segments::registry_problem(), self.segments.bell.pid()) {
+            (Some(problem), _) => return problem_as_error(problem),
+            (None, None) => "The background worker \"snowflake_id segments\" is not running.".into(),
+            (None, Some(_)) => match record.and_then(|record| record.detail()) {
+                Some(detail) => format!("The registry last said: {detail}."),
+                None => "The registry has not answered yet.".into(),
+            },
+        };
+        Error::SegmentTooLate { name: shown(self.name.as_bytes()), max_wait: self.max_wait, detail }
+    }
+}
+
+fn problem_as_error(problem: RegistryProblem) -> Error {
+    match problem.trouble {
+        Trouble::Silence => Error::SegmentRegistryAway { problem: problem.text, since_us: problem.since_us },
+        Trouble::NoRegistry => Error::NoSegmentRegistry { problem: problem.text },
+        Trouble::File => Error::SegmentFile { problem: problem.text },
+    }
+}

@@ -1,0 +1,28 @@
+//! [`Line`]: a text in shared memory.
+
+/// A text of bounded length. What does not fit is cut off.
+#[derive(Clone, Copy)]
+pub struct Line {
+    bytes: [u8; Line::CAPACITY],
+    length: usize,
+}
+
+impl Line {
+    const CAPACITY: usize = 512;
+
+    pub fn set(&mut self, text: &str) {
+        self.length = text.floor_char_boundary(Line::CAPACITY);
+        self.bytes[..self.length].copy_from_slice(&text.as_bytes()[..self.length]);
+    }
+
+    /// `None` if it is empty.
+    pub fn text(&self) -> Option<String> {
+        (self.length > 0).then(|| String::from_utf8_lossy(&self.bytes[..self.length]).into_owned())
+    }
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line { bytes: [0; Line::CAPACITY], length: 0 }
+    }
+}

@@ -1,0 +1,280 @@
+//! The network between a server and its registry, and what may go wrong there.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::{Cluster, successful};
+
+/// What a [`Proxy`] does with the connections that are made through it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// It takes a connection, and says nothing.
+    Silence,
+    /// It passes the query on, so that it is carried out, and ends the connection.
+    CutAfterQuery,
+    /// It passes the query on, and no answer.
+    NoAnswer,
+    /// It ends the connection after so many bytes of the answer.
+    CutAnswer(usize),
+    /// Each answer is late.
+    Delay(Duration),
+    /// In place of the answer it sends bytes that make no sense.
+    Garbage,
+    /// The same from the beginning.
+    GarbageAtOnce,
+}
+
+/// Stands between servers and a registry. Listens on an address of this host, and connects to the Unix socket of the
+/// registry.
+pub struct Proxy {
+    address: Ipv4Addr,
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    registry: PathBuf,
+    fault: Mutex<Fault>,
+    /// How many connections were made, and how many there are.
+    made: AtomicUsize,
+    open: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Proxy {
+    /// One for a registry.
+    pub fn to(registry: &Cluster) -> Proxy {
+        Proxy::at(Ipv4Addr::LOCALHOST, 0, registry)
+    }
+
+    /// One that listens at an address of its own; at any port, if that is 0.
+    pub fn at(address: Ipv4Addr, port: u16, registry: &Cluster) -> Proxy {
+        let listener = TcpListener::bind((address, port)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            registry: registry.host().join(".s.PGSQL.5432"),
+            fault: Mutex::new(Fault::None),
+            made: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let proxy = Proxy { address, port, shared: shared.clone() };
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if shared.is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (shared, client) = (shared.clone(), client.unwrap());
+                thread::spawn(move || {
+                    shared.made.fetch_add(1, Ordering::Relaxed);
+                    shared.open.fetch_add(1, Ordering::Relaxed);
+                    // A connection that fails is what this is all about.
+                    let _ = shared.serve(client);
+                    shared.open.fetch_sub(1, Ordering::Relaxed);
+                });
+            }
+        });
+        proxy
+    }
+
+    /// How a server connects through it.
+    pub fn connection_string(&self) -> String {
+        format!("host={} port={} user=fleet dbname=postgres", self.address, self.port)
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on new connections have this fault.
+    pub fn set_fault(&self, fault: Fault) {
+        *self.shared.fault.lock().unwrap() = fault;
+    }
+
+    /// How many connections were made up to now.
+    pub fn made(&self) -> usize {
+        self.shared.made.load(Ordering::Relaxed)
+    }
+
+    /// How many connections there are.
+    pub fn open(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        // It sees that with the next connection.
+        let _ = TcpStream::connect((self.address, self.port));
+    }
+}
+
+const GARBAGE: &[u8] = b"\xff\xfe\xfd HTTP/1.1 400 Bad Request\r\n\r\n\0\0\0\0Z\xff\xff\xff\xff";
+
+impl Shared {
+    fn serve(self: &Arc<Shared>, mut client: TcpStream) -> std::io::Result<()> {
+        let fault = *self.fault.lock().unwrap();
+        if fault == Fault::Silence {
+            return self.say_nothing_to(&mut client);
+        }
+        if fault == Fault::GarbageAtOnce {
+            let _ = client.read(&mut [0; 1024])?;
+            return client.write_all(GARBAGE);
+        }
+        let mut registry = UnixStream::connect(&self.registry)?;
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let answers = {
+            let (client, registry, has_asked) =
+                (client.try_clone()?, registry.try_clone()?, has_asked.clone());
+            thread::spawn(move || pass_answers(registry, client, fault, &has_asked))
+        };
+        let mut bytes = [0; 8192];
+        loop {
+            let count = match client.read(&mut bytes) {
+                Ok(0) | Err(_) => break,
+                Ok(count) => count,
+            };
+            // The first message of a query of the extended protocol.
+            let is_query = bytes[0] == b'P';
+            has_asked.fetch_or(is_query, Ordering::SeqCst);
+            if registry.write_all(&bytes[..count]).is_err() || (is_query && fault == Fault::CutAfterQuery) {
+                break;
+            }
+        }
+        let _ = client.shutdown(Shutdown::Both);
+        let _ = registry.shutdown(Shutdown::Write);
+        let _ = answers.join();
+        Ok(())
+    }
+
+    fn say_nothing_to(&self, client: &mut TcpStream) -> std::io::Result<()> {
+        while client.read(&mut [0; 1024])? > 0 {}
+        Ok(())
+    }
+}
+
+/// Passes on what the registry says; not all of what it says to a query.
+fn pass_answers(mut registry: UnixStream, mut client: TcpStream, fault: Fault, has_asked: &AtomicBool) {
+    let mut bytes = [0; 8192];
+    let mut passed = 0;
+    while let Ok(count) = registry.read(&mut bytes) {
+        if count == 0 {
+            break;
+        }
+        let mut answer = &bytes[..count];
+        let mut is_last = false;
+        if has_asked.load(Ordering::SeqCst) {
+            match fault {
+                Fault::NoAnswer => continue,
+                Fault::Delay(time) => thread::sleep(time),
+                Fault::Garbage => (answer, is_last) = (GARBAGE, true),
+                Fault::CutAnswer(most) => {
+                    answer = &answer[..count.min(most - passed)];
+                    passed += answer.len();
+                    is_last = passed == most;
+                }
+                _ => {}
+            }
+        }
+        if client.write_all(answer).is_err() || is_last {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    // The registry finds out by itself.
+    while matches!(registry.read(&mut bytes), Ok(count) if count > 0) {}
+}
+
+/// A network of its own for a registry, which the host reaches by one cable.
+pub struct Network {
+    name: String,
+    /// The host's end of the cable, and its end in the network.
+    host: Ipv4Addr,
+    address: Ipv4Addr,
+}
+
+impl Network {
+    /// Makes one; if we may not, why.
+    pub fn make() -> Result<Network, String> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        // Four addresses in 198.18.0.0/15, which is there for tests of networks.
+        let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + (process * 8 + number) % (1 << 15) * 4;
+        let network = Network {
+            // A cable's name has at most 15 characters.
+            name: format!("sf{process}n{number}"),
+            host: (base + 1).into(),
+            address: (base + 2).into(),
+        };
+        let name = &network.name;
+        let (outside, inside) = (format!("{name}a"), format!("{name}b"));
+        try_ip(&format!("netns add {name}"))?;
+        // From here on what was made goes when `network` does.
+        try_ip(&format!("link add {outside} type veth peer name {inside} netns {name}"))?;
+        try_ip(&format!("addr add {}/30 dev {outside}", network.host))?;
+        try_ip(&format!("link set {outside} up"))?;
+        try_ip(&format!("-n {name} link set lo up"))?;
+        try_ip(&format!("-n {name} addr add {}/30 dev {inside}", network.address))?;
+        try_ip(&format!("-n {name} link set {inside} up"))?;
+        // Nobody asks where the address is, and is told that it is nowhere.
+        let shown = try_ip(&format!("-n {name} -o link show {inside}"))?;
+        let hardware = shown.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
+        let hardware = hardware.ok_or("the end of the cable has no address")?;
+        try_ip(&format!("neigh replace {} lladdr {hardware} nud permanent dev {outside}", network.address))?;
+        Ok(network)
+    }
+
+    /// The address in it.
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Has a server, which is stopped, listen in it, and starts it there. Its Unix socket stays where it is.
+    pub fn start_server(&self, server: &Cluster) {
+        server.configure(&[("listen_addresses", &self.address.to_string())]);
+        crate::trust_hosts(server, &format!("{}/32", self.host));
+        let start = server.program("pg_ctl");
+        let mut inside = Command::new("ip");
+        inside.args(["netns", "exec", &self.name]).arg(start.get_program()).args(start.get_args());
+        inside.env("LC_ALL", "C").current_dir(server.host());
+        inside.arg("--pgdata").arg(server.data_dir()).arg("--log").arg(server.host().join("log"));
+        successful(inside.args(["--silent", "--wait", "start"]));
+    }
+
+    /// All that is sent to it is lost, and nobody is told.
+    pub fn lose_all(&self) {
+        try_ip(&format!("-n {0} addr del {1}/30 dev {0}b", self.name, self.address)).unwrap();
+    }
+
+    /// It is as before.
+    pub fn mend(&self) {
+        try_ip(&format!("-n {0} addr add {1}/30 dev {0}b", self.name, self.address)).unwrap();
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // With it goes its end of the cable, and with that the other one.
+        let _ = try_ip(&format!("link del {}a", self.name));
+        let _ = try_ip(&format!("netns del {}", self.name));
+    }
+}
+
+fn try_ip(arguments: &str) -> Result<String, String> {
+    match Command::new("ip").args(arguments.split_whitespace()).output() {
+        Ok(output) if output.status.success() => Ok(String::from_utf8_lossy(&output.stdout).into()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().into()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,313 @@
+//! The file in which a server keeps its lease: lost, damaged, not to be written, and the server killed while it writes.
+//! Other accidents of a server that has a lease. No ID comes twice, and nobody is taken for a copy of itself.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use snowflake_id_cluster_tests::faults::kill_server;
+use snowflake_id_cluster_tests::fleet::{
+    Fleet, SHORT_LEASES, lease_left, lease_path, leased_worker, registry_worker_pid, some_ids, status,
+    wait_for_registry_state,
+};
+use snowflake_id_cluster_tests::load::{Random, create_orders, under_load};
+use snowflake_id_cluster_tests::{
+    Cluster, assert_distinct, crash_a_backend, failure, ids, kill, poll, successful,
+};
+
+/// Their end lies beyond that of the test.
+const LONG_LEASES: &str = "lease => '2min', renew_every => '500ms'";
+
+fn start(server: &Cluster) {
+    server.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+}
+
+fn assert_no_duplicate_rows(server: &Cluster) {
+    assert!(!server.log().contains("duplicate key"), "{}", server.log());
+}
+
+/// Runs a command as the user whose file this is.
+fn change_file(path: &Path, change: impl FnOnce(&Path)) {
+    change(path);
+    if path.exists() {
+        let directory = path.parent().unwrap();
+        successful(Command::new("chown").arg("--reference").arg(directory).arg(path));
+    }
+}
+
+#[test]
+fn a_lost_or_damaged_lease_file() {
+    type Damage = (&'static str, fn(&Path), Option<&'static str>);
+    let damages: [Damage; 5] = [
+        ("lost", |path| fs::remove_file(path).unwrap(), None),
+        ("garbage", |path| fs::write(path, b"\0\xff{]").unwrap(), Some("cannot use file snowflake_id.lease")),
+        ("empty", |path| fs::write(path, "").unwrap(), Some("cannot use file snowflake_id.lease")),
+        (
+            "truncated",
+            |path| {
+                let text = fs::read(path).unwrap();
+                fs::write(path, &text[..text.len() / 2]).unwrap();
+            },
+            Some("cannot use file snowflake_id.lease"),
+        ),
+        (
+            "copied",
+            |path| {
+                let text = fs::read(path).unwrap();
+                fs::remove_file(path).unwrap();
+                fs::write(path, text).unwrap();
+            },
+            Some("it is a copy"),
+        ),
+    ];
+    let fleet = Fleet::start(LONG_LEASES);
+    let server = fleet.server(&[]);
+    let mut all = some_ids(&server);
+    let mut workers = vec![leased_worker(&server)];
+    for (what, damage, said) in damages {
+        server.stop_server("fast");
+        let logged = server.log().len();
+        change_file(&lease_path(&server), damage);
+        start(&server);
+        all.extend(some_ids(&server));
+        let worker = leased_worker(&server);
+        assert!(!workers.contains(&worker), "{what}: {worker}");
+        workers.push(worker);
+        let log = &server.log()[logged..];
+        assert!(said.is_none_or(|said| log.contains(said)), "{what}: {log}");
+        // What was written is whole again.
+        server.stop_server("immediate");
+        start(&server);
+        assert_eq!(leased_worker(&server), worker, "{what}");
+        all.extend(some_ids(&server));
+    }
+    assert_distinct(&all);
+}
+
+/// A lease that cannot be written down is not used. The worker does not end over it.
+#[test]
+fn a_lease_file_that_cannot_be_written() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let server = fleet.server(&[]);
+    let mut all = some_ids(&server);
+    let first = leased_worker(&server);
+    server.stop_server("fast");
+    for name in ["snowflake_id.lease", "snowflake_id.lease.tmp"] {
+        let _ = fs::remove_file(lease_path(&server));
+        let in_the_way = server.data_dir().join(name);
+        change_file(&in_the_way, |path| fs::create_dir(path).unwrap());
+        start(&server);
+        let mut client = server.connect();
+        let problem = poll("the problem", || {
+            status(&mut client, "last_error").filter(|problem| problem.contains("cannot write file"))
+        });
+        assert!(problem.contains("cannot write file snowflake_id.lease: "), "{problem}");
+        let worker = registry_worker_pid(&server).unwrap();
+        for _ in 0..20 {
+            assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000", "{name}");
+            assert_eq!(status(&mut client, "lease_until"), None);
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(registry_worker_pid(&server), Some(worker), "{}", server.log());
+        fs::remove_dir(&in_the_way).unwrap();
+        all.extend(some_ids(&server));
+        assert_ne!(leased_worker(&server), first);
+        server.stop_server("fast");
+    }
+    assert_distinct(&all);
+}
+
+/// Renewals that cannot be written down are not used, and a server that crashes then still has its lease.
+#[test]
+fn a_lease_file_that_cannot_be_renewed() {
+    let fleet = Fleet::start("lease => '12s', renew_every => '300ms'");
+    let server = fleet.server(&[]);
+    let mut all = some_ids(&server);
+    let worker = leased_worker(&server);
+    let in_the_way = server.data_dir().join("snowflake_id.lease.tmp");
+    let mut client = server.connect();
+    // The worker may be writing just now.
+    poll("room for the directory", || {
+        let _ = fs::remove_file(&in_the_way);
+        fs::create_dir(&in_the_way).ok()
+    });
+    successful(Command::new("chown").arg("--reference").arg(server.data_dir()).arg(&in_the_way));
+    poll("the problem", || {
+        status(&mut client, "last_error").filter(|problem| problem.contains("cannot write file"))
+    });
+    let until: String = status(&mut client, "lease_until").unwrap();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(status(&mut client, "lease_until").unwrap(), until);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(10000)"));
+    // The registry has been told a nonce that must be in the file.
+    server.stop_server("immediate");
+    start(&server);
+    all.extend(some_ids(&server));
+    assert_eq!(leased_worker(&server), worker);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+    let mut client = server.connect();
+    let warning = poll("the warning", || status(&mut client, "warning"));
+    assert!(warning.contains("was not renewed"), "{warning}");
+    poll("the end of the lease", || (lease_left(&mut client) == Duration::ZERO).then_some(()));
+    poll("the end of IDs", || client.batch_execute("SELECT snowflake_nextval()").err());
+    fs::remove_dir(&in_the_way).unwrap();
+    all.extend(some_ids(&server));
+    assert_eq!(leased_worker(&server), worker);
+    assert_distinct(&all);
+}
+
+/// Another registry in the place of the one before, by mistake or not: nothing is mixed up.
+#[test]
+fn another_registry() {
+    let (fleet, other) = (Fleet::start(SHORT_LEASES), Fleet::start(SHORT_LEASES));
+    let server = fleet.server(&[]);
+    create_orders(&server);
+    let worker = leased_worker(&server);
+    let of_other = other.server(&[]);
+    create_orders(&of_other);
+    assert_eq!(leased_worker(&of_other), worker, "both give the same worker ID");
+    let mut client = server.connect();
+    let (handed_out, ()) = under_load(&server, || {
+        server.configure(&[("snowflake_id.registry", &other.connection_string())]);
+        server.reload();
+        wait_for_registry_state(&server, "another registry");
+        assert_eq!(leased_worker(&server), worker);
+        assert!(server.log().contains("it is another registry than the one before"), "{}", server.log());
+        poll("the end of the lease", || (lease_left(&mut client) == Duration::ZERO).then_some(()));
+    });
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("\"another registry\""), "{message}");
+    // The same after a restart.
+    server.stop_server("fast");
+    start(&server);
+    wait_for_registry_state(&server, "another registry");
+    assert_eq!(failure(&mut server.connect(), "SELECT snowflake_nextval()").0, "55000");
+    // What an administrator does who means it.
+    server.stop_server("fast");
+    fs::remove_file(lease_path(&server)).unwrap();
+    start(&server);
+    assert_ne!(leased_worker(&server), worker);
+    let mut all = handed_out.all();
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+}
+
+/// The worker, or the whole server, is killed again and again, at random moments of renewals and exchanges.
+#[test]
+fn killed_while_the_file_is_written() {
+    let fleet = Fleet::start("lease => '1min', renew_every => '100ms'");
+    // A restart need not wait for the clock.
+    let server = fleet.server(&[("snowflake_id.lease", "200ms"), ("snowflake_id.max_drift", "100ms")]);
+    let mut random = Random::seeded();
+    let mut all = some_ids(&server);
+    // More of them under "make soak".
+    let rounds = std::env::var("SNOWFLAKE_ID_ROUNDS").map_or(15, |rounds| rounds.parse().unwrap());
+    for round in 0..rounds {
+        if round % 5 == 0 {
+            let worker = leased_worker(&server);
+            let mut registry = fleet.registry.connect();
+            registry.execute("SELECT snowflake_registry.take_away($1)", &[&worker]).unwrap();
+        }
+        thread::sleep(random.milliseconds(120));
+        if round % 3 == 0 {
+            kill_server(&server);
+            start(&server);
+        } else {
+            let worker = poll("the registry worker", || registry_worker_pid(&server));
+            thread::sleep(random.milliseconds(100));
+            kill("KILL", worker);
+            poll("the server", || server.try_connect("postgres").ok()?.batch_execute("SELECT 1").ok());
+        }
+        let batch = poll("an ID", || {
+            let mut client = server.try_connect("postgres").ok()?;
+            client.query("SELECT snowflake_batch(1000)", &[]).ok()
+        });
+        all.extend(batch.iter().map(|row| row.get::<_, i64>(0)));
+    }
+    assert_distinct(&all);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+}
+
+/// A backend crashes, so that shared memory is made anew, while identities are exchanged under load.
+#[test]
+fn crashes_of_backends() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server(&[]);
+    create_orders(&server);
+    let mut all = some_ids(&server);
+    let mut random = Random::seeded();
+    for round in 0..8 {
+        let (handed_out, ()) = under_load(&server, || {
+            thread::sleep(random.milliseconds(300));
+            if round % 2 == 0 {
+                let worker = leased_worker(&server);
+                let mut registry = fleet.registry.connect();
+                registry.execute("SELECT snowflake_registry.take_away($1)", &[&worker]).unwrap();
+                thread::sleep(random.milliseconds(800));
+            }
+            crash_a_backend(&server);
+        });
+        all.extend(handed_out.all());
+        all.extend(some_ids(&server));
+    }
+    assert_distinct(&all);
+    assert_no_duplicate_rows(&server);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+}
+
+/// What the server has stored goes away while it has a lease.
+#[test]
+fn the_extension_is_created_again() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server(&[]);
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    for mode in [None, Some("immediate"), Some("fast")] {
+        let mut client = server.connect();
+        client.batch_execute("DROP EXTENSION snowflake_id").unwrap();
+        client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+        if let Some(mode) = mode {
+            server.stop_server(mode);
+            start(&server);
+        }
+        all.extend(some_ids(&server));
+        all.extend(some_ids(&server));
+    }
+    println!("worker {worker}, then {}", leased_worker(&server));
+    assert_distinct(&all);
+}
+
+/// Keeper and registry worker are terminated again and again under load, during exchanges as well.
+#[test]
+fn workers_are_terminated() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server(&[]);
+    create_orders(&server);
+    leased_worker(&server);
+    let mut random = Random::seeded();
+    let (handed_out, ()) = under_load(&server, || {
+        let mut client = server.connect();
+        let end = Instant::now() + Duration::from_secs(12);
+        while Instant::now() < end {
+            if random.below(4) == 0 {
+                let mut registry = fleet.registry.connect();
+                let take_away = "SELECT snowflake_registry.take_away(worker_id)
+                                 FROM snowflake_registry.fleet WHERE state = 'held'";
+                registry.execute(take_away, &[]).unwrap();
+            }
+            let victim = ["snowflake_id keeper", "snowflake_id registry"][random.below(2) as usize];
+            let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
+            client.execute(terminate, &[&victim]).unwrap();
+            thread::sleep(random.milliseconds(600));
+        }
+    });
+    let mut all = handed_out.all();
+    println!("{} IDs", all.len());
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+    assert_no_duplicate_rows(&server);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+}

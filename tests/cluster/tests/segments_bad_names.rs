@@ -1,0 +1,150 @@
+//! Names for which the registry's statement fails, such as one that its database cannot write: they alone get no numbers.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use snowflake_id_cluster_tests::segments::{PRELOADED, connection_string, next, refusal, registry, start};
+use snowflake_id_cluster_tests::{Cluster, assert_increasing, poll, text};
+
+const GOOD: [&str; 10] =
+    ["orders", "items", "users", "größe", "bills", "parcels", "notes", "events", "jobs", "files"];
+const BAD: [&str; 3] = ["заказ", "注文", "παραγγελία"];
+
+/// Makes a registry in a database in Latin 1 of a server that may be in another encoding.
+fn make_latin_registry(server: &Cluster) {
+    server
+        .connect()
+        .batch_execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+        .unwrap();
+    let mut client = server.connect_to("latin");
+    client.batch_execute("CREATE EXTENSION snowflake_id_registry").unwrap();
+    for name in GOOD {
+        let create = "SELECT snowflake_registry.create_segment($1, min_step => 10, max_step => 20)";
+        client.execute(create, &[&name]).unwrap();
+    }
+}
+
+/// A server that takes from that registry, whose own name cannot be written there either.
+fn server_of_latin(registry: &Cluster) -> Cluster {
+    make_latin_registry(registry);
+    registry
+        .connect_to("latin")
+        .batch_execute(
+            "GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+             GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
+        )
+        .unwrap();
+    let server = Cluster::stopped(PRELOADED);
+    let registry = connection_string(registry).replace("dbname=postgres", "dbname=latin");
+    server.configure(&[("snowflake_id.registry", &registry), ("snowflake_id.node_name", "сервер")]);
+    start(server)
+}
+
+/// All names are asked for at once, again and again: the good ones get numbers, the others an error.
+fn ask_for_all(server: &Cluster) {
+    thread::scope(|scope| {
+        for name in GOOD {
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let all: Vec<_> = (0..100).map(|_| next(&mut client, name)).collect();
+                assert_eq!(all, (1..=100).collect::<Vec<_>>(), "{name}");
+            });
+        }
+        for name in BAD {
+            scope.spawn(move || {
+                let mut client = server.connect();
+                for _ in 0..20 {
+                    let (code, said) = refusal(&mut client, name);
+                    assert_eq!(code, "55000", "{said}");
+                    assert!(
+                        said.contains("gives no numbers") && said.contains("has no equivalent in encoding"),
+                        "{said}"
+                    );
+                }
+            });
+        }
+    });
+    for name in BAD {
+        let told = format!("segment \"{name}\": the registry fails");
+        assert_eq!(server.log().matches(&told).count(), 1, "{}", server.log());
+    }
+}
+
+#[test]
+fn a_name_that_the_registry_cannot_write_harms_no_other() {
+    let registry = registry(&[]);
+    let server = server_of_latin(&registry);
+    ask_for_all(&server);
+    // The registry logs each failure, however often somebody asks.
+    let mut client = server.connect();
+    let failures = || registry.log().matches("has no equivalent in encoding").count();
+    let (before, began) = (failures(), Instant::now());
+    while began.elapsed() < Duration::from_secs(4) {
+        refusal(&mut client, BAD[0]);
+    }
+    assert!(failures() - before <= 8, "{}", failures() - before);
+}
+
+#[test]
+fn nor_does_it_where_the_registry_is_in_the_servers_own_database() {
+    let server = Cluster::stopped(PRELOADED);
+    server.configure(&[("snowflake_id.database", "latin"), ("snowflake_id.node_name", "сервер")]);
+    let server = start(server);
+    make_latin_registry(&server);
+    server.connect_to("latin").batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    ask_for_all(&server);
+}
+
+/// Bad names give their places to others.
+#[test]
+fn bad_names_take_no_place() {
+    let registry = registry(&[]);
+    let server = server_of_latin(&registry);
+    server.configure(&[("snowflake_id.max_segments", "4")]);
+    server.stop_server("fast");
+    server.start_server().unwrap();
+    let mut client = server.connect();
+    for at in 0..6 {
+        assert_eq!(refusal(&mut client, &format!("заказ {at}")).0, "55000");
+    }
+    for name in &GOOD[..4] {
+        next(&mut client, name);
+    }
+}
+
+/// Whatever makes the statement fail. When it works again, so does the name.
+#[test]
+fn a_name_for_which_the_registry_fails_comes_back() {
+    let registry = registry(&[]);
+    registry
+        .connect()
+        .batch_execute(
+            "SELECT snowflake_registry.create_segment('orders', min_step => 10, max_step => 10);
+             SELECT snowflake_registry.create_segment('cursed', min_step => 10, max_step => 10);
+             CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'the disk of this name is full' USING ERRCODE = '53100'; END $$;
+             CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.segment
+             FOR EACH ROW WHEN (new.name = 'cursed') EXECUTE FUNCTION fail();",
+        )
+        .unwrap();
+    let server = Cluster::stopped(PRELOADED);
+    server.configure(&[("snowflake_id.registry", &connection_string(&registry))]);
+    let server = start(server);
+    let mut client = server.connect();
+    let (code, said) = refusal(&mut client, "cursed");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("the disk of this name is full"), "{said}");
+    let mut other = server.connect();
+    let all: Vec<_> = (0..50).map(|_| next(&mut other, "orders")).collect();
+    assert_increasing(&all);
+    registry.connect().batch_execute("DROP TRIGGER fail ON snowflake_registry.segment").unwrap();
+    let first: i64 =
+        poll("a number", || match client.query_one("SELECT snowflake_segment_nextval('cursed')", &[]) {
+            Ok(row) => Some(row.get(0)),
+            Err(error) => {
+                assert_eq!(error.code().unwrap().code(), "55000", "{}", text(&error));
+                None
+            }
+        });
+    assert_eq!(first, 1);
+}

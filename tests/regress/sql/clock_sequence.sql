@@ -1,0 +1,49 @@
+-- The clock sequence, as far as it shows on a server whose clock is never set back.
+SELECT name, clock_seq_bits FROM snowflake_layouts WHERE clock_seq_bits > 0 ORDER BY name;
+SET snowflake_id.layout = 'rollback3';
+SELECT snowflake_nextval() AS id \gset
+SELECT snowflake_clock_seq(:id), (snowflake_decode(:id)).clock_seq;
+SELECT snowflake_clock_seq(:id, 'rollback3') AS as_made, snowflake_clock_seq(:id, 'standard') IS NULL AS without_the_field;
+SELECT snowflake_clock_seq(snowflake_encode('2024-06-01Z', 5, 0, 'rollback3', clock_seq => 7), 'rollback3') AS three_bits,
+       snowflake_clock_seq(snowflake_encode('2024-06-01Z', 5, 0, 'rollback2', clock_seq => 3), 'rollback2') AS two_bits;
+
+-- With value 0 layouts with the field share their slot with those without it: no number twice, and it is shown once, by
+-- the name of one that stays there when the clock is set back.
+CREATE TEMPORARY TABLE taken (id bigint PRIMARY KEY);
+INSERT INTO taken SELECT snowflake_nextval() FROM generate_series(1, 1000);
+SET snowflake_id.layout = 'standard';
+INSERT INTO taken SELECT snowflake_nextval() FROM generate_series(1, 1000);
+SET snowflake_id.layout = 'rollback2';
+INSERT INTO taken SELECT snowflake_nextval() FROM generate_series(1, 1000);
+SET snowflake_id.layout = 'rollback3';
+INSERT INTO taken SELECT snowflake_batch(1000);
+SELECT count(*) FROM taken;
+SELECT layouts.name, status.clock_seq FROM snowflake_status AS status JOIN snowflake_layouts AS layouts USING (layout)
+WHERE layouts.name IN ('standard', 'rollback2', 'rollback3') ORDER BY name;
+
+-- None but 0 is in use, and nothing is stored for the others.
+SELECT * FROM snowflake_clock_sequence;
+SELECT last_value FROM snowflake_internal.clock_sequence;
+SELECT count(*) FROM snowflake_internal.used_identity WHERE clock_seq > 0;
+
+-- A floor that is ordered holds for all values: until then they are used up.
+SELECT snowflake_advance(now() + interval '2 s');
+SELECT clock_seq, is_in_use, used_until > now() AS is_used_up FROM snowflake_clock_sequence ORDER BY clock_seq;
+SET snowflake_id.layout = 'rollback2';
+SELECT clock_seq FROM snowflake_clock_sequence WHERE NOT is_in_use ORDER BY clock_seq;
+RESET snowflake_id.layout;
+SELECT DISTINCT identity.worker_id, identity.clock_seq, identity.used_until_us > 0 AS has_end
+FROM snowflake_internal.used_identity AS identity WHERE clock_seq IS NOT NULL;
+
+-- Who may see it.
+CREATE ROLE regress_snowflake_user;
+CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
+SET ROLE regress_snowflake_user;
+SELECT code FROM sqlstate_of('SELECT * FROM snowflake_clock_sequence');
+SELECT code FROM sqlstate_of('SELECT last_value FROM snowflake_internal.clock_sequence');
+SELECT code FROM sqlstate_of($$SELECT setval('snowflake_internal.clock_sequence', 1)$$);
+SELECT snowflake_clock_seq(:id, 'rollback3');
+SET ROLE regress_snowflake_monitor;
+SELECT count(*) > 0 AS readable FROM snowflake_clock_sequence;
+RESET ROLE;
+DROP ROLE regress_snowflake_user, regress_snowflake_monitor;

@@ -1,0 +1,464 @@
+-- The registry of a fleet, as far as one session can show it: test registry_sql has the rest.
+CREATE EXTENSION snowflake_id_registry;
+
+SELECT e.extnamespace::regnamespace AS schema, e.extrelocatable,
+       ARRAY(SELECT dumped::regclass::text COLLATE "C" FROM unnest(e.extconfig) AS dumped ORDER BY 1) AS dumped,
+       e.extversion = a.default_version AS is_default_version, a.comment
+FROM pg_extension AS e JOIN pg_available_extensions AS a ON a.name = e.extname
+WHERE e.extname = 'snowflake_id_registry';
+
+-- What servers and administrators call has the rights of the owner, and what is called in it finds nothing of the caller's.
+SELECT p.proname COLLATE "C" AS function, p.prosecdef AS definer,
+       CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
+       p.prosqlbody IS NOT NULL OR 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig) AS is_bound,
+       -- A caller's standard_conforming_strings says what a backslash means.
+       p.prosrc ~ '\\' AS has_backslash
+FROM pg_proc AS p WHERE p.pronamespace = 'snowflake_registry'::regnamespace
+ORDER BY 1, p.oid::regprocedure::text COLLATE "C";
+
+-- Nobody has rights but the owner, and pg_monitor on the views.
+SELECT pg_describe_object(object.classid, object.oid, 0) COLLATE "C" AS object, acl.privilege_type,
+       CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS grantee
+FROM (
+    SELECT 'pg_proc'::regclass, oid, proowner, coalesce(proacl, acldefault('f', proowner))
+    FROM pg_proc WHERE pronamespace = 'snowflake_registry'::regnamespace
+    UNION ALL
+    SELECT 'pg_class'::regclass, oid, relowner, coalesce(relacl, acldefault('r', relowner))
+    FROM pg_class WHERE relnamespace = 'snowflake_registry'::regnamespace
+    UNION ALL
+    SELECT 'pg_namespace'::regclass, oid, nspowner, coalesce(nspacl, acldefault('n', nspowner))
+    FROM pg_namespace WHERE nspname = 'snowflake_registry'
+) AS object (classid, oid, owner, privileges), LATERAL aclexplode(object.privileges) AS acl
+WHERE acl.grantee <> object.owner
+ORDER BY 1, 2;
+
+-- Every object has a comment.
+SELECT pg_describe_object(d.classid, d.objid, 0) AS object
+FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id_registry'
+WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
+  AND d.classid IN ('pg_class'::regclass, 'pg_proc'::regclass) AND obj_description(d.objid, d.classid::regclass::name) IS NULL
+ORDER BY 1;
+
+-- What servers ask, with numbers in place of UUIDs. The answer without what differs from run to run.
+CREATE FUNCTION uuid_of(number int) RETURNS uuid IMMUTABLE LANGUAGE sql AS
+    $$SELECT lpad(number::text, 32, '0')::uuid$$;
+CREATE FUNCTION clock_us() RETURNS bigint VOLATILE LANGUAGE sql AS
+    $$SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint$$;
+CREATE FUNCTION shown(answer snowflake_registry.answer, OUT outcome text, OUT worker_id int, OUT minutes numeric,
+                      OUT free_in numeric, OUT detail text)
+LANGUAGE sql AS $$
+    SELECT answer.outcome, answer.worker_id,
+           round((answer.granted_until - clock_us()) / 60000000.0), round((answer.free_from - clock_us()) / 60000000.0),
+           regexp_replace(answer.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
+$$;
+CREATE FUNCTION acquire(lease int, nonce int, node text DEFAULT NULL, pin int DEFAULT NULL, worker_limit int DEFAULT 1024,
+                        unwanted int[] DEFAULT '{}', registry_id uuid DEFAULT NULL, serial bigint DEFAULT NULL,
+                        ahead bigint DEFAULT 0, datacenter_id int DEFAULT 0)
+RETURNS snowflake_registry.answer LANGUAGE sql AS $$
+    SELECT snowflake_registry.acquire(registry_id, serial, clock_us() + ahead, 0, uuid_of(lease), uuid_of(nonce),
+                                      jsonb_build_object('node_name', node), datacenter_id, pin, worker_limit, unwanted)
+$$;
+CREATE FUNCTION renew(lease int, last int, next int, registry_id uuid DEFAULT NULL, serial bigint DEFAULT NULL,
+                      ahead bigint DEFAULT 0, round_trip bigint DEFAULT 0)
+RETURNS snowflake_registry.answer LANGUAGE sql AS $$
+    SELECT snowflake_registry.renew(registry_id, serial, clock_us() + ahead, round_trip, uuid_of(lease), uuid_of(last),
+                                    uuid_of(next), '{}')
+$$;
+-- Time passes.
+CREATE FUNCTION pass(span interval, worker int DEFAULT NULL) RETURNS void LANGUAGE plpgsql
+SET session_replication_role = replica AS $$
+BEGIN
+    UPDATE snowflake_registry.lease
+    SET granted_from = granted_from - span, granted_until = granted_until - span, renewed_at = renewed_at - span
+    WHERE worker_id = coalesce(worker, worker_id);
+    UPDATE snowflake_registry.settings
+    SET free_from = free_from - span, nothing_before = nothing_before - span WHERE nothing_before < clock_timestamp();
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+
+-- Nothing is given before the administrator says that there was no fleet.
+SELECT state, live_leases FROM snowflake_registry.status;
+SELECT (shown(acquire(1, 1, 'alpha'))).*;
+SELECT (shown(renew(1, 1, 2))).*;
+SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.end_quarantine()');
+SELECT snowflake_registry.start_fleet();
+SELECT state, live_leases, lease, renew_every, synchronous FROM snowflake_registry.status;
+
+-- The lowest first. The same question has the same answer.
+SELECT (shown(acquire(1, 1, 'alpha'))).*;
+SELECT (shown(acquire(2, 1, 'beta'))).*;
+SELECT a.granted_from = b.granted_from AND a.granted_until = b.granted_until AND a.worker_id = b.worker_id AS is_the_same,
+       a.outcome, b.serial > a.serial AS rises
+FROM acquire(3, 1, 'gamma') AS a, LATERAL acquire(3, 1, 'gamma', serial => a.serial - a.serial) AS b;
+-- The lease is renewed since: this one asks with an old nonce.
+SELECT (shown(renew(3, 1, 2))).*;
+SELECT (shown(acquire(3, 1, 'gamma'))).*;
+-- It has the identity, and it does not suit any more: another one, and nobody else gets the rest of the first.
+SELECT (shown(acquire(2, 1, 'beta', unwanted => '{1, NULL}'))).*;
+SELECT (shown(renew(2, 1, 2))).*;
+SELECT worker_id, state, node_name, hands FROM snowflake_registry.fleet;
+-- Another datacenter has numbers of its own.
+SELECT a.datacenter_id, a.worker_id FROM acquire(4, 1, 'delta', datacenter_id => 7) AS a;
+
+-- A pinned one or none; within what fits.
+SELECT (shown(acquire(5, 1, 'epsilon', pin => 40))).*;
+SELECT (shown(acquire(6, 1, 'zeta', pin => 40))).*;
+SELECT (shown(acquire(6, 1, 'zeta', pin => 1024))).*;
+SELECT (shown(acquire(6, 1, 'zeta', pin => 5, unwanted => '{5}'))).*;
+SELECT (shown(acquire(6, 1, 'zeta', worker_limit => 4))).*;
+SELECT (shown(acquire(6, 1, 'zeta', worker_limit => 0))).*;
+SELECT (shown(acquire(6, 1, 'zeta', unwanted => '{4, 5, 7}'))).*;
+
+-- Renewals: the nonce is the last one, or the next one if the answer was lost. Anything else is a twin.
+SELECT (shown(renew(1, 1, 2))).*;
+SELECT (shown(renew(1, 1, 2))).*;
+SELECT (shown(renew(1, 2, 3))).*;
+SELECT (shown(renew(1, 1, 4))).*;
+SELECT (shown(renew(1, NULL, 3))).*;
+SELECT (shown(renew(1, NULL, 5))).*;
+SELECT (shown(renew(99, 1, 2))).*;
+SELECT b.granted_from = a.granted_from AND b.granted_until > a.granted_until AND b.serial > a.serial AS goes_on
+FROM renew(1, 3, 4) AS a, LATERAL renew(1, 4, 5, serial => a.serial - a.serial) AS b;
+
+-- Of a lease that has ended nobody else has taken the identity: it goes on.
+SELECT pass('15 minutes', 0);
+SELECT worker_id, state, time_left FROM snowflake_registry.fleet WHERE worker_id = 0 AND datacenter_id = 0;
+SELECT (shown(renew(1, 5, 6))).*;
+-- Or somebody else takes it, and the range begins where the other ended.
+SELECT pass('15 minutes', 0);
+CREATE TEMPORARY TABLE ended AS SELECT granted_until FROM snowflake_registry.lease WHERE worker_id = 0 AND datacenter_id = 0;
+SELECT a.outcome, a.worker_id, a.granted_from = snowflake_registry.microseconds(ended.granted_until) AS begins_at_the_end
+FROM ended, acquire(7, 1, 'eta') AS a;
+SELECT (shown(renew(1, 6, 7))).*;
+-- Who had a number last gets it again.
+SELECT pass('15 minutes');
+SELECT (shown(acquire(8, 1, 'epsilon'))).*;
+SELECT (shown(acquire(9, 1, 'a stranger'))).*;
+-- A lease that has ended is replaced by a new one with the same ID.
+SELECT (shown(acquire(3, 2, 'gamma'))).*;
+
+-- What was granted is not forgotten, even by the owner.
+SELECT code, message, detail FROM sqlstate_of($$UPDATE snowflake_registry.lease SET granted_until = granted_until - interval '1 hour'$$);
+SELECT code, detail FROM sqlstate_of($$UPDATE snowflake_registry.lease SET worker_id = 900 WHERE worker_id = 0$$);
+SELECT code, detail FROM sqlstate_of($$DELETE FROM snowflake_registry.lease$$);
+SELECT code, detail FROM sqlstate_of($$TRUNCATE snowflake_registry.lease$$);
+SELECT code, detail FROM sqlstate_of($$DELETE FROM snowflake_registry.settings$$);
+SELECT code, detail FROM sqlstate_of($$UPDATE snowflake_registry.settings SET longest_lease = lease / 2, lease = lease / 2$$);
+
+-- Whose clock is far off is told so. Half of the round trip is the message's.
+SELECT (shown(acquire(20, 1, 'late', ahead => -75500000))).*;
+SELECT (shown(renew(8, 1, 2, ahead => 75500000))).*;
+SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 40000000))).outcome;
+SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 9223372036854775807))).outcome;
+SELECT outcome, detail FROM snowflake_registry.renew(NULL, NULL, NULL, NULL, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+SELECT outcome FROM snowflake_registry.renew(NULL, NULL, 9223372036854775807, 9223372036854775807, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+SELECT outcome FROM snowflake_registry.renew(NULL, NULL, -9223372036854775808, -9223372036854775808, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+-- Who belongs to another registry, too.
+SELECT outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') FROM renew(8, 1, 2, registry_id => uuid_of(5));
+SELECT outcome FROM acquire(20, 1, registry_id => uuid_of(5));
+
+-- Whatever a server says of itself, nothing breaks.
+SELECT outcome FROM snowflake_registry.acquire(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(1), jsonb_build_object(
+    'node_name', E'evil\n\x1b[2J' || repeat('x', 300), 'host', '["a"]'::jsonb, 'port', 1e300, 'layout', 7, 'version', E'\t',
+    'clock_offset', 1e99), 0, 500, NULL, NULL);
+SELECT left(node_name, 12) AS node_name, length(node_name), host, port, layout, version, clock_offset BETWEEN '-1 minute' AND '1 minute' AS is_ours
+FROM snowflake_registry.fleet WHERE worker_id = 500;
+SELECT outcome FROM snowflake_registry.renew(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(1), uuid_of(2),
+    '{"host": "db7", "port": "5433", "layout": "standard", "version": "0.1.0", "clock_offset": -2500000}');
+SELECT host, port, layout, version, clock_offset FROM snowflake_registry.fleet WHERE worker_id = 500;
+SELECT said.facts, outcome FROM (VALUES ('[]'::jsonb), ('7'), ('null'), (NULL), ('{"port": -1, "clock_offset": "a"}'), ('{"port": 70000}'))
+    AS said (facts), snowflake_registry.renew(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2), said.facts);
+SELECT outcome FROM snowflake_registry.renew(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2),
+    jsonb_build_object('host', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 9000) AS n)));
+SELECT host, port FROM snowflake_registry.fleet WHERE worker_id = 500;
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.acquire(NULL, 0, clock_us(), 0, NULL, uuid_of(1), NULL, 0, NULL, NULL, NULL)');
+SELECT code, message FROM sqlstate_of('SELECT acquire(40, 1, datacenter_id => -1)');
+SELECT code, message, detail FROM sqlstate_of('SELECT acquire(40, 1, unwanted => ARRAY(SELECT generate_series(1, 10001)))');
+SELECT code, message FROM sqlstate_of('SELECT renew(1, 2, NULL)');
+
+-- The clock was years ahead, and servers refuse such an end: another one, and nobody gets the first before that end.
+BEGIN;
+UPDATE snowflake_registry.lease SET granted_until = granted_until + interval '2 years' WHERE worker_id = 500;
+SELECT (shown(renew(30, 2, 2))).outcome;
+SELECT a.outcome, a.worker_id FROM acquire(30, 2) AS a;
+SELECT a.outcome, a.free_from > clock_us() + 63000000000000 AS after_years FROM acquire(31, 1, pin => 500) AS a;
+ROLLBACK;
+-- Instants may be anything that timestamptz can be, and leases what servers accept: a day may have 25 hours.
+SELECT snowflake_registry.microseconds('294276-12-31 23:59:59.999999+00'::timestamptz), snowflake_registry.microseconds('4714-11-24 00:00:00+00 BC'::timestamptz),
+       snowflake_registry.microseconds('infinity'::timestamptz), snowflake_registry.microseconds('-infinity'::timestamptz);
+SELECT said, code FROM (VALUES ($$lease = '24 hours 1 second', longest_lease = '25 hours'$$), ($$lease = '0', longest_lease = '1 hour'$$), ($$lease = '1 day -1 hour', longest_lease = '24 hours'$$),
+    ($$longest_lease = '1 mon -29 days'$$), ($$renew_every = '13 hours'$$), ($$renew_every = '-1 minute'$$)) AS changed (said),
+    LATERAL sqlstate_of('UPDATE snowflake_registry.settings SET ' || said);
+-- Texts have an end.
+BEGIN;
+UPDATE snowflake_registry.settings SET quarantine_reason = repeat('x', 5000), nothing_before = clock_timestamp() + interval '1 minute';
+SELECT snowflake_registry.sign_settings();
+SELECT length(detail) < 300 AS is_short FROM acquire(31, 1);
+ROLLBACK;
+
+-- The administrator takes one away. Nobody gets it before its range ends.
+SELECT snowflake_registry.take_away(500) > clock_timestamp() AS goes_on;
+SELECT (shown(renew(30, 2, 3))).*;
+SELECT worker_id, state FROM snowflake_registry.fleet WHERE worker_id = 500;
+SELECT outcome, round((free_from - clock_us()) / 60000000.0) AS free_in FROM acquire(31, 1, pin => 500);
+SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.take_away(500)');
+
+-- Settings.
+SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds', last_worker => 1023, synchronous => true);
+SELECT lease, longest_lease, renew_every, first_worker, last_worker, synchronous FROM snowflake_registry.status;
+SELECT (shown(acquire(32, 1, pin => 600))).*;
+-- What was granted stays granted, for as long as it was.
+SELECT (shown(renew(8, 1, 2))).*;
+SELECT snowflake_registry.configure(lease => '10 minutes', renew_every => '1 minute', synchronous => false);
+-- A word to whoever sees it that it is too short for a quarantine; servers would take it for a doubt about the commit.
+SELECT snowflake_registry.configure(lease => '2 minutes 1 second');
+SELECT snowflake_registry.configure(lease => '2 minutes');
+SELECT snowflake_registry.configure(renew_every => '30 seconds');
+SET client_min_messages = warning;
+SELECT snowflake_registry.configure(lease => '2 minutes');
+RESET client_min_messages;
+SELECT snowflake_registry.configure(lease => '10 minutes', renew_every => '1 minute');
+SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.configure(lease => '1 day 1 second')$$);
+SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.configure(lease => '0')$$);
+SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.configure(renew_every => '301 seconds')$$);
+SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.configure(first_worker => 1024)$$);
+SELECT state FROM snowflake_registry.status;
+-- Each number of a datacenter is good for as many rows again.
+SELECT snowflake_registry.configure(last_datacenter => 7);
+SELECT last_datacenter FROM snowflake_registry.status;
+SELECT (shown(acquire(36, 1, datacenter_id => 8))).*;
+SELECT (shown(acquire(36, 1, datacenter_id => 7))).*;
+SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.configure(last_datacenter => -1)$$);
+
+-- A question that comes late, or other settings: one lease ID is in one row, also over datacenters.
+SELECT (shown(acquire(81, 1, pin => 801))).*;
+SELECT (shown(acquire(81, 1, pin => 801, datacenter_id => 3))).*;
+SELECT a.outcome, a.datacenter_id, a.worker_id FROM acquire(81, 1, pin => 802, datacenter_id => 3) AS a;
+SELECT a.outcome, a.datacenter_id, a.worker_id FROM renew(81, 1, 2) AS a;
+SELECT a.outcome, a.datacenter_id, a.worker_id FROM acquire(81, 1, pin => 801) AS a;
+SELECT datacenter_id, worker_id, state FROM snowflake_registry.fleet WHERE worker_id IN (801, 802);
+SELECT (shown(acquire(82, 1, pin => 803))).outcome;
+SELECT (shown(renew(82, 1, 2))).outcome;
+SELECT (shown(acquire(83, 1, pin => 804))).outcome;
+
+-- Quarantine: renewals of live leases go on, and nothing else. A nonce may have been lost: one renewal with any is not a twin's.
+SELECT round(extract(epoch FROM snowflake_registry.quarantine() - clock_timestamp()) / 60) AS minutes;
+SELECT state, quarantine_reason FROM snowflake_registry.status;
+SELECT (shown(renew(8, 70, 71))).*;
+SELECT (shown(renew(8, 70, 72))).*;
+SELECT (shown(acquire(33, 1, 'theta'))).*;
+SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.start_fleet()');
+-- One that was about to end: somebody else may have it.
+SELECT (shown(renew(32, 1, 2))).*;
+-- A question that comes late, from before the quarantine, is not taken for the last word of its server.
+SELECT (shown(acquire(82, 1))).outcome;
+SELECT (shown(renew(82, 2, 3))).outcome;
+SELECT (shown(acquire(83, 1))).outcome;
+SELECT (shown(acquire(83, 1))).outcome;
+SELECT (shown(renew(83, 4, 5))).outcome;
+-- One that ends meanwhile comes back afterwards.
+SELECT pass('15 minutes', 40);
+SELECT (shown(renew(8, 71, 72))).*;
+SELECT snowflake_registry.end_quarantine();
+SELECT (shown(renew(8, 71, 72))).*;
+SELECT state, quarantine_reason FROM snowflake_registry.status;
+
+-- Somebody has seen more than there is: commits were lost. Of another registry's serial nothing follows, nor of one that
+-- cannot be.
+SELECT (shown(renew(8, 72, 73, serial => (1000000::bigint << 32) + 1))).outcome;
+SELECT (shown(renew(8, 73, 74, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 9223372036854775807))).outcome;
+SELECT state FROM snowflake_registry.status;
+SELECT (shown(renew(8, 74, 75, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => (1000000::bigint << 32) + 1))).outcome;
+SELECT state, regexp_replace(quarantine_reason, 'of \d+$', 'of (less)') AS reason, serial FROM snowflake_registry.status;
+-- It is known now.
+SELECT snowflake_registry.end_quarantine();
+SELECT (shown(renew(8, 75, 76, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => (1000000::bigint << 32) + 1))).outcome;
+SELECT state FROM snowflake_registry.status;
+-- A new server may be the one that knows.
+SELECT (shown(acquire(34, 1, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 2000000::bigint << 32))).outcome;
+SELECT state FROM snowflake_registry.status;
+SELECT snowflake_registry.end_quarantine();
+
+-- One that is made up has no effect: else it would be the highest that there is, and no loss would show any more.
+SELECT (shown(acquire(34, 1, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 4611686018427387904))).outcome;
+SELECT (shown(renew(8, 76, 77, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 4611686018427387903))).outcome;
+SELECT (shown(renew(8, 77, 78, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => -1))).outcome;
+SELECT state, serial < 1 << 22 AS has_room FROM snowflake_registry.status;
+-- Nor does a quarantine for another reason believe it. In one quarantine the count is raised so far, and no further.
+UPDATE snowflake_registry.settings SET last_worker = last_worker;
+CREATE TEMPORARY TABLE counted AS SELECT serial FROM snowflake_registry.status;
+CREATE FUNCTION claim(more bigint) RETURNS bigint LANGUAGE sql AS $$
+    SELECT (acquire(34, 1, registry_id => registry_id, serial => (counted.serial + more) << 32)).serial >> 32
+    FROM snowflake_registry.status, counted
+$$;
+SELECT claim(1 << 30) - serial AS raised FROM counted;
+SELECT state, quarantine_reason FROM snowflake_registry.status;
+SELECT claim(1048575) - serial AS raised FROM counted;
+SELECT claim(1048576) - serial AS raised FROM counted;
+SELECT claim(1048577) - serial AS raised FROM counted;
+SELECT claim(2000000) - serial AS raised FROM counted;
+SELECT snowflake_registry.end_quarantine();
+SELECT claim(2000000) - serial AS raised FROM counted;
+SELECT snowflake_registry.end_quarantine();
+DROP FUNCTION claim;
+-- Even at the end of all numbers they do not begin anew.
+SELECT n, snowflake_registry.serial_of(n), snowflake_registry.serial_after(0, n) FROM (VALUES (2147483647), (2147483648), (9223372036854775807)) AS count (n);
+
+-- The row is written by a savepoint, and known again; VACUUM and FREEZE change nothing. By hand: it looks like a restored dump.
+BEGIN;
+SAVEPOINT a;
+SELECT (shown(acquire(35, 1, pin => 700))).outcome;
+RELEASE a;
+COMMIT;
+VACUUM (FREEZE) snowflake_registry.settings;
+VACUUM FULL snowflake_registry.settings;
+SELECT (shown(renew(35, 1, 2))).outcome;
+SELECT state FROM snowflake_registry.status;
+UPDATE snowflake_registry.settings SET last_worker = 500;
+SELECT (shown(renew(35, 2, 3))).outcome;
+SELECT state, last_worker, quarantine_reason FROM snowflake_registry.status;
+SELECT snowflake_registry.end_quarantine();
+
+-- A snapshot that is older than the locks would not see what others did.
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT code, message, hint ~ 'ALTER ROLE .* SET default_transaction_isolation = ''read committed'';' AS hints FROM sqlstate_of('SELECT renew(35, 3, 4)');
+ROLLBACK;
+BEGIN READ ONLY;
+SELECT code, message, hint ~ 'ALTER ROLE .* SET default_transaction_read_only = off;' AS hints FROM sqlstate_of('SELECT renew(35, 3, 4)');
+ROLLBACK;
+
+-- Rows stay for ever, so nothing that is called all the time looks at all of them.
+DISCARD PLANS;
+SELECT pg_stat_force_next_flush();
+BEGIN;
+SET LOCAL enable_seqscan = off;
+SELECT answer.outcome FROM snowflake_registry.lease, snowflake_registry.status AS s, snowflake_registry.renew(
+    s.registry_id, s.serial << 32, clock_us(), 0, uuid_of(35), uuid_of(3), uuid_of(3),
+    jsonb_build_object('until', snowflake_registry.microseconds(granted_until))) AS answer
+WHERE lease.lease_id = uuid_of(35);
+SELECT relname COLLATE "C" AS read_whole FROM pg_stat_xact_all_tables
+WHERE schemaname = 'snowflake_registry' AND relname IN ('lease', 'segment') AND seq_scan > 0 ORDER BY 1;
+COMMIT;
+DISCARD PLANS;
+
+-- What the functions set holds until the commit, and no longer.
+BEGIN;
+SET LOCAL synchronous_commit = off;
+SELECT (shown(renew(35, 3, 4))).outcome;
+SELECT current_setting('synchronous_commit') AS synchronous_commit, current_setting('client_min_messages') AS messages,
+       current_setting('lock_timeout') AS lock_timeout;
+COMMIT;
+BEGIN;
+SET LOCAL synchronous_commit = remote_apply;
+SELECT (shown(renew(35, 4, 5))).outcome;
+SHOW synchronous_commit;
+COMMIT;
+SHOW client_min_messages;
+
+-- A server's role can do what servers do, and cannot be led astray.
+CREATE ROLE regress_fleet;
+GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
+GRANT EXECUTE ON FUNCTION
+    snowflake_registry.acquire(uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
+    snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb) TO regress_fleet;
+CREATE SCHEMA trap AUTHORIZATION regress_fleet;
+SET ROLE regress_fleet;
+CREATE FUNCTION trap.sprung(int, int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
+CREATE FUNCTION trap.sprung(timestamptz, timestamptz) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
+CREATE FUNCTION trap.clock_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
+CREATE OPERATOR trap.= (LEFTARG = int, RIGHTARG = int, FUNCTION = trap.sprung);
+CREATE OPERATOR trap.<= (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = trap.sprung);
+CREATE OPERATOR trap.> (LEFTARG = timestamptz, RIGHTARG = timestamptz, FUNCTION = trap.sprung);
+CREATE DOMAIN trap.bigint AS int CHECK (VALUE < 0);
+CREATE TEMPORARY TABLE settings (registry_id uuid);
+CREATE TEMPORARY TABLE lease (lease_id uuid);
+SET search_path = trap, pg_temp, pg_catalog;
+SET row_security = off;
+SET standard_conforming_strings = off;
+SET TimeZone = 'Pacific/Kiritimati';
+SET DateStyle = 'Postgres, DMY';
+SET IntervalStyle = 'sql_standard';
+SELECT outcome, worker_id FROM snowflake_registry.acquire(NULL, NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
+    '00000000-0000-0000-0000-000000000050', '00000000-0000-0000-0000-000000000001', '{"node_name": "iota"}', 0, 300, NULL, NULL);
+SELECT outcome, worker_id FROM snowflake_registry.renew(NULL, NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
+    '00000000-0000-0000-0000-000000000050', '00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002', '{}');
+RESET search_path;
+RESET row_security;
+RESET standard_conforming_strings;
+RESET TimeZone;
+RESET DateStyle;
+RESET IntervalStyle;
+DROP TABLE pg_temp.settings, pg_temp.lease;
+SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.lease');
+SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.fleet');
+SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.settings');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.take_away(0)');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.start_fleet()');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.end_quarantine()');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.sign_settings()');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.open_registry(true, 0)');
+RESET ROLE;
+SET ROLE pg_monitor;
+SELECT worker_id, state, node_name FROM snowflake_registry.fleet WHERE worker_id = 300;
+SELECT state FROM snowflake_registry.status;
+SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.lease');
+RESET ROLE;
+SET client_min_messages = warning;
+DROP OWNED BY regress_fleet CASCADE;
+RESET client_min_messages;
+DROP ROLE regress_fleet;
+
+-- The extension cannot be dropped by mistake.
+SELECT code, message, split_part(detail, E'\n', 1) AS detail, hint FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
+SELECT code, message, regexp_replace(detail, '\d+-\d+-\d+ \d+:\d+:\d+', '(time)') AS detail FROM sqlstate_of('SELECT snowflake_registry.end_fleet()');
+SELECT pass('1 day');
+SELECT snowflake_registry.end_fleet();
+SELECT state FROM snowflake_registry.status;
+SELECT (shown(acquire(60, 1))).outcome;
+BEGIN;
+DROP FUNCTION shown, acquire, renew;
+DROP EXTENSION snowflake_id_registry;
+ROLLBACK;
+SELECT snowflake_registry.quarantine() IS NOT NULL AS has_guard_again;
+SELECT code FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
+SET client_min_messages = warning;
+DROP EXTENSION snowflake_id_registry CASCADE;
+RESET client_min_messages;
+DROP FUNCTION uuid_of, clock_us, pass;
+DROP SCHEMA snowflake_registry;
+
+-- Into a schema of somebody else's, or one with something in it, it does not go.
+CREATE ROLE regress_mallory;
+CREATE SCHEMA snowflake_registry;
+CREATE FUNCTION snowflake_registry.microseconds(interval) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
+SELECT code, message, detail FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
+DROP FUNCTION snowflake_registry.microseconds;
+GRANT CREATE ON SCHEMA snowflake_registry TO regress_mallory, PUBLIC;
+SELECT code, message, detail, hint FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
+DROP SCHEMA snowflake_registry;
+CREATE ROLE regress_owner;
+DO $$BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_owner', current_database()); END$$;
+CREATE SCHEMA snowflake_registry AUTHORIZATION regress_mallory;
+GRANT ALL ON SCHEMA snowflake_registry TO regress_owner;
+SET ROLE regress_owner;
+SELECT code, message, detail, hint FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
+RESET ROLE;
+-- A superuser takes it over, as after a dump was restored.
+REVOKE ALL ON SCHEMA snowflake_registry FROM regress_owner;
+CREATE EXTENSION snowflake_id_registry;
+SELECT nspowner::regrole = current_user::regrole AS is_mine FROM pg_namespace WHERE nspname = 'snowflake_registry';
+DROP EXTENSION snowflake_id_registry;
+DROP SCHEMA snowflake_registry;
+-- The owner of a registry need not be a superuser.
+SET ROLE regress_owner;
+CREATE EXTENSION snowflake_id_registry;
+SELECT snowflake_registry.start_fleet();
+SELECT outcome FROM snowflake_registry.acquire(NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
+    gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
+RESET ROLE;
+SET client_min_messages = warning;
+DROP SCHEMA snowflake_registry CASCADE;
+DROP OWNED BY regress_owner, regress_mallory;
+RESET client_min_messages;
+DROP ROLE regress_owner, regress_mallory;
