@@ -2,10 +2,10 @@
 
 use stateright::{Model, Property};
 
-use crate::mutation::Mutation;
-use crate::plan::Uses;
-use crate::protocol::{Action, Protocol, is_emptied};
-use crate::state::*;
+use crate::horizon::mutation::Mutation;
+use crate::horizon::plan::Uses;
+use crate::horizon::protocol::{Action, Protocol, is_emptied};
+use crate::horizon::state::*;
 
 pub const NO_REPEAT: &str = "no ID is handed out twice";
 /// It holds across restarts as well.
@@ -79,7 +79,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         AbsenceIsUnused => Protocol { losses: &[Action::Empty], ..small() },
         _ => one,
     };
-    Protocol { names_callers: true, broken: Some(mutation), ..bounds }
+    Protocol { broken: Some(mutation), ..bounds }
 }
 
 impl Model for Protocol {

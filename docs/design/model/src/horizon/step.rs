@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use crate::mutation::Mutation;
-use crate::plan::{GatePlan, Seen, Uses};
-use crate::protocol::{Action, Protocol};
-use crate::state::*;
+use crate::horizon::mutation::Mutation;
+use crate::horizon::plan::{GatePlan, Seen, Uses};
+use crate::horizon::protocol::{Action, Protocol};
+use crate::horizon::state::*;
 
 impl Protocol {
     /// What becomes of the state; `None` if the step changes nothing.
@@ -137,7 +137,9 @@ impl Protocol {
                 *keeper = Keeper::WrittenEnd(end);
             }
             (Action::Commit, Keeper::WrittenEnd(end)) => {
-                stored.as_mut()?.flush();
+                let stored = stored.as_mut()?;
+                stored.uses = self.records_to_seal(&stored.uses, &shared.past, stored.readable);
+                stored.flush();
                 *keeper = Keeper::CommittedEnd(end);
             }
             (Action::Forget, Keeper::CommittedEnd(end)) => {

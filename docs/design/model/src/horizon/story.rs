@@ -2,28 +2,30 @@
 
 use stateright::Path;
 
-use crate::plan::Uses;
-use crate::protocol::{Action, Protocol};
-use crate::state::*;
+use crate::horizon::plan::Uses;
+use crate::horizon::protocol::{Action, Protocol};
+use crate::horizon::state::*;
+use crate::run::{Tale, story};
 
-impl Protocol {
-    pub fn tell(&self, run: Path<State, Action>) -> Vec<String> {
-        let run = run.into_vec();
-        let is_new = run[0].0.stored.is_some_and(|stored| stored.durable.is_none());
-        let mut lines: Vec<String> = is_new.then(|| "server: is new".into()).into_iter().collect();
-        let mut last = String::new();
-        for (from, to) in run.iter().zip(&run[1..]) {
-            let Some(step) = from.1 else { break };
-            let Some((who, what)) = self.describe(step, &from.0, &to.0) else { continue };
-            match lines.last_mut() {
-                Some(line) if who == last => *line += &format!("; {what}"),
-                _ => lines.push(format!("{who}: {what}")),
-            }
-            last = who;
-        }
-        lines
+impl Tale for Protocol {
+    fn for_a_tale(self) -> Protocol {
+        Protocol { names_callers: true, ..self }
     }
 
+    fn tell(&self, run: Path<State, Action>) -> Vec<String> {
+        let run = run.into_vec();
+        let is_new = run[0].0.stored.is_some_and(|stored| stored.durable.is_none());
+        let start = is_new.then(|| ("server".into(), "is new".into()));
+        let steps = run.iter().zip(&run[1..]).map_while(|(from, to)| Some((from.1?, &from.0, &to.0)));
+        story(
+            start
+                .into_iter()
+                .chain(steps.filter_map(|(step, before, after)| self.describe(step, before, after))),
+        )
+    }
+}
+
+impl Protocol {
     /// Who does a step, and what it is. `None` if it is not worth a word.
     fn describe(&self, step: Action, before: &State, after: &State) -> Option<(String, String)> {
         let State { stored, shared, .. } = after;

@@ -1,6 +1,6 @@
 //! The protocol with one thing broken. Each shows what a rule of the protocol is there for.
 
-use crate::check::{DESK, NO_REPEAT, ORDER};
+use crate::horizon::check::{DESK, NO_REPEAT, ORDER};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {

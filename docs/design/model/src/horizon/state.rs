@@ -1,6 +1,6 @@
 //! What there is: the disk, shared memory, the processes, and what the checker remembers.
 
-use crate::plan::{GatePlan, Past, Uses};
+use crate::horizon::plan::{GatePlan, Past, Uses};
 
 /// The setting, in units of the model's time.
 pub const LEASE: u8 = 1;

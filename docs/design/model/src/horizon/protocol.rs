@@ -3,9 +3,9 @@
 //! There is no variable for the clock: it may be set at any moment, so that every reading of it is any of
 //! `0..=clock_max`.
 
-use crate::mutation::Mutation;
-use crate::plan::GatePlan;
-use crate::state::*;
+use crate::horizon::mutation::Mutation;
+use crate::horizon::plan::GatePlan;
+use crate::horizon::state::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {

@@ -1,7 +1,7 @@
 //! What a caller decides and takes.
 
-use crate::protocol::Protocol;
-use crate::state::*;
+use crate::horizon::protocol::Protocol;
+use crate::horizon::state::*;
 
 impl Protocol {
     /// `Generator::advance`. A stall ends the attempt, and nothing is taken: then `None`.

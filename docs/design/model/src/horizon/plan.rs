@@ -1,13 +1,13 @@
 //! What the keeper decides: core/src/keeper_plan.rs, line by line, in the model's units. Names are the same,
 //! less `_us`.
 //!
-//! Left out: clocks that are not followed, `snowflake_advance()`, and that an identity is not let in that would
-//! have to wait for long. Of several records of one identity only
-//! the latest is kept, as nothing else of them is ever asked.
+//! Left out: clocks that are not followed, `snowflake_advance()`, and what is waited for and for how long
+//! (`MOST_AHEAD_US`). Of several records of one identity only the latest is kept, as nothing else of them is
+//! ever asked.
 
-use crate::mutation::Mutation;
-use crate::protocol::Protocol;
-use crate::state::{IDENTITIES, Identity, LEASE};
+use crate::horizon::mutation::Mutation;
+use crate::horizon::protocol::Protocol;
+use crate::horizon::state::{IDENTITIES, Identity, LEASE};
 
 /// The records of use: up to when IDs may have been made, 0 as long as only the stored horizon limits it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,6 +50,12 @@ pub struct Past {
     pub promised: u8,
     pub highest: u8,
     pub last_identity: Option<Identity>,
+}
+
+impl Past {
+    fn lacks_record(&self, uses: &Uses) -> bool {
+        self.last_identity.is_some_and(|last| uses.recorded(Some(last)).is_none())
+    }
 }
 
 /// What the keeper sees in one look.
@@ -97,22 +103,35 @@ impl Protocol {
         }
     }
 
+    /// The records as they have to be because what is stored is not what this server stored.
+    fn add_lost_records(&self, uses: &mut Uses, past: &Past, stored: Option<u8>, is_lost: bool) {
+        if !(is_lost || (stored.is_some() && uses.is_empty())) || self.is(Mutation::AbsenceIsUnused) {
+            return;
+        }
+        let highest = past.highest.max(stored.unwrap_or(0));
+        let known = *uses;
+        self.records(&Past { highest, ..*past }, uses);
+        for identity in (0..IDENTITIES as Identity).filter(|_| is_lost) {
+            if known.recorded(Some(identity)).is_some() && past.last_identity != Some(identity) {
+                uses.add(Some(identity), highest);
+            }
+        }
+    }
+
+    /// The records to store together with the end of what was handed out.
+    pub fn records_to_seal(&self, uses: &Uses, past: &Past, stored: Option<u8>) -> Uses {
+        let mut sealed = *uses;
+        self.add_lost_records(&mut sealed, past, stored, past.lacks_record(uses));
+        sealed
+    }
+
     pub fn plan(&self, seen: &Seen) -> Plan {
         let past = &seen.past;
         let mut uses = seen.uses;
 
         let is_lower = seen.stored.unwrap_or(0) < past.published;
-        let lacks_record = past.last_identity.is_some_and(|last| uses.recorded(Some(last)).is_none());
-        let is_lost = seen.is_elsewhere || is_lower || lacks_record;
-        if (is_lost || (seen.stored.is_some() && uses.is_empty())) && !self.is(Mutation::AbsenceIsUnused) {
-            let highest = past.highest.max(seen.stored.unwrap_or(0));
-            self.records(&Past { highest, ..*past }, &mut uses);
-            for identity in (0..IDENTITIES as Identity).filter(|_| is_lost) {
-                if seen.uses.recorded(Some(identity)).is_some() && past.last_identity != Some(identity) {
-                    uses.add(Some(identity), highest);
-                }
-            }
-        }
+        let is_lost = seen.is_elsewhere || is_lower || past.lacks_record(&uses);
+        self.add_lost_records(&mut uses, past, seen.stored, is_lost);
 
         let is_unknown = seen.stored.is_none() && past.highest == 0;
         let first_floor = match seen.stored {
@@ -172,7 +191,10 @@ impl Protocol {
         if past.last_identity == Some(identity) {
             return false;
         }
-        if is_elsewhere || past.last_identity.is_some_and(|last| uses.recorded(Some(last)).is_none()) {
+        // Without any record nothing is known, unless there is no past at all.
+        let are_gone = past.lacks_record(uses)
+            || (uses.is_empty() && past.highest > 0 && !self.is(Mutation::AbsenceIsUnused));
+        if is_elsewhere || are_gone {
             return false;
         }
         match (uses.recorded(Some(identity)), uses.recorded(None)) {

@@ -1,0 +1,229 @@
+//! What must hold of a lease, and within which bounds.
+
+use stateright::{Model, Property};
+
+use crate::lease::mutation::Mutation;
+use crate::lease::protocol::{Action, Ask, Delivery, Loss, Protocol, Step};
+use crate::lease::state::*;
+
+pub const NO_REPEAT: &str = "no tick of an identity is used twice";
+pub const DISJOINT: &str = "what two servers may use is disjoint";
+pub const INSIDE: &str = "every ID starts inside a lease that is on disk, and below the stored horizon";
+/// Only who has a twin is stopped before its range ends.
+pub const ALONE: &str = "nobody is called a twin who has none";
+pub const TWINS: &str = "of two live copies one is stopped at its second renewal";
+/// As soon as the registry's clock has come to where an identity is free, who asks gets it, and makes an ID.
+pub const GIVEN: &str = "a free identity is given";
+/// Whatever the registry says or does not say, but for a twin.
+pub const GOES_ON: &str = "a server goes on to the end of its range without the registry";
+
+/// A name, the bounds.
+pub const CORRECT: [(&str, &str, Protocol); 7] = [
+    ("keeper", "one server step by step, two identities, everything begins anew", KEEPER),
+    ("fleet", "two servers, one identity, copies, late calls", FLEET),
+    ("exchanges", "two servers, two identities", EXCHANGES),
+    ("anew", "two servers, two identities, everything begins anew", ANEW),
+    ("quarantine", "two servers, one identity, the registry loses commits", QUARANTINE),
+    ("synchronous", "two servers, one identity, commits wait for a standby", SYNCHRONOUS),
+    ("twins", "one server, whose memory is copied", COPIED_MEMORY),
+];
+
+/// The clock of the registry may be anything.
+const SMALLEST: Protocol = Protocol {
+    servers: 2,
+    identities: 1,
+    detailed: false,
+    any_horizon: true,
+    lease: 1,
+    time_max: 2,
+    late: 2,
+    any_time: true,
+    synchronous: false,
+    losses: &[],
+    losses_max: 0,
+    strays: false,
+    crashes: true,
+    copies: false,
+    take_aways: false,
+    begins_anew: false,
+    copies_memory: false,
+    names_servers: false,
+    broken: None,
+};
+const KEEPER: Protocol =
+    Protocol { servers: 1, identities: 2, detailed: true, begins_anew: true, ..SMALLEST };
+const FLEET: Protocol = Protocol { copies: true, strays: true, take_aways: true, ..SMALLEST };
+const EXCHANGES: Protocol = Protocol { identities: 2, any_horizon: false, crashes: false, ..SMALLEST };
+const ANEW: Protocol =
+    Protocol { begins_anew: true, time_max: 1, any_horizon: true, crashes: true, ..EXCHANGES };
+/// Here it moves on, as it counts.
+const QUARANTINE: Protocol = Protocol {
+    time_max: 4,
+    late: 1,
+    any_time: false,
+    any_horizon: false,
+    crashes: false,
+    losses: &[Loss::Failover, Loss::New],
+    losses_max: 2,
+    ..SMALLEST
+};
+const SYNCHRONOUS: Protocol = Protocol { synchronous: true, losses: &[Loss::Failover], ..SMALLEST };
+const COPIED_MEMORY: Protocol = Protocol { copies_memory: true, ..SMALLEST };
+
+/// The bounds that show what is wrong.
+pub fn broken(mutation: Mutation) -> Protocol {
+    use Mutation::*;
+    let one_loss = Protocol { losses: &[Loss::Failover], losses_max: 1, time_max: 3, ..QUARANTINE };
+    let bounds = match mutation {
+        FromNotStored | NotCapped | AnswerNeeded => SMALLEST,
+        CappedLate | CappedBeforeKnown => EXCHANGES,
+        ExchangeUnfenced => Protocol { detailed: true, time_max: 1, ..EXCHANGES },
+        GateBeforeFile | LeaseInHandAnew => KEEPER,
+        ReadBelieved | CancelledBelieved | UncommittedBelieved => SYNCHRONOUS,
+        RestoreUnnoticed => Protocol { losses: &[Loss::Restore], ..one_loss },
+        NewRegistryTrusted => Protocol { losses: &[Loss::New], ..one_loss },
+        FailoverUnnoticed | QuarantineTooShort | QuarantineForever | LapsedKept | NonceKept => one_loss,
+        NoNonce => COPIED_MEMORY,
+        AnswerUnchecked => Protocol { strays: true, any_horizon: false, ..SMALLEST },
+        SuccessorAtClock | EvidenceUnchecked | RenewalByName | TakeAwayLowers | RenewalLowers => FLEET,
+    };
+    Protocol { broken: Some(mutation), ..bounds }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    /// A fleet that has just been started: nobody has a lease.
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            servers: Default::default(),
+            registry: Registry::default(),
+            standby: Registry::default(),
+            losses_left: self.losses_max,
+            waiting: None,
+            stray: None,
+            now: if self.any_time { self.time_max } else { 0 },
+            watched: None,
+            renewals: None,
+            verdict: Verdict::Good,
+        }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Action>) {
+        if state.verdict == Verdict::Good {
+            self.steps(state, steps);
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Action) -> Option<State> {
+        self.step(state, step)
+    }
+
+    fn properties(&self) -> Vec<Property<Protocol>> {
+        let mut properties = vec![
+            Property::always(NO_REPEAT, |_, state: &State| state.verdict != Verdict::Repeated),
+            Property::always(ALONE, |_, state: &State| state.verdict != Verdict::CalledTwin),
+            Property::always(INSIDE, |_, state: &State| state.verdict != Verdict::Outside),
+            Property::always(TWINS, |_, state: &State| state.renewals != Some([2; SERVERS])),
+        ];
+        if !self.copies_memory {
+            properties.push(Property::always(DISJOINT, |_, state: &State| are_disjoint(state)));
+            properties.push(Property::always(GIVEN, |protocol: &Protocol, state| protocol.gives(state)));
+            properties.push(Property::always(GOES_ON, |protocol: &Protocol, state| protocol.goes_on(state)));
+        }
+        // A broken protocol need only be looked at for what it is expected to violate.
+        properties.retain(|property| self.broken.is_none_or(|broken| broken.violates() == property.name));
+        properties
+    }
+}
+
+fn are_disjoint(state: &State) -> bool {
+    let [one, other] = &state.servers;
+    one.leases().all(|lease| other.leases().all(|another| !lease.overlaps(&another)))
+}
+
+impl Protocol {
+    /// Whether an ID outside of its lease counts. A broken protocol is to show what comes of it.
+    pub fn checks_inside(&self) -> bool {
+        self.broken.is_none_or(|mutation| mutation.violates() == INSIDE)
+    }
+
+    /// Long after everything. If from now on nobody else interferes, each server gets an identity.
+    fn gives(&self, state: &State) -> bool {
+        let patient = Protocol { time_max: 100, any_time: true, names_servers: true, ..*self };
+        (0..self.servers).all(|at| patient.give(*state, at).is_some())
+    }
+
+    fn give(&self, mut state: State, server: usize) -> Option<State> {
+        let delivery = Delivery::Filed;
+        if state.waiting.is_some() {
+            state = self.step(&state, Action::Acknowledge { delivery })?;
+        }
+        state.servers[server] = rested(&state.servers[server]);
+        let lease = |state: &State| state.servers[server].file.held.map(|held| held.lease);
+        let had = lease(&state);
+        // The first call may begin a quarantine, the second one comes after it.
+        for now in [40, 80] {
+            let call = Action::Call { server, ask: Ask::Acquire, now, choice: 0, delivery };
+            state = self.step(&state, call).unwrap_or(state);
+            if self.synchronous {
+                state = self.step(&state, Action::Acknowledge { delivery })?;
+            }
+            if lease(&state) != had {
+                return self.make_id(state, server);
+            }
+        }
+        None
+    }
+
+    fn goes_on(&self, state: &State) -> bool {
+        let silent = Protocol { names_servers: true, ..*self };
+        (0..self.servers).all(|at| {
+            let mut state = *state;
+            state.servers[at] = rested(&state.servers[at]);
+            let server = &state.servers[at];
+            let Some(held) = server.file.held else { return true };
+            // The fence costs a tick.
+            if server.counter + 1 >= held.lease.until {
+                return true;
+            }
+            let next = match server.board {
+                None => silent.step(&state, Action::Server(at, Step::GoOn)),
+                Some(_) => Some(state),
+            };
+            next.and_then(|state| silent.make_id(state, at)).is_some()
+        })
+    }
+
+    /// The keeper does what it has to do, and a caller comes.
+    fn make_id(&self, mut state: State, at: usize) -> Option<State> {
+        let clock = self.end();
+        let is_open = |server: &Server| {
+            let lease = server.in_force.zip(server.board);
+            server.gate.is_some() && lease.is_some_and(|(one, other)| one.lease.is_same(&other.lease))
+        };
+        let steps: &[Step] = match is_open(&state.servers[at]) {
+            true => &[Step::Extend { clock }],
+            false if self.detailed => &[Step::Store { clock }, Step::Close, Step::Raise, Step::Open],
+            false => &[Step::Exchange { clock }],
+        };
+        for &step in steps {
+            // An extension that has nothing to add changes nothing.
+            state = self.step(&state, Action::Server(at, step)).unwrap_or(state);
+        }
+        if self.detailed {
+            state = self.step(&state, Action::Server(at, Step::Load))?;
+        }
+        let Server { counter, limit, .. } = state.servers[at];
+        if counter >= limit {
+            return None;
+        }
+        self.step(&state, Action::Server(at, Step::Take { tick: counter, watch: false }))
+    }
+}
+
+/// Whose processes have begun anew, while shared memory stays.
+fn rested(server: &Server) -> Server {
+    Server { keeper: Keeper::Up, caller: None, ..*server }
+}

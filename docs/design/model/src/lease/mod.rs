@@ -1,0 +1,30 @@
+//! The lease of the registry: one identity, one server at a time.
+
+mod check;
+mod keeper;
+mod mutation;
+mod names;
+mod protocol;
+mod registry;
+mod state;
+mod step;
+mod story;
+
+use mutation::Mutation;
+
+use crate::run;
+
+/// What can be asked for on the command line.
+pub fn names() -> Vec<&'static str> {
+    let bounds = check::CORRECT.iter().map(|(name, ..)| *name);
+    bounds.chain(Mutation::ALL.map(|mutation| mutation.name().0)).collect()
+}
+
+/// Whether the protocol holds, and each mutation is caught.
+pub fn is_well(is_asked: impl Fn(&str) -> bool) -> bool {
+    let broken = Mutation::ALL.map(|mutation| {
+        let (name, what) = mutation.name();
+        (name, what, check::broken(mutation), mutation.violates())
+    });
+    run::is_well(check::CORRECT, broken, is_asked)
+}

@@ -1,0 +1,139 @@
+//! The protocol of the lease with one thing broken. Each shows what a rule of the protocol is there for.
+
+use crate::lease::check::{ALONE, DISJOINT, GIVEN, GOES_ON, INSIDE, NO_REPEAT, TWINS};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    SuccessorAtClock,
+    FromNotStored,
+    CappedLate,
+    NotCapped,
+    CappedBeforeKnown,
+    ExchangeUnfenced,
+    GateBeforeFile,
+    EvidenceUnchecked,
+    ReadBelieved,
+    CancelledBelieved,
+    UncommittedBelieved,
+    FailoverUnnoticed,
+    RestoreUnnoticed,
+    NewRegistryTrusted,
+    QuarantineTooShort,
+    QuarantineForever,
+    LapsedKept,
+    RenewalByName,
+    TakeAwayLowers,
+    RenewalLowers,
+    NoNonce,
+    NonceKept,
+    AnswerUnchecked,
+    LeaseInHandAnew,
+    AnswerNeeded,
+}
+
+impl Mutation {
+    pub const ALL: [Mutation; 25] = [
+        Mutation::SuccessorAtClock,
+        Mutation::FromNotStored,
+        Mutation::CappedLate,
+        Mutation::NotCapped,
+        Mutation::CappedBeforeKnown,
+        Mutation::ExchangeUnfenced,
+        Mutation::GateBeforeFile,
+        Mutation::EvidenceUnchecked,
+        Mutation::ReadBelieved,
+        Mutation::CancelledBelieved,
+        Mutation::UncommittedBelieved,
+        Mutation::FailoverUnnoticed,
+        Mutation::RestoreUnnoticed,
+        Mutation::NewRegistryTrusted,
+        Mutation::QuarantineTooShort,
+        Mutation::QuarantineForever,
+        Mutation::LapsedKept,
+        Mutation::RenewalByName,
+        Mutation::TakeAwayLowers,
+        Mutation::RenewalLowers,
+        Mutation::NoNonce,
+        Mutation::NonceKept,
+        Mutation::AnswerUnchecked,
+        Mutation::LeaseInHandAnew,
+        Mutation::AnswerNeeded,
+    ];
+
+    /// The name on the command line, and what is broken.
+    pub fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Mutation::SuccessorAtClock => {
+                ("successor-at-clock", "a successor starts at its clock, not at the start of its lease")
+            }
+            Mutation::FromNotStored => (
+                "from-not-stored",
+                "the gate is opened before a horizon above the start of the lease is stored",
+            ),
+            Mutation::CappedLate => {
+                ("capped-late", "the horizon is capped to the end of the lease after the gate was opened")
+            }
+            Mutation::NotCapped => ("not-capped", "the horizon is not capped to the end of the lease"),
+            Mutation::CappedBeforeKnown => {
+                ("capped-before-known", "a stored horizon beyond the end of the lease is published as it is")
+            }
+            Mutation::ExchangeUnfenced => ("exchange-unfenced", "the identity is exchanged without a fence"),
+            Mutation::GateBeforeFile => ("gate-before-file", "a lease is published before it is in the file"),
+            Mutation::EvidenceUnchecked => ("evidence-unchecked", "a copied file is believed"),
+            Mutation::ReadBelieved => {
+                ("read-believed", "a lease that is asked for again is read, not written again")
+            }
+            Mutation::CancelledBelieved => {
+                ("cancelled-believed", "a grant is believed although the wait for the standby was cut short")
+            }
+            Mutation::UncommittedBelieved => {
+                ("uncommitted-believed", "a grant is believed when its row arrives, before the commit")
+            }
+            Mutation::FailoverUnnoticed => ("failover-unnoticed", "no quarantine after a failover"),
+            Mutation::RestoreUnnoticed => ("restore-unnoticed", "no quarantine after a dump was restored"),
+            Mutation::NewRegistryTrusted => {
+                ("new-registry-trusted", "a new registry begins without quarantine")
+            }
+            Mutation::QuarantineTooShort => {
+                ("quarantine-too-short", "the quarantine leaves no margin for two clocks that differ")
+            }
+            Mutation::QuarantineForever => {
+                ("quarantine-forever", "each call to a registry that lost commits begins the quarantine anew")
+            }
+            Mutation::LapsedKept => ("lapsed-kept", "a lapsed lease may be renewed after commits were lost"),
+            Mutation::RenewalByName => {
+                ("renewal-by-name", "a renewal goes by node_name, and nobody looks at whose lease it is")
+            }
+            Mutation::TakeAwayLowers => {
+                ("take-away-lowers", "who takes an identity away ends its lease as well")
+            }
+            Mutation::RenewalLowers => {
+                ("renewal-lowers", "a renewal sets the end of the lease also when that lowers it")
+            }
+            Mutation::NoNonce => ("no-nonce", "a renewal does not ask for the nonce"),
+            Mutation::NonceKept => ("nonce-kept", "nonces count also when the last one may have been lost"),
+            Mutation::AnswerUnchecked => {
+                ("answer-unchecked", "a renewal is believed whichever lease the answer is about")
+            }
+            Mutation::AnswerNeeded => {
+                ("answer-needed", "a server that was restarted goes on only when the registry has answered")
+            }
+            Mutation::LeaseInHandAnew => {
+                ("lease-in-hand-anew", "everything begins anew in a lease of which something was used")
+            }
+        }
+    }
+
+    /// The property that it violates.
+    pub fn violates(self) -> &'static str {
+        match self {
+            Mutation::GateBeforeFile => INSIDE,
+            Mutation::RenewalLowers => DISJOINT,
+            Mutation::QuarantineForever => GIVEN,
+            Mutation::AnswerNeeded => GOES_ON,
+            Mutation::NoNonce => TWINS,
+            Mutation::NonceKept => ALONE,
+            _ => NO_REPEAT,
+        }
+    }
+}

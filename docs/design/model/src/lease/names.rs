@@ -1,0 +1,160 @@
+//! Makes one of states that differ in nothing that matters.
+
+use crate::lease::protocol::Protocol;
+use crate::lease::state::*;
+
+/// More names than a state can hold.
+const NAMES: usize = 32;
+
+/// Names that are not in use.
+pub const UNUSED: Name = NAMES as Name - 1;
+pub const UNUSED_TOO: Name = UNUSED - 1;
+
+impl Protocol {
+    pub fn normalize(&self, state: &mut State) {
+        for server in &mut state.servers {
+            self.normalize_server(server);
+        }
+        if state.losses_left == 0 && !self.synchronous {
+            state.standby = Registry::default(); // Nobody will ever look at it.
+        }
+        forget_dead_names(state);
+        rename(state);
+        if !self.names_servers && self.servers == SERVERS {
+            let mut swapped = *state;
+            swap(&mut swapped);
+            rename(&mut swapped);
+            *state = (*state).min(swapped);
+        }
+    }
+
+    fn normalize_server(&self, server: &mut Server) {
+        server.counter = server.counter.min(self.end());
+        server.horizon = server.horizon.min(self.end());
+        // It will fail, whatever it does, as counters only grow.
+        if server.caller.is_some_and(|(counter, _)| counter < server.counter) {
+            server.caller = None;
+        }
+        let is_closed = server.gate.is_none() && server.caller.is_none();
+        if is_closed && !matches!(server.keeper, Keeper::Ready(_) | Keeper::Uncapped) {
+            (server.in_force, server.limit) = (None, 0);
+        }
+    }
+}
+
+/// Those of a lease that nobody will ever name to the registry, and those that the registry has never seen:
+/// who asks with such a name can as well ask with a new one.
+fn forget_dead_names(state: &mut State) {
+    let mut asked = Names::default();
+    let mut given = Names::default();
+    for server in &state.servers {
+        server.file.held.iter().for_each(|held| asked.add(held.lease_id));
+        server.file.asking.iter().for_each(|(lease_id, _)| asked.add(*lease_id));
+    }
+    for call in state.stray.into_iter().chain(state.waiting.map(|waiting| waiting.call)) {
+        asked.add(call.lease_id());
+        given.add(call.lease_id());
+    }
+    let waiting = state.waiting.as_mut().map(|waiting| &mut waiting.after);
+    for registry in [&mut state.registry, &mut state.standby].into_iter().chain(waiting) {
+        for row in &mut registry.rows {
+            match row.lease_id {
+                Some(lease_id) if asked.has(lease_id) => given.add(lease_id),
+                _ => (row.lease_id, row.nonce) = (None, None),
+            }
+        }
+    }
+    for server in &mut state.servers {
+        server.file.asking = server.file.asking.filter(|(lease_id, _)| given.has(*lease_id));
+    }
+}
+
+/// A set of names.
+#[derive(Default)]
+struct Names(u32);
+
+impl Names {
+    fn add(&mut self, name: Name) {
+        self.0 |= 1 << name;
+    }
+
+    fn has(&self, name: Name) -> bool {
+        self.0 & 1 << name != 0
+    }
+}
+
+/// Numbers the names in the order in which they are found.
+fn rename(state: &mut State) {
+    let mut lease_ids = Numbers::default();
+    let mut nonces = Numbers::default();
+    for server in &mut state.servers {
+        if let Some(held) = &mut server.file.held {
+            lease_ids.number(&mut held.lease_id);
+            nonces.number(&mut held.last);
+            nonces.number(&mut held.next);
+        }
+        if let Some((lease_id, nonce)) = &mut server.file.asking {
+            lease_ids.number(lease_id);
+            nonces.number(nonce);
+        }
+    }
+    let waiting = state.waiting.as_mut().map(|waiting| &mut waiting.call);
+    for call in state.stray.as_mut().into_iter().chain(waiting) {
+        rename_call(call, &mut lease_ids, &mut nonces);
+    }
+    let waiting = state.waiting.as_mut().map(|waiting| &mut waiting.after);
+    for registry in [&mut state.registry, &mut state.standby].into_iter().chain(waiting) {
+        for row in &mut registry.rows {
+            row.lease_id.iter_mut().for_each(|lease_id| lease_ids.number(lease_id));
+            row.nonce.iter_mut().for_each(|nonce| nonces.number(nonce));
+        }
+    }
+}
+
+fn rename_call(call: &mut Call, lease_ids: &mut Numbers, nonces: &mut Numbers) {
+    match call {
+        Call::Acquire { lease_id, nonce } => {
+            lease_ids.number(lease_id);
+            nonces.number(nonce);
+        }
+        Call::Renew { lease_id, last, next, .. } => {
+            lease_ids.number(lease_id);
+            nonces.number(last);
+            nonces.number(next);
+        }
+    }
+}
+
+fn swap(state: &mut State) {
+    state.servers.swap(0, 1);
+    state.renewals.iter_mut().for_each(|counts| counts.swap(0, 1));
+    let waiter = state.waiting.as_mut().and_then(|waiting| waiting.server.as_mut());
+    waiter.into_iter().for_each(|server| *server = 1 - *server);
+}
+
+struct Numbers {
+    new: [Option<Name>; NAMES],
+    count: Name,
+}
+
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers { new: [None; NAMES], count: 0 }
+    }
+}
+
+impl Numbers {
+    fn number(&mut self, name: &mut Name) {
+        *name = *self.new[usize::from(*name)].get_or_insert_with(|| {
+            self.count += 1;
+            self.count - 1
+        });
+    }
+}
+
+impl Call {
+    fn lease_id(self) -> Name {
+        let (Call::Acquire { lease_id, .. } | Call::Renew { lease_id, .. }) = self;
+        lease_id
+    }
+}

@@ -1,0 +1,286 @@
+//! What can happen: each step of each process, and when it is possible.
+//!
+//! There is no variable for the clock of a server: it may be set at any moment, so that every reading of it
+//! is anything.
+
+use crate::lease::mutation::Mutation;
+use crate::lease::state::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// The standby of the registry receives what was committed. Also: a dump is taken.
+    Replicate,
+    /// The registry loses what it had.
+    Lose(Loss),
+    /// An administrator takes an identity away.
+    TakeAway(Identity),
+    /// A server asks, and the registry carries that out, by this reading of its clock. If it gives an
+    /// identity, it gives this one. What comes of it at the server happens at once: nobody can tell that from
+    /// a late answer, as until it comes the server does only what does not concern the registry.
+    Call { server: usize, ask: Ask, now: u8, choice: Identity, delivery: Delivery },
+    /// A server asks, and waits no longer: the call is on its way.
+    CallLate { server: usize, ask: Ask },
+    /// The registry carries out what was asked late. It may come once more.
+    CarryOutLate { now: u8, choice: Identity, again: bool },
+    /// The standby has the commit. The answer is sent.
+    Acknowledge { delivery: Delivery },
+    /// The wait for the standby is cut short. The answer is sent, with a warning.
+    CutShort,
+    /// A step of a server.
+    Server(usize, Step),
+    /// A server is overwritten with a copy of the other one's data directory, and started.
+    Copy { to: usize },
+    /// The memory of a server is copied as well, and both go on.
+    CopyMemory,
+}
+
+/// What a server asks for. Before that it writes down what it asks with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    Acquire,
+    Renew,
+}
+
+/// What becomes of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It is written to the file, then published.
+    Filed,
+    /// It is lost, or whoever waited for it is.
+    Lost,
+    /// Only when broken: it is published, and not yet in the file.
+    Early,
+}
+
+/// How a registry can lose commits. A failover goes to the standby. A dump is restored: the same step, of
+/// which something else tells. A new one knows nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    Failover,
+    Restore,
+    New,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The power fails, the postmaster or a backend is killed: memory is gone.
+    Crash,
+    /// The host is booted again: the evidence in the file fails.
+    Reboot,
+    /// A clean stop stores the exact end of what was handed out.
+    Stop,
+    /// The registry worker publishes what the file holds, as it has no answer.
+    GoOn,
+    /// All that the keeper does for a published lease, in one step.
+    Exchange { clock: u8 },
+    /// The keeper stores a horizon for the published lease.
+    Store { clock: u8 },
+    /// Fence: close the gate, ...
+    Close,
+    /// ... then raise the counter; then the horizon is published, capped.
+    Raise,
+    /// The same, but everything begins anew at the clock.
+    BeginAnew { clock: u8 },
+    /// Opens the gate.
+    Open,
+    /// Only when broken: caps the horizon.
+    Cap,
+    /// Stores the next horizon, and publishes it, capped.
+    Extend { clock: u8 },
+    /// The keeper is terminated. Shared memory stays.
+    KeeperDies,
+    /// A caller loads the counter first, then the gate.
+    Load,
+    /// It loads the horizon, reads the clock, and exchanges: this tick is its.
+    Take { tick: u8, watch: bool },
+}
+
+/// The protocol with its bounds, and with at most one thing broken.
+#[derive(Clone, Copy)]
+pub struct Protocol {
+    pub servers: usize,
+    pub identities: u8,
+    /// Whether keeper and callers do one thing at a time. Otherwise an exchange of the identity is one step,
+    /// and so is a call of `snowflake_nextval()`: what they do has nothing to do with any other server.
+    pub detailed: bool,
+    /// Whether a keeper stores any horizon that some clock gives. Otherwise it stores the one as far ahead as
+    /// the lease lets it.
+    pub any_horizon: bool,
+    /// How long a lease is.
+    pub lease: u8,
+    /// The end of time.
+    pub time_max: u8,
+    /// By how much the registry's clock may be behind time; more than that is a registry with another clock
+    /// than the fleet's, and not covered if it loses commits as well.
+    pub late: u8,
+    /// Whether time stands still at its end, so that the registry's clock may read anything at any moment.
+    pub any_time: bool,
+    /// Whether a commit waits for the standby.
+    pub synchronous: bool,
+    pub losses: &'static [Loss],
+    /// How often the registry may lose commits without a synchronous standby.
+    pub losses_max: u8,
+    /// Whether calls that were given up may be carried out.
+    pub strays: bool,
+    /// Whether servers crash and stop.
+    pub crashes: bool,
+    /// Whether data directories are copied, and hosts booted.
+    pub copies: bool,
+    pub take_aways: bool,
+    /// Whether everything may begin anew in a lease that is new.
+    pub begins_anew: bool,
+    /// Whether memory is copied. Then no IDs are made: those of two live copies are not covered.
+    pub copies_memory: bool,
+    /// Whether servers are told apart, which only a tale needs.
+    pub names_servers: bool,
+    pub broken: Option<Mutation>,
+}
+
+impl Protocol {
+    pub fn is(&self, mutation: Mutation) -> bool {
+        self.broken == Some(mutation)
+    }
+
+    /// Beyond this no tick can be used.
+    pub fn end(&self) -> u8 {
+        self.time_max + self.lease
+    }
+
+    /// Every step that some process or the world can take now.
+    pub fn steps(&self, state: &State, steps: &mut Vec<Action>) {
+        if !self.any_time && state.now < self.time_max {
+            steps.push(Action::Tick);
+        }
+        self.steps_of_registry(state, steps);
+        for at in 0..self.servers {
+            let mut own = Vec::new();
+            self.steps_of_server(&state.servers[at], state.watched.is_none(), &mut own);
+            steps.extend(own.into_iter().map(|step| Action::Server(at, step)));
+            if self.copies {
+                steps.push(Action::Copy { to: at });
+            }
+        }
+        if self.copies_memory && state.renewals.is_none() {
+            steps.push(Action::CopyMemory);
+        }
+    }
+
+    fn steps_of_registry(&self, state: &State, steps: &mut Vec<Action>) {
+        if state.losses_left > 0 || self.synchronous {
+            steps.extend(self.losses.iter().map(|&loss| Action::Lose(loss)));
+            if !self.synchronous {
+                steps.push(Action::Replicate);
+            }
+        }
+        if state.waiting.is_some() {
+            steps.extend([Delivery::Filed, Delivery::Lost].map(|delivery| Action::Acknowledge { delivery }));
+            steps.push(Action::CutShort);
+            return;
+        }
+        if self.take_aways {
+            steps.extend((0..self.identities).map(Action::TakeAway));
+        }
+        for server in 0..self.servers {
+            let asks = [Some(Ask::Acquire), state.servers[server].file.held.map(|_| Ask::Renew)];
+            for ask in asks.into_iter().flatten() {
+                self.calls(state, server, ask, steps);
+            }
+        }
+        if let Some(call) = state.stray {
+            for again in [false, true] {
+                let late = |now, choice| Action::CarryOutLate { now, choice, again };
+                let choices = if matches!(call, Call::Acquire { .. }) { self.identities } else { 1 };
+                let choices = 0..choices;
+                steps.extend(
+                    choices.flat_map(|choice| self.readings(state).map(move |now| late(now, choice))),
+                );
+            }
+        }
+    }
+
+    fn calls(&self, state: &State, server: usize, ask: Ask, steps: &mut Vec<Action>) {
+        let choices = if ask == Ask::Acquire { self.identities } else { 1 };
+        let early = (self.is(Mutation::GateBeforeFile) && ask == Ask::Acquire).then_some(Delivery::Early);
+        for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early) {
+            for choice in 0..choices {
+                let readings = self.readings(state);
+                steps.extend(readings.map(|now| Action::Call { server, ask, now, choice, delivery }));
+            }
+        }
+        if self.strays {
+            steps.push(Action::CallLate { server, ask });
+        }
+    }
+
+    fn readings(&self, state: &State) -> impl Iterator<Item = u8> + use<> {
+        state.now.saturating_sub(self.late)..=state.now
+    }
+
+    fn steps_of_server(&self, server: &Server, may_watch: bool, steps: &mut Vec<Step>) {
+        if self.crashes {
+            steps.push(Step::Crash);
+        }
+        if self.copies {
+            steps.push(Step::Reboot);
+        }
+        if server.board.is_none() && server.file.held.is_some() {
+            steps.push(Step::GoOn);
+        }
+        if self.copies_memory {
+            return;
+        }
+        self.steps_of_keeper(server, steps);
+        let counter = match (self.detailed, server.caller) {
+            (true, Some((counter, _))) => counter,
+            (true, None) => {
+                steps.extend(server.gate.map(|_| Step::Load));
+                return;
+            }
+            (false, _) if server.gate.is_none() => return,
+            (false, _) => server.counter,
+        };
+        for tick in counter..server.limit {
+            steps.push(Step::Take { tick, watch: false });
+            if may_watch {
+                steps.push(Step::Take { tick, watch: true });
+            }
+        }
+    }
+
+    fn steps_of_keeper(&self, server: &Server, steps: &mut Vec<Step>) {
+        let clocks = if self.any_horizon { 0..self.end() } else { self.end() - 1..self.end() };
+        match server.keeper {
+            Keeper::Up => {
+                let is_open = server.gate.is_some();
+                let is_same = matches!((server.board, server.in_force), (Some(board), Some(in_force))
+                    if board.lease.is_same(&in_force.lease));
+                match server.board {
+                    Some(_) if !(is_open && is_same) => {
+                        steps.extend(clocks.map(|clock| match self.detailed {
+                            true => Step::Store { clock },
+                            false => Step::Exchange { clock },
+                        }));
+                    }
+                    Some(_) => steps.extend(clocks.map(|clock| Step::Extend { clock })),
+                    None => {}
+                }
+                if is_open && self.crashes {
+                    steps.push(Step::Stop);
+                }
+                return;
+            }
+            Keeper::Stored(_) => steps.push(Step::Close),
+            Keeper::Fencing(published) => {
+                steps.push(Step::Raise);
+                if self.begins_anew && (published.is_fresh || self.is(Mutation::LeaseInHandAnew)) {
+                    steps.extend(clocks.map(|clock| Step::BeginAnew { clock }));
+                }
+            }
+            Keeper::Ready(_) => steps.push(Step::Open),
+            Keeper::Uncapped => steps.push(Step::Cap),
+        }
+        steps.push(Step::KeeperDies);
+    }
+}

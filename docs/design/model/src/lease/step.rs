@@ -1,0 +1,226 @@
+//! What becomes of the state in each step.
+
+use crate::lease::mutation::Mutation;
+use crate::lease::names::{UNUSED, UNUSED_TOO};
+use crate::lease::protocol::{Action, Ask, Delivery, Loss, Protocol, Step};
+use crate::lease::registry::Decision;
+use crate::lease::state::*;
+
+impl Protocol {
+    /// What becomes of the state; `None` if the step changes nothing.
+    pub fn step(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = *before;
+        match action {
+            Action::Tick => state.now += 1,
+            Action::Replicate => state.standby = state.registry,
+            Action::Lose(loss) => self.lose(&mut state, loss),
+            Action::TakeAway(identity) => {
+                let row = &mut state.registry.rows[usize::from(identity)];
+                row.lease_id = None;
+                if self.is(Mutation::TakeAwayLowers) {
+                    row.until = row.until.min(state.now.saturating_sub(1)).max(row.from);
+                }
+            }
+            Action::Call { server, ask, now, choice, delivery } => {
+                let call = self.ask(&mut state, server, ask)?;
+                self.carry_out(&mut state, Some(server), call, now, choice, delivery);
+            }
+            Action::CallLate { server, ask } => state.stray = Some(self.ask(&mut state, server, ask)?),
+            Action::CarryOutLate { now, choice, again } => {
+                let call = state.stray?;
+                if !again {
+                    state.stray = None;
+                }
+                self.carry_out(&mut state, None, call, now, choice, Delivery::Lost);
+            }
+            Action::Acknowledge { delivery } => {
+                let Waiting { server, call, answer, after } = state.waiting.take()?;
+                (state.registry, state.standby) = (after, after);
+                self.deliver(&mut state, server, call, answer, delivery);
+            }
+            Action::CutShort => {
+                let Waiting { server, call, answer, after } = state.waiting.take()?;
+                state.registry = after;
+                if self.is(Mutation::CancelledBelieved) {
+                    self.deliver(&mut state, server, call, answer, Delivery::Filed);
+                }
+            }
+            Action::Copy { to } => {
+                let from = state.servers[1 - to];
+                state.servers[to].horizon = from.horizon;
+                state.servers[to].file = match self.is(Mutation::EvidenceUnchecked) {
+                    true => from.file,
+                    false => File::default(),
+                };
+                restart(&mut state, to);
+            }
+            Action::CopyMemory => {
+                state.servers[1] = state.servers[0];
+                state.renewals = Some([0; SERVERS]);
+            }
+            Action::Server(at, step) => self.step_of_server(&mut state, at, step)?,
+        }
+        self.normalize(&mut state);
+        (state != *before).then_some(state)
+    }
+
+    fn lose(&self, state: &mut State, loss: Loss) {
+        let is_noticed = match loss {
+            // Whoever has an answer has it from the standby.
+            Loss::Failover => !self.synchronous && !self.is(Mutation::FailoverUnnoticed),
+            Loss::Restore => !self.is(Mutation::RestoreUnnoticed),
+            Loss::New => !self.is(Mutation::NewRegistryTrusted),
+        };
+        if loss == Loss::New {
+            state.standby = Registry::default();
+        }
+        state.registry = state.standby;
+        state.registry.is_suspect |= is_noticed;
+        state.standby = state.registry;
+        state.waiting = None;
+        state.losses_left = state.losses_left.saturating_sub(1);
+    }
+
+    /// Writes down what a server asks with.
+    fn ask(&self, state: &mut State, at: usize, ask: Ask) -> Option<Call> {
+        let file = &mut state.servers[at].file;
+        Some(match ask {
+            Ask::Acquire => {
+                let (lease_id, nonce) = *file.asking.get_or_insert((UNUSED, UNUSED_TOO));
+                Call::Acquire { lease_id, nonce }
+            }
+            Ask::Renew => {
+                let Held { lease, lease_id, last, next } = file.held?;
+                Call::Renew { identity: lease.identity, lease_id, last, next }
+            }
+        })
+    }
+
+    fn carry_out(
+        &self,
+        state: &mut State,
+        server: Option<usize>,
+        call: Call,
+        now: u8,
+        choice: Identity,
+        delivery: Delivery,
+    ) {
+        let Decision { after, answer, is_written } = self.decide(&state.registry, call, now, choice);
+        match answer {
+            Some(answer) if is_written && self.synchronous => {
+                state.waiting = Some(Waiting { server, call, answer, after });
+                if self.is(Mutation::UncommittedBelieved) {
+                    self.deliver(state, server, call, answer, Delivery::Filed);
+                }
+                return;
+            }
+            Some(answer) => {
+                let held = server.and_then(|at| state.servers[at].file.held);
+                let goes_on = held.is_some_and(|held| held.lease.until > now);
+                if answer == Answer::Twin && goes_on && state.renewals.is_none() && !self.strays {
+                    state.verdict = Verdict::CalledTwin;
+                }
+                state.registry = after;
+                self.deliver(state, server, call, answer, delivery);
+            }
+            None => {}
+        }
+        state.registry = after;
+    }
+
+    fn deliver(&self, state: &mut State, at: Option<usize>, call: Call, answer: Answer, delivery: Delivery) {
+        let Some(at) = at else { return };
+        let server = &mut state.servers[at];
+        match (delivery, answer) {
+            (Delivery::Lost, _) => {}
+            (Delivery::Early, Answer::Granted(lease)) => {
+                server.board = Some(Published { lease, is_filed: false, is_fresh: true });
+            }
+            (Delivery::Filed | Delivery::Early, _) => {
+                self.receive(server, call, answer);
+                self.count(&mut state.renewals, at, call, answer);
+            }
+        }
+    }
+
+    fn step_of_server(&self, state: &mut State, at: usize, step: Step) -> Option<()> {
+        let server = &mut state.servers[at];
+        match step {
+            Step::Crash => restart(state, at),
+            Step::Reboot => {
+                server.file = File::default();
+                restart(state, at);
+            }
+            Step::Stop => {
+                server.horizon = server.counter;
+                restart(state, at);
+            }
+            Step::GoOn if self.is(Mutation::AnswerNeeded) => return None,
+            Step::GoOn => {
+                let lease = server.file.held?.lease;
+                server.board = Some(Published { lease, is_filed: true, is_fresh: false });
+            }
+            Step::Load => server.caller = Some((server.counter, server.gate?)),
+            Step::Take { tick, watch } => {
+                if !self.detailed {
+                    server.caller = Some((server.counter, server.gate?));
+                }
+                self.take(state, at, tick, watch)?;
+            }
+            _ => self.step_of_keeper(server, step)?,
+        }
+        Some(())
+    }
+
+    /// What the registry worker does about an answer.
+    fn receive(&self, server: &mut Server, call: Call, answer: Answer) {
+        match (answer, call) {
+            (Answer::Granted(lease), Call::Acquire { lease_id, nonce }) => {
+                server.file.held = Some(Held { lease, lease_id, last: nonce, next: UNUSED });
+                server.file.asking = None;
+                server.board = Some(Published { lease, is_filed: true, is_fresh: true });
+            }
+            (Answer::Granted(granted), Call::Renew { next, .. }) => {
+                let Some(held) = &mut server.file.held else { return };
+                let is_unchecked = self.is(Mutation::AnswerUnchecked) || self.is(Mutation::RenewalByName);
+                if !held.lease.is_same(&granted) && !is_unchecked {
+                    return; // About another lease than the one in hand: as if it were not known.
+                }
+                held.lease.until = held.lease.until.max(granted.until);
+                (held.last, held.next) = (next, UNUSED);
+                let is_fresh = server.board.is_some_and(|board| board.is_fresh);
+                server.board = Some(Published { lease: held.lease, is_filed: true, is_fresh });
+            }
+            (Answer::Twin, _) => {
+                // Fence at once; the file without a lease.
+                server.file.held = None;
+                (server.board, server.in_force, server.gate) = (None, None, None);
+                server.counter += 1;
+                server.keeper = Keeper::Up;
+            }
+        }
+    }
+
+    /// Counts renewals since a memory was copied, until one of the two has another lease.
+    fn count(&self, renewals: &mut Option<[u8; SERVERS]>, at: usize, call: Call, answer: Answer) {
+        let Some(counts) = renewals else { return };
+        match (answer, call) {
+            (Answer::Granted(_), Call::Renew { .. }) => counts[at] = (counts[at] + 1).min(2),
+            _ => *counts = [u8::MAX; SERVERS], // Whatever comes, they are not the same any more.
+        }
+    }
+}
+
+fn restart(state: &mut State, at: usize) {
+    state.servers[at] = state.servers[at].restarted();
+    forget_waiter(state, at);
+}
+
+/// Nobody is there for the answer any more.
+fn forget_waiter(state: &mut State, at: usize) {
+    if let Some(waiting) = &mut state.waiting
+        && waiting.server == Some(at)
+    {
+        waiting.server = None;
+    }
+}

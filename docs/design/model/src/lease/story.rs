@@ -1,0 +1,142 @@
+//! Tells a run in words: one line for what a process does until another one's turn comes.
+
+use stateright::Path;
+
+use crate::lease::protocol::{Action, Ask, Delivery, Loss, Protocol, Step};
+use crate::lease::state::*;
+use crate::run::{Tale, story};
+
+impl Tale for Protocol {
+    fn for_a_tale(self) -> Protocol {
+        Protocol { names_servers: true, ..self }
+    }
+
+    fn tell(&self, run: Path<State, Action>) -> Vec<String> {
+        let run = run.into_vec();
+        let steps = run.iter().zip(&run[1..]).map_while(|(from, to)| Some((from.1?, &from.0, &to.0)));
+        story(steps.map(|(step, before, after)| self.describe(step, before, after)))
+    }
+}
+
+impl Protocol {
+    /// Who does a step, and what it is.
+    fn describe(&self, action: Action, before: &State, after: &State) -> (String, String) {
+        let registry = || "registry".to_string();
+        let server = |at: usize| format!("server {}", ["A", "B"][at]);
+        match action {
+            Action::Tick => ("time".into(), format!("comes to {}", after.now)),
+            Action::Replicate => (registry(), "its standby has all".into()),
+            Action::Lose(loss) => {
+                let what = match loss {
+                    Loss::Failover => "FAILS OVER to its standby",
+                    Loss::Restore => "IS RESTORED from the dump",
+                    Loss::New => "IS MADE ANEW",
+                };
+                let rows = after.registry.rows[..usize::from(self.identities)].iter().enumerate();
+                let rows = rows.map(|(worker, row)| format!("worker {worker} until {}", row.until));
+                (registry(), format!("{what}: {}", rows.collect::<Vec<_>>().join(", ")))
+            }
+            Action::TakeAway(identity) => (registry(), format!("worker {identity} is TAKEN AWAY")),
+            Action::Call { server: at, ask, now, delivery, .. } => {
+                let asked = match ask {
+                    Ask::Acquire => "asks for an identity",
+                    Ask::Renew => "asks to renew",
+                };
+                let file = after.servers[at].file;
+                let answer = match (delivery, after.waiting) {
+                    _ if after.verdict == Verdict::CalledTwin => "it is called a TWIN".into(),
+                    _ if before.registry.is_suspect => {
+                        format!("a quarantine until {} begins", after.registry.nothing_before)
+                    }
+                    (_, Some(waiting)) => format!("{}, and the commit waits", answer(waiting.answer)),
+                    (Delivery::Lost, _) => "the answer is lost".into(),
+                    (Delivery::Early, _) => {
+                        let published = after.servers[at].board.map(|board| range(&board.lease));
+                        format!("{}, published, NOT in its file", published.unwrap_or_default())
+                    }
+                    (Delivery::Filed, _) => match file.held {
+                        Some(held)
+                            if after.registry.rows[usize::from(held.lease.identity)].lease_id
+                                != Some(held.lease_id) =>
+                        {
+                            "no".into()
+                        }
+                        Some(held) => format!("{}, in its file", range(&held.lease)),
+                        None if before.servers[at].file.held.is_some() => "a TWIN".into(),
+                        None => "no".into(),
+                    },
+                };
+                (server(at), format!("{asked} at the registry's clock {now}: {answer}"))
+            }
+            Action::CallLate { server: at, ask } => {
+                (server(at), format!("its call to {ask:?} is LATE").to_lowercase().replace("late", "LATE"))
+            }
+            Action::CarryOutLate { now, .. } => {
+                (registry(), format!("at clock {now} carries out the LATE call"))
+            }
+            Action::Acknowledge { .. } => (registry(), "the commit is on the standby".into()),
+            Action::CutShort => (registry(), "the wait for the standby is CUT SHORT".into()),
+            Action::Copy { to } => (server(to), format!("is overwritten with a COPY of {}", server(1 - to))),
+            Action::CopyMemory => (server(1), format!("is a LIVE COPY of {}", server(0))),
+            Action::Server(at, step) => {
+                (server(at), self.describe_step(step, &before.servers[at], &after.servers[at], after))
+            }
+        }
+    }
+
+    fn describe_step(&self, step: Step, before: &Server, after: &Server, state: &State) -> String {
+        let lease = |published: Option<Published>| {
+            published.map_or("nothing".into(), |published| range(&published.lease))
+        };
+        match step {
+            Step::Crash => format!("CRASHES, starts at {}", after.counter),
+            Step::Reboot => format!("its host is BOOTED, starts at {}", after.counter),
+            Step::Stop => format!("is stopped, starts at {}", after.counter),
+            Step::GoOn => format!("goes on with {}", lease(after.board)),
+            Step::Store { .. } if before.horizon == after.horizon => {
+                format!("its horizon stays {}", after.horizon)
+            }
+            Step::Store { clock } => format!("at clock {clock} stores horizon {}", after.horizon),
+            Step::Exchange { clock } => format!(
+                "at clock {clock} opens the gate for worker {} at counter {}, horizon {}, limit {}",
+                after.gate.unwrap_or_default(),
+                after.counter,
+                after.horizon,
+                after.limit
+            ),
+            Step::Close => "closes the gate".into(),
+            Step::Raise => format!("raises its counter to {}, its limit is {}", after.counter, after.limit),
+            Step::BeginAnew { clock } => {
+                format!("at clock {clock} BEGINS ANEW at {}, its limit is {}", after.counter, after.limit)
+            }
+            Step::Open => format!("opens the gate for worker {}", after.gate.unwrap_or_default()),
+            Step::Cap => format!("caps its limit to {}", after.limit),
+            Step::Extend { clock } => {
+                format!("at clock {clock} stores horizon {}, its limit is {}", after.horizon, after.limit)
+            }
+            Step::KeeperDies => "its keeper is terminated".into(),
+            Step::Load => format!("a caller loads counter {}", after.counter),
+            Step::Take { tick, .. } if before.counter == after.counter => format!("fails to take {tick}"),
+            Step::Take { tick, .. } => {
+                let worker = before.caller.map(|(_, identity)| identity).or(before.gate).unwrap_or_default();
+                let verdict = match state.verdict {
+                    Verdict::Repeated => "takes AGAIN",
+                    Verdict::Outside => "takes, OUTSIDE of what it may,",
+                    _ => "takes",
+                };
+                format!("{verdict} tick {tick} of worker {worker}")
+            }
+        }
+    }
+}
+
+fn range(lease: &Lease) -> String {
+    format!("worker {} [{}, {})", lease.identity, lease.from, lease.until)
+}
+
+fn answer(answer: Answer) -> String {
+    match answer {
+        Answer::Granted(lease) => range(&lease),
+        Answer::Twin => "twin".into(),
+    }
+}
