@@ -1,5 +1,11 @@
 #!/usr/bin/env bash
-# The benchmark: SQL against a real server, then the core alone. Takes about a quarter of an hour; nothing else should run.
+# The benchmark: SQL against a real server, then the core alone. Takes about ten minutes; nothing else should run.
+#
+#   scripts/bench.sh                      all tables
+#   scripts/bench.sh throughput latency   some of them: calls baseline reading showing filling throughput saturation
+#                                         latency core
+#
+# With FIGURES=directory the figures are written there as well, a CSV file for each table.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,9 +14,19 @@ scripts/setup.sh
 . target/environment
 . scripts/throwaway.sh
 
-export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
-cargo run --quiet --release -p snowflake-id-bench --bin sql
-echo
-echo "### The core alone (criterion: lower bound, estimate, upper bound)"
-echo
-cargo bench --quiet -p snowflake-id-bench --bench core 2>&1 | sed -n '/time:/s/^/    /p'
+tables=()
+core=0
+for table in "$@"; do
+    if [ "$table" = core ]; then core=1; else tables+=("$table"); fi
+done
+
+if [ $# -eq 0 ] || [ ${#tables[@]} -gt 0 ]; then
+    export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
+    cargo run --quiet --release -p snowflake-id-bench --bin sql -- "${tables[@]}"
+fi
+if [ $# -eq 0 ] || [ $core = 1 ]; then
+    echo
+    echo "### The core alone (criterion: lower bound, estimate, upper bound)"
+    echo
+    cargo bench --quiet -p snowflake-id-bench --bench core 2>&1 | sed -n '/time:/s/^/    /p'
+fi

@@ -1,0 +1,57 @@
+//! What a single call costs.
+
+use snowflake_id_cluster_tests::Cluster;
+
+use crate::figures::Figures;
+use crate::measure::{median, net_ns, net_ns_once};
+use crate::numbers::{CACHED_SEQUENCE, SEGMENT, SEQUENCE, SNOWFLAKE};
+use crate::servers::{SERVERS, SETTINGS, Servers};
+
+/// Calls differ by few nanoseconds.
+const REPETITIONS: usize = 27;
+const BASE: &str = "42::bigint";
+
+pub fn print(servers: &mut Servers, figures: &Figures) {
+    let expressions = [
+        (SNOWFLAKE.name, SNOWFLAKE.call),
+        (SEGMENT.name, SEGMENT.call),
+        (SEQUENCE.name, SEQUENCE.call),
+        (CACHED_SEQUENCE.name, CACHED_SEQUENCE.call),
+        ("`clock_timestamp()`", "clock_timestamp()"),
+        ("`gen_random_uuid()`", "gen_random_uuid()"),
+    ];
+    let pairs = expressions.map(|(_, expression)| (expression, BASE));
+    let ns = net_ns(servers, REPETITIONS, &pairs);
+    let sequence = ns[2];
+    println!(
+        "\n### One call, net: median of {REPETITIONS} repetitions on {SERVERS} servers (layout `wide`)\n"
+    );
+    println!("| call | ns | of `nextval()` | `snowflake_nextval()` is |\n| --- | ---: | ---: | ---: |");
+    let mut rows = Vec::new();
+    for ((name, _), value) in expressions.iter().zip(&ns) {
+        println!("| {name} | {value:.1} | {:.2} x | {:.2} x |", value / sequence, ns[0] / value);
+        rows.push([name.to_string(), format!("{value:.2}")]);
+    }
+    figures.write("calls", ["call", "ns"], &rows);
+}
+
+/// This build beside another one, if there is one.
+pub fn print_baseline(servers: &mut Servers, _: &Figures) {
+    let Ok(pg_config) = std::env::var("BASELINE_PG_CONFIG") else { return };
+    let baselines: Vec<_> = (0..SERVERS).map(|_| Cluster::start_of(pg_config.as_ref(), SETTINGS)).collect();
+    let mut others: Vec<_> = baselines.iter().map(Cluster::connect).collect();
+    let mut net = [Vec::new(), Vec::new()];
+    for at in 0..REPETITIONS * 2 {
+        let server = at * SERVERS / (REPETITIONS * 2);
+        let pair = [&mut servers.all()[server], &mut others[server]];
+        for (client, net) in pair.into_iter().zip(&mut net) {
+            net.extend(net_ns_once(client, &[(SNOWFLAKE.call, BASE)]));
+        }
+    }
+    let [this, other] = net.map(median);
+    println!("\n### This build and the baseline\n");
+    let (ratio, difference) = (this / other, this - other);
+    println!(
+        "`snowflake_nextval()`: {this:.1} ns, baseline {other:.1} ns: {ratio:.2} x, {difference:+.1} ns"
+    );
+}

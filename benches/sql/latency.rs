@@ -1,0 +1,289 @@
+//! How long single calls take, as percentiles: within the server, and as a client sees them over a Unix
+//! socket.
+//!
+//! Unsaturated, calls come at a fixed rate. One that is due while the one before it is still under way counts
+//! from when it was due, so that a stall is not counted once only.
+
+use std::process::Command;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use postgres::Client;
+use snowflake_id_cluster_tests::{Cluster, ask_pg_config, pg_config, successful};
+
+use crate::figures::{Figures, time};
+use crate::numbers::{Number, SEGMENT, SEQUENCE, SNOWFLAKE};
+use crate::servers::Servers;
+
+/// Each way to a number is measured so often, in turn with the others.
+const ROUNDS: usize = 3;
+const WINDOW: Duration = Duration::from_millis(1_500);
+const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
+
+/// What is called, and in which layout.
+struct Subject {
+    name: &'static str,
+    layout: &'static str,
+    warm_up: Duration,
+    /// None: whatever is measured besides, alone.
+    number: Option<Number>,
+}
+
+impl Subject {
+    fn new(number: Number) -> Subject {
+        Subject { number: Some(number), ..Subject::nothing(number.name) }
+    }
+
+    /// The layout's own limit is felt only when its time is as far ahead of the clock as it may be.
+    fn in_standard() -> Subject {
+        let warm_up = Duration::from_secs(2);
+        Subject { layout: "standard", warm_up, ..Subject::new(SNOWFLAKE) }
+    }
+
+    fn title(&self) -> String {
+        match self.layout {
+            "wide" => self.name.into(),
+            layout => format!("{} in layout `{layout}`", self.name),
+        }
+    }
+
+    fn nothing(name: &'static str) -> Subject {
+        Subject { name, layout: "wide", warm_up: Duration::from_millis(200), number: None }
+    }
+}
+
+/// How calls follow one another.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    sessions: usize,
+    /// From one call of a session to the next. None: as soon as it has returned.
+    every: Option<Duration>,
+}
+
+/// What one session saw, or all of them.
+struct Seen {
+    latencies: Histogram<u64>,
+    per_second: f64,
+}
+
+impl Seen {
+    fn nothing() -> Seen {
+        let latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap();
+        Seen { latencies, per_second: 0.0 }
+    }
+
+    fn record(&mut self, ns: u64) {
+        self.latencies.record(ns).unwrap();
+    }
+
+    fn add(&mut self, other: &Seen) {
+        self.latencies.add(&other.latencies).unwrap();
+        self.per_second += other.per_second;
+    }
+}
+
+/// When what is seen counts.
+struct Window {
+    from: Instant,
+    until: Instant,
+}
+
+impl Window {
+    fn open(subject: &Subject) -> Window {
+        let from = Instant::now() + subject.warm_up;
+        Window { from, until: from + WINDOW }
+    }
+
+    fn is_open(&self) -> bool {
+        Instant::now() < self.until
+    }
+
+    fn counts(&self, began: Instant, ended: Instant) -> bool {
+        self.from <= began && ended <= self.until
+    }
+}
+
+/// One of the sessions: its number among them, what to call, how often, and whom to wait for.
+type Session = fn(&Cluster, usize, &Subject, Load, &Barrier) -> Seen;
+
+pub fn print(servers: &mut Servers, figures: &Figures) {
+    let cluster = servers.one();
+    create_time_calls(cluster);
+    let mut rows = Vec::new();
+
+    let loads = [
+        Load {
+            name: "one session, 100,000 calls per second",
+            sessions: 1,
+            every: Some(Duration::from_micros(10)),
+        },
+        Load { name: "16 sessions, as fast as they can", sessions: 16, every: None },
+    ];
+    for load in loads {
+        println!("\n### One call within the server: {}\n", load.name);
+        print_load(cluster, "the clock alone", "server", load, in_server, &mut rows);
+    }
+    let loads = [
+        Load {
+            name: "4 sessions, together 2,000 per second",
+            sessions: 4,
+            every: Some(Duration::from_millis(2)),
+        },
+        Load { name: "16 sessions, as fast as they can", sessions: 16, every: None },
+    ];
+    for load in loads {
+        println!("\n### A prepared `SELECT` of one call over a Unix socket: {}\n", load.name);
+        print_load(cluster, "a constant", "client", load, as_client, &mut rows);
+    }
+    figures.write("latency", ["where", "load", "call", "per_second", "percentile", "ns"], &rows);
+}
+
+fn print_load(
+    cluster: &Cluster,
+    nothing: &'static str,
+    side: &str,
+    load: Load,
+    session: Session,
+    rows: &mut Vec<[String; 6]>,
+) {
+    let subjects = [
+        Subject::nothing(nothing),
+        Subject::new(SNOWFLAKE),
+        Subject::in_standard(),
+        Subject::new(SEGMENT),
+        Subject::new(SEQUENCE),
+    ];
+    let mut all = subjects.each_ref().map(|_| Seen::nothing());
+    for _ in 0..ROUNDS {
+        for (subject, seen) in subjects.iter().zip(&mut all) {
+            seen.add(&together(cluster, subject, load, session));
+        }
+    }
+    println!("| call | per second | TP50 | TP99 | TP999 | max |\n| --- | ---: | ---: | ---: | ---: | ---: |");
+    for (subject, seen) in subjects.iter().zip(all) {
+        let ns = |percentile| seen.latencies.value_at_percentile(percentile);
+        let per_second = seen.per_second / ROUNDS as f64;
+        println!(
+            "| {} | {per_second:.0} | {} | {} | {} | {} |",
+            subject.title(),
+            time(ns(50.0)),
+            time(ns(99.0)),
+            time(ns(99.9)),
+            time(seen.latencies.max())
+        );
+        for percentile in PERCENTILES {
+            rows.push([
+                side.into(),
+                load.name.into(),
+                subject.title(),
+                format!("{per_second:.0}"),
+                percentile.to_string(),
+                ns(percentile).to_string(),
+            ]);
+        }
+    }
+}
+
+/// Runs the sessions at the same time.
+fn together(cluster: &Cluster, subject: &Subject, load: Load, session: Session) -> Seen {
+    let ready = Barrier::new(load.sessions);
+    let mut all = Seen::nothing();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..load.sessions)
+            .map(|at| {
+                let ready = &ready;
+                scope.spawn(move || session(cluster, at, subject, load, ready))
+            })
+            .collect();
+        for thread in threads {
+            all.add(&thread.join().unwrap());
+        }
+    });
+    all
+}
+
+fn connect(cluster: &Cluster, subject: &Subject) -> Client {
+    let mut client = cluster.connect();
+    client.batch_execute(&format!("SET snowflake_id.layout = '{}'", subject.layout)).unwrap();
+    client
+}
+
+/// Builds what times calls within a backend, and has the server load it.
+fn create_time_calls(cluster: &Cluster) {
+    let library = cluster.host().join("time_calls.so");
+    let headers = ask_pg_config(&pg_config(), "--includedir-server");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/sql/time_calls.c");
+    let mut compiler = Command::new("cc");
+    successful(
+        compiler
+            .args(["-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-I", &headers, source, "-o"])
+            .arg(&library),
+    );
+    let create = format!(
+        "CREATE FUNCTION time_calls(regprocedure, text, integer, bigint) RETURNS bytea
+         LANGUAGE c AS '{}', 'time_calls'",
+        library.display()
+    );
+    cluster.connect().batch_execute(&create).unwrap();
+}
+
+fn in_server(cluster: &Cluster, _: usize, subject: &Subject, load: Load, ready: &Barrier) -> Seen {
+    /// Of one statement: so few that little is lost at the ends of the window.
+    const CALLS: i32 = 10_000;
+    let mut client = connect(cluster, subject);
+    let statement = client.prepare("SELECT time_calls($1::text::regprocedure, $2, $3, $4)").unwrap();
+    let function = subject.number.as_ref().map(|number| number.function);
+    let argument = subject.number.as_ref().and_then(|number| number.argument);
+    let every_ns = load.every.map_or(0, |every| every.as_nanos() as i64);
+    let mut seen = Seen::nothing();
+    let mut measured = Duration::ZERO;
+    ready.wait();
+    let window = Window::open(subject);
+    while window.is_open() {
+        let began = Instant::now();
+        let row = client.query_one(&statement, &[&function, &argument, &CALLS, &every_ns]).unwrap();
+        let ended = Instant::now();
+        if window.counts(began, ended) {
+            measured += ended - began;
+            let bytes: &[u8] = row.get(0);
+            for ns in bytes.chunks_exact(8) {
+                seen.record(u64::from_ne_bytes(ns.try_into().unwrap()));
+            }
+        }
+    }
+    seen.per_second = seen.latencies.len() as f64 / measured.as_secs_f64();
+    seen
+}
+
+fn as_client(cluster: &Cluster, at: usize, subject: &Subject, load: Load, ready: &Barrier) -> Seen {
+    let mut client = connect(cluster, subject);
+    let call = subject.number.as_ref().map_or("42::bigint", |number| number.call);
+    let statement = client.prepare(&format!("SELECT {call}")).unwrap();
+    let mut seen = Seen::nothing();
+    ready.wait();
+    let window = Window::open(subject);
+    // The sessions do not all begin at once.
+    let mut due = load.every.map(|every| Instant::now() + every.mul_f64(at as f64 / load.sessions as f64));
+    while window.is_open() {
+        let mut began = Instant::now();
+        if let (Some(due), Some(every)) = (&mut due, load.every) {
+            if began < *due {
+                thread::sleep(*due - began);
+                began = Instant::now();
+            } else {
+                began = *due;
+            }
+            *due += every;
+        }
+        client.query_one(&statement, &[]).unwrap();
+        let ended = Instant::now();
+        if window.counts(began, ended) {
+            seen.record((ended - began).as_nanos() as u64);
+        }
+    }
+    seen.per_second = seen.latencies.len() as f64 / WINDOW.as_secs_f64();
+    seen
+}

@@ -1,0 +1,45 @@
+//! How long things take.
+
+use std::time::Instant;
+
+use postgres::Client;
+
+use crate::servers::{SERVERS, Servers};
+
+/// Rows of a query that is timed, and of a table that is filled.
+pub const ROWS: u32 = 1_000_000;
+
+/// Seconds that something takes.
+pub fn seconds(action: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    action();
+    start.elapsed().as_secs_f64()
+}
+
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression
+/// beside it. The repetitions go round the servers.
+pub fn net_ns(servers: &mut Servers, repetitions: usize, pairs: &[(&str, &str)]) -> Vec<f64> {
+    let clients = servers.all();
+    let client_of = |at: usize| at * SERVERS / repetitions;
+    let runs: Vec<_> = (0..repetitions).map(|at| net_ns_once(&mut clients[client_of(at)], pairs)).collect();
+    (0..pairs.len()).map(|at| median(runs.iter().map(|run| run[at]).collect())).collect()
+}
+
+pub fn net_ns_once(client: &mut Client, pairs: &[(&str, &str)]) -> Vec<f64> {
+    let mut time = |expression: &str| {
+        let query = format!("SELECT count({expression}) FROM generate_series(1::bigint, {ROWS}) AS n");
+        seconds(|| client.batch_execute(&query).unwrap())
+    };
+    // A process that has not run for a while is slow at first.
+    time(pairs[0].1);
+    let net = pairs.iter().map(|(expression, base)| {
+        let base = time(base);
+        (time(expression) - base) * 1e9 / f64::from(ROWS)
+    });
+    net.collect()
+}
