@@ -1,25 +1,44 @@
 # Everything a user types. Each target does all of its set-up itself: see scripts/setup.sh.
 #
+#   make                 builds the extension, for the PostgreSQL of PG_CONFIG
+#   make install         installs it, below DESTDIR if that is set; what is not built is built
+#   make installcheck    the SQL tests, against a server that is running  (PGHOST=.. PGPORT=..)
 #   make demo            a table filled by eight clients, decoded, counted      (KEEP=1 leaves the server up)
+#   make fleet-demo      servers that lease their worker IDs, crashes and failovers, all IDs compared
 #   make test            all tests, on one version of PostgreSQL
 #   make test-all        the same, and on 15 to 18 what may depend on the version         (VERSIONS="16 18")
 #   make soak            rounds of crashes and clock steps            (ROUNDS=200)
+#   make fleet-patroni   registry and shard under Patroni, switched over and killed under load
 #   make clients         the programs of docs/clients.md, against a throw-away server
-#   make verify          a model of the protocol, in every state
-#   make bench           the benchmark, as a Markdown table
-#   make install         build and install into the PostgreSQL of PG_CONFIG
+#   make verify          models of the protocols, in every state
+#   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
+#   make figures         the same, and its figures as CSV files in docs/figures
+#   make dist            the archive for PGXN, of what is committed
+#   make test-packages   that archive, installed by PGXN's client
 #   make lint            formatting and lints
 #
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: help demo test test-all soak clients verify bench install lint clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures dist test-packages lint clean
+
+all:
+	@scripts/build.sh
+
+install:
+	@scripts/install.sh
+
+installcheck:
+	@scripts/installcheck.sh
 
 help:
 	@sed -n '/^#   make/s/^#   //p' Makefile
 
 demo:
 	@scripts/demo.sh
+
+fleet-demo:
+	@scripts/fleet-demo.sh
 
 test:
 	@scripts/test.sh
@@ -30,6 +49,9 @@ test-all:
 soak:
 	@scripts/test.sh soak
 
+fleet-patroni:
+	@scripts/test.sh patroni
+
 clients:
 	@scripts/test.sh clients
 
@@ -37,10 +59,16 @@ verify:
 	@cd docs/design/model && CARGO_TARGET_DIR=../../../target/model cargo run --quiet --release
 
 bench:
-	@scripts/bench.sh
+	@scripts/bench.sh $(TABLES)
 
-install:
-	@scripts/setup.sh
+figures:
+	@FIGURES=docs/figures scripts/bench.sh $(TABLES)
+
+dist:
+	@scripts/dist.sh
+
+test-packages:
+	@scripts/test-packages.sh
 
 lint:
 	@scripts/lint.sh

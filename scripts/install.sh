@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs what scripts/build.sh has built for the PostgreSQL of PG_CONFIG, below DESTDIR if that is set. If nothing has been
+# built for it, or the sources have changed since, it is built first. So after "make" the user who installs needs no compiler.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pg_config=$(realpath -e "$(command -v "${PG_CONFIG:-/usr/lib/postgresql/15/bin/pg_config}")" 2>/dev/null) || pg_config=
+package=
+if [ -n "$pg_config" ]; then
+    major=$("$pg_config" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
+    package=$PWD/target/package/$major
+fi
+# Built for another installation of the version, the files lie below other directories.
+if [ -z "$package" ] || [ ! -d "$package$("$pg_config" --pkglibdir)" ] ||
+    [ -n "$(find Cargo.toml Cargo.lock snowflake_id.control src core sql -newer "$package.begun" -type f -print -quit)" ]; then
+    scripts/build.sh
+    # shellcheck source=/dev/null
+    . target/environment
+    pg_config=$PG_CONFIG package=$PWD/target/package/$PG_MAJOR
+fi
+
+# A server that runs has the old library mapped: install(1) puts a new file in its place, and leaves the old one whole.
+as=()
+if [ -z "${DESTDIR:-}" ] && [ ! -w "$("$pg_config" --pkglibdir)" ]; then
+    as=(sudo)
+fi
+while IFS= read -r file; do
+    case $file in *.so) mode=755 ;; *) mode=644 ;; esac
+    "${as[@]}" install -D -m "$mode" "$package$file" "${DESTDIR:-}$file"
+done < <(cd "$package" && find . -type f | sed 's/^\.//')
