@@ -1,7 +1,8 @@
 # A directory for throw-away clusters, to be sourced. Whatever was started in it is stopped, and the directory removed,
 # when the script ends: by itself, by an error or by Ctrl-C. No other cluster is touched.
 #
-# Sets work_dir and bin_dir; needs PG_CONFIG, and changes it if only a copy of the installation can be used. With keep_work_dir=1 everything is left as it is.
+# Sets work_dir and bin_dir; needs PG_CONFIG, and changes it if only a copy of the installation can be used. With
+# keep_work_dir=1 everything is left as it is.
 # shellcheck shell=bash
 
 # PostgreSQL refuses to run as root, and its programs want a directory that they may enter.
