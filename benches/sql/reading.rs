@@ -56,14 +56,24 @@ pub fn print_showing(servers: &mut Servers, figures: &Figures) {
     rows.push(row("`snowflake_mask(id, key)`", format!("snowflake_mask({ID}, {KEY})"), ID));
     rows.push(row("`snowflake_unmask(masked, key)`", format!("snowflake_unmask({ID}, {KEY})"), ID));
     rows.push(row("`snowflake_mask_named(id, name)`", format!("snowflake_mask_named({ID}, 'bench')"), ID));
+    let public = format!("snowflake_to_public('cus', {ID}, {KEY})");
+    let from_public = format!("snowflake_from_public('cus', {public}, {KEY})");
+    rows.push(row("`snowflake_to_public(prefix, id, key)`", public.clone(), ID));
+    rows.push(row("`snowflake_from_public(prefix, text, key)`", from_public, &public));
+    let uuid = format!("snowflake_to_uuid({ID}, {KEY})");
+    let from_uuid = format!("snowflake_from_uuid({uuid}, {KEY})");
+    rows.push(row("`snowflake_to_uuid(id, key)`", uuid.clone(), ID));
+    rows.push(row("`snowflake_from_uuid(uuid, key)`", from_uuid, &uuid));
     let pairs: Vec<_> =
         rows.iter().map(|(_, expression, base)| (expression.as_str(), base.as_str())).collect();
     let ns = net_ns(servers, SERVERS, &pairs);
     println!("\n### Showing an ID outside, net\n");
-    println!("| call | ns | of `encode` |\n| --- | ---: | ---: |");
+    println!("| call | ns | of `encode` | of `snowflake_mask` |\n| --- | ---: | ---: | ---: |");
+    let mask =
+        rows.iter().position(|(name, ..)| name.starts_with("`snowflake_mask(")).expect("a row of ours");
     let mut lines = Vec::new();
     for ((name, ..), value) in rows.iter().zip(&ns) {
-        println!("| {name} | {value:.1} | {:.2} x |", value / ns[0]);
+        println!("| {name} | {value:.1} | {:.2} x | {:.2} x |", value / ns[0], value / ns[mask]);
         lines.push([name.clone(), format!("{value:.2}")]);
     }
     figures.write("showing", ["call", "ns"], &lines);
