@@ -15,7 +15,8 @@ CREATE FUNCTION snowflake_adopt_plan(
 )
 RETURNS text[]
 -- max() has to see all rows.
-VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET row_security = off AS $$
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on AS $$
 DECLARE
     -- NULL for snowflake IDs.
     segment CONSTANT text := CASE WHEN starts_with(generator, 'segment:') THEN substr(generator, 9) END;
@@ -24,10 +25,11 @@ DECLARE
         WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
         ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
     END;
-    -- As PostgreSQL writes it.
+    -- As PostgreSQL writes it, which is without E'' and depends on standard_conforming_strings.
     default_in_catalog CONSTANT text := CASE
         WHEN segment IS NULL THEN to_regprocedure(new_default)::text
-        ELSE format('%s(%L::text)', to_regproc('@extschema@.snowflake_segment_nextval'), segment)
+        ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
+                    replace(segment, '''', ''''''))
     END;
     target record;
     caller CONSTANT regrole := quote_ident(current_user)::regrole;
@@ -39,10 +41,10 @@ DECLARE
     statements text[];
     note record;
 BEGIN
-    IF segment IS NULL AND generator <> 'snowflake' OR segment = '' THEN
+    IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 63 THEN
         RAISE EXCEPTION 'unknown generator: "%"', left(generator, 100)
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Use ''snowflake'', or ''segment:'' and the name of a segment.';
+                  HINT = 'Use ''snowflake'', or ''segment:'' and the name of a segment, of 1 to 63 bytes.';
     END IF;
 
     -- Is this a column that can be adopted at all?
@@ -127,7 +129,8 @@ BEGIN
                       DETAIL = format('The last one is %s, and the column is of type %s.', highest,
                                       format_type(target.type, NULL)),
                       HINT = format('Give the column the type bigint, or let the segment end earlier: '
-                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s);', segment,
+                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s); '
+                                    'The next range will keep to it.', segment,
                                     CASE target.type WHEN 'smallint'::regtype THEN 32767 ELSE 2147483647 END);
         END IF;
     END IF;

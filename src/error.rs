@@ -379,7 +379,14 @@ impl Error {
                     duration(*max_wait),
                     layout.ids_per_second()
                 ),
-                "Check whether the server's clock was set back. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.",
+                format!(
+                    "Check whether the server's clock was set back{}. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.",
+                    if layout.max_clock_seq() > 0 {
+                        ": view snowflake_clock_sequence shows whether all values are used up"
+                    } else {
+                        ""
+                    }
+                ),
             ),
             Error::GateClosed => {
                 texts(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "snowflake IDs cannot be made yet", "", "")
@@ -462,7 +469,7 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("cannot make a batch of {count} snowflake IDs"),
                 format!("The count has to be between 1 and {most}."),
-                if count > most { "Take the IDs in several batches." } else { "" },
+                if count > most { "Take the IDs in several batches." } else { "Ask for one ID at least." },
             ),
             Error::OutOfMemory { bytes } => texts(
                 ERRCODE_OUT_OF_MEMORY,
@@ -606,7 +613,11 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("cannot take a batch of {count} numbers"),
                 format!("The count has to be between 1 and {most}."),
-                if count > most { "Take the numbers in several batches." } else { "" },
+                if count > most {
+                    "Take the numbers in several batches."
+                } else {
+                    "Ask for one number at least."
+                },
             ),
             Error::SegmentNoCurrval { name } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

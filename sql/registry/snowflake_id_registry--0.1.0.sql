@@ -1941,6 +1941,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('They lie between 0 and %s (max_value).', create_segment.max_value);
     END IF;
+    -- Servers ask in UTF8. A database with encoding SQL_ASCII stores what is none, and could not answer them.
+    PERFORM convert_to(create_segment.name, 'UTF8');
     PERFORM snowflake_registry.check_steps(create_segment.min_step, create_segment.max_step);
     IF create_segment.period IS NULL THEN
         IF create_segment.digits IS NOT NULL OR coalesce(create_segment.time_zone <> 'UTC', false) THEN

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use snowflake_id_cluster_tests::segments::{PRELOADED, connection_string, next, refusal, registry, start};
-use snowflake_id_cluster_tests::{Cluster, assert_increasing, poll, text};
+use snowflake_id_cluster_tests::{Cluster, assert_increasing, failure, poll, text};
 
 const GOOD: [&str; 10] =
     ["orders", "items", "users", "größe", "bills", "parcels", "notes", "events", "jobs", "files"];
@@ -147,4 +147,19 @@ fn a_name_for_which_the_registry_fails_comes_back() {
             }
         });
     assert_eq!(first, 1);
+}
+
+/// A database in SQL_ASCII stores any bytes. It could not send those that are no UTF-8 to a server that asks in UTF-8.
+#[test]
+fn a_name_that_is_no_text_is_refused() {
+    let registry = registry(&[]);
+    registry
+        .connect()
+        .batch_execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+        .unwrap();
+    let mut client = registry.connect_to("ascii");
+    client.batch_execute("CREATE EXTENSION snowflake_id_registry").unwrap();
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.create_segment(E'\\xe9')");
+    assert_eq!(code, "22021", "{said}");
+    client.batch_execute("SELECT snowflake_registry.create_segment('größe')").unwrap();
 }

@@ -7,7 +7,7 @@
 SELECT * FROM sqlstate_of('SELECT snowflake_currval()');
 
 -- Counts of a batch.
-SELECT code, message, detail FROM sqlstate_of('SELECT snowflake_batch(0)');
+SELECT * FROM sqlstate_of('SELECT snowflake_batch(0)');
 SELECT * FROM sqlstate_of('SELECT snowflake_batch(1000001)');
 
 -- A worker ID that does not fit the layout is not cut down: 2 bits hold 3 at most, a lacking field nothing.

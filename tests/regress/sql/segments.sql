@@ -90,7 +90,14 @@ INSERT INTO high VALUES (1000000);
 SELECT snowflake_adopt('high', 'id', dry_run => false, generator => 'segment:orders');
 SELECT snowflake_adopt('high', 'id', dry_run => false, generator => 'segment:items');
 \set VERBOSITY default
-DROP TABLE moved, pointing, high;
+-- A name that the catalog writes in another way than quote_literal(), and one that is too long.
+CREATE TABLE quoted (id bigint PRIMARY KEY);
+SELECT snowflake_registry.create_segment($$it's a\b$$);
+SELECT snowflake_adopt('quoted', 'id', dry_run => false, generator => $$segment:it's a\b$$);
+SELECT snowflake_adopt('quoted', 'id', generator => $$segment:it's a\b$$);
+SELECT snowflake_adopt('quoted', 'id', generator => 'segment:' || repeat('x', 64));
+SELECT snowflake_registry.drop_segment($$it's a\b$$);
+DROP TABLE moved, pointing, high, quoted;
 
 -- A closed one.
 SELECT snowflake_registry.create_segment('closed');
