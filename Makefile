@@ -13,6 +13,7 @@
 #   make verify          models of the protocols, in every state
 #   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
 #   make figures         the same, and its figures as CSV files in docs/figures
+#   make pictures        the pictures of the book, drawn from these
 #   make dist            the archive for PGXN, of what is committed
 #   make test-packages   that archive, installed by PGXN's client
 #   make lint            formatting and lints
@@ -20,7 +21,7 @@
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures dist test-packages lint clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures pictures dist test-packages lint clean
 
 all:
 	@scripts/build.sh
@@ -63,6 +64,9 @@ bench:
 
 figures:
 	@FIGURES=docs/figures scripts/bench.sh $(TABLES)
+
+pictures:
+	@cargo run --quiet -p snowflake-id-pictures
 
 dist:
 	@scripts/dist.sh

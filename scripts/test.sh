@@ -42,6 +42,9 @@ test_core() {
     step "core: unit tests, properties, examples"
     cargo test --quiet -p snowflake-id-core
 
+    step "pictures: those of the figures"
+    cargo test --quiet -p snowflake-id-pictures
+
     step "core: every interleaving (loom)"
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
 }

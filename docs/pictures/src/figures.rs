@@ -1,0 +1,49 @@
+//! The figures that are drawn.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+/// A row of `calls.csv`.
+#[derive(Deserialize)]
+pub struct Call {
+    pub call: String,
+    pub ns: f64,
+}
+
+/// A row of `filling.csv`.
+#[derive(Deserialize)]
+pub struct Filling {
+    pub key: String,
+    pub insert_seconds: f64,
+    pub copy_seconds: f64,
+    pub primary_key_megabytes: f64,
+}
+
+/// A row of `throughput.csv`.
+#[derive(Deserialize)]
+pub struct Throughput {
+    pub call: String,
+    pub sessions: u32,
+    pub numbers_per_second: f64,
+}
+
+/// A row of `latency.csv`.
+#[derive(Deserialize)]
+pub struct Latency {
+    #[serde(rename = "where")]
+    pub place: String,
+    pub load: String,
+    pub call: String,
+    pub percentile: f64,
+    pub ns: f64,
+}
+
+/// All rows of a table.
+pub fn read<Row: DeserializeOwned>(table: &str) -> Vec<Row> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../figures").join(table).with_extension("csv");
+    let fail = |error: csv::Error| -> ! { panic!("{}: {error}", path.display()) };
+    let mut reader = csv::Reader::from_path(&path).unwrap_or_else(|error| fail(error));
+    reader.deserialize().map(|row| row.unwrap_or_else(|error| fail(error))).collect()
+}

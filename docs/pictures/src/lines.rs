@@ -1,0 +1,226 @@
+//! Figures that depend on another one, as lines.
+
+use plotters::style::RGBColor;
+
+use crate::Picture;
+use crate::canvas::{Axis, Canvas, Words};
+use crate::figures::{Latency, Throughput, read};
+use crate::palette::Palette;
+
+const LEFT: f64 = 12.0;
+const RIGHT: f64 = 688.0;
+/// Where axes stand.
+const AXIS: f64 = 92.0;
+
+/// A part of a picture: lines over one another, with a title and their names above.
+struct Panel {
+    title: &'static str,
+    /// Under which load, if that is to be said.
+    load: &'static str,
+    lines: Vec<Line>,
+    x: Axis,
+    y: Axis,
+    height: f64,
+}
+
+/// A call and the colour of its line.
+type Colored = (&'static str, fn(&Palette) -> RGBColor);
+
+struct Line {
+    name: String,
+    color: fn(&Palette) -> RGBColor,
+    points: Vec<(f64, f64)>,
+}
+
+impl Panel {
+    const LINE: f64 = 25.0;
+    const NAME: f64 = 26.0;
+    const GAP: f64 = 18.0;
+    const LABELS: f64 = 44.0;
+
+    /// With its title, names and labels.
+    fn whole_height(&self) -> f64 {
+        self.heading_height()
+            + self.lines.len() as f64 * Panel::NAME
+            + Panel::GAP
+            + self.height
+            + Panel::LABELS
+    }
+
+    fn heading_height(&self) -> f64 {
+        14.0 + if self.load.is_empty() { Panel::LINE } else { 2.0 * Panel::LINE }
+    }
+
+    fn draw(&self, canvas: &Canvas, top: f64) {
+        let palette = canvas.palette;
+        canvas.words((LEFT, top + 20.0), self.title, Words::new(palette.ink).bold());
+        canvas.words((LEFT, top + 20.0 + Panel::LINE), self.load, Words::new(palette.muted).size(17.0));
+        let mut y = top + self.heading_height();
+        for line in &self.lines {
+            let middle = y + Panel::NAME / 2.0;
+            let color = (line.color)(palette);
+            canvas.line(&[(LEFT, middle), (LEFT + 32.0, middle)], color, 3.0);
+            canvas.dot((LEFT + 16.0, middle), 5.0, color);
+            canvas.words((LEFT + 44.0, middle), &line.name, Words::new(palette.ink).code().size(17.0));
+            y += Panel::NAME;
+        }
+        y += Panel::GAP;
+        let mut chart =
+            canvas.chart((AXIS, y), (RIGHT - 20.0, y + self.height), self.x.clone(), self.y.clone());
+        // The first name lies on top.
+        for line in self.lines.iter().rev() {
+            chart.line(&line.points, (line.color)(palette), 3.0);
+            chart.dots(&line.points, 5.0, (line.color)(palette));
+        }
+    }
+}
+
+/// A picture of panels one below the other.
+fn stacked(name: &'static str, title: &'static str, panels: Vec<Panel>) -> Picture {
+    Picture {
+        name,
+        title,
+        height: panels.iter().map(Panel::whole_height).sum(),
+        draw: Box::new(move |canvas| {
+            let mut top = 0.0;
+            for panel in &panels {
+                panel.draw(canvas, top);
+                top += panel.whole_height();
+            }
+        }),
+    }
+}
+
+/// How many numbers several sessions take together.
+pub fn throughput() -> Picture {
+    let rows: Vec<Throughput> = read("throughput");
+    let panel = |title, calls: &[Colored], height| {
+        let lines: Vec<Line> = calls
+            .iter()
+            .map(|&(call, color)| {
+                let of_call = rows.iter().filter(|row| row.call == call);
+                let point = |row: &Throughput| (f64::from(row.sessions).log2(), row.numbers_per_second / 1e6);
+                let points: Vec<_> = of_call.map(point).collect();
+                assert!(!points.is_empty(), "throughput.csv has no {call}");
+                Line { name: call.into(), color, points }
+            })
+            .collect();
+        let points = || lines.iter().flat_map(|line| &line.points);
+        let sessions: Vec<f64> = lines[0].points.iter().map(|point| point.0).collect();
+        let last = sessions.last().copied().unwrap_or_default();
+        let most = points().map(|point| point.1).fold(0.0, f64::max);
+        let label = |&at: &f64| {
+            let sessions = at.exp2();
+            (at, if sessions == 1.0 { "1 session".into() } else { sessions.to_string() })
+        };
+        let x = Axis { range: -0.25..last + 0.15, labels: sessions.iter().map(label).collect() };
+        Panel { title, load: "", lines, x, y: from_zero(most), height }
+    };
+    let panels = vec![
+        panel(
+            "Million numbers per second, one for each call",
+            &[
+                ("snowflake_nextval()", |palette| palette.blue),
+                ("snowflake_segment_nextval()", |palette| palette.green),
+                ("nextval(), CACHE 1000", |palette| palette.orange),
+                ("nextval()", |palette| palette.others),
+            ],
+            210.0,
+        ),
+        panel(
+            "Million numbers per second, 1000 for each call",
+            &[
+                ("snowflake_batch(1000)", |palette| palette.blue),
+                ("snowflake_segment_batch(.., 1000)", |palette| palette.green),
+            ],
+            160.0,
+        ),
+    ];
+    stacked("throughput", "Million numbers per second that 1 to 16 sessions take together", panels)
+}
+
+/// An axis from zero with round labels, four or five of them.
+fn from_zero(most: f64) -> Axis {
+    let steps = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+    let step = steps.into_iter().find(|step| most / step < 5.0).expect("figures are below 500");
+    let count = (most / step).ceil() as u32;
+    let labels = (0..=count).map(|at| f64::from(at) * step).map(|at| (at, at.to_string())).collect();
+    Axis { range: 0.0..f64::from(count) * step, labels }
+}
+
+/// How long single calls take.
+pub fn latency() -> Picture {
+    /// Of all loads the one at which servers differ, rather than what else a machine does.
+    const LOAD: &str = "16 sessions, as fast as they can";
+    let rows: Vec<Latency> = read("latency");
+    let panel = |title, place: &str, calls: &[Colored]| {
+        let lines: Vec<Line> = calls
+            .iter()
+            .map(|&(call, color)| {
+                let is_of = |row: &&Latency| row.place == place && row.load == LOAD && row.call == call;
+                let points: Vec<_> =
+                    rows.iter().filter(is_of).map(|row| (nines(row.percentile), row.ns.log10())).collect();
+                assert!(!points.is_empty(), "latency.csv has no {place}, {LOAD}, {call}");
+                Line { name: call.into(), color, points }
+            })
+            .collect();
+        let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+        let x = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0].map(|percentile| {
+            let label = if percentile == 100.0 { "slowest".into() } else { format!("{percentile} %") };
+            (nines(percentile), label)
+        });
+        let range = least.floor()..most.ceil();
+        let y = (range.start as i32..=range.end as i32).map(|power| (power.into(), power_of_ten(power)));
+        Panel {
+            title,
+            load: LOAD,
+            x: Axis { range: 0.1..nines(100.0) + 0.25, labels: x.to_vec() },
+            y: Axis { labels: y.collect(), range },
+            lines,
+            height: 230.0,
+        }
+    };
+    let panels = vec![
+        panel(
+            "One call, in the server",
+            "server",
+            &[
+                ("snowflake_nextval()", |palette| palette.blue),
+                ("nextval()", |palette| palette.orange),
+                ("the clock alone", |palette| palette.others),
+            ],
+        ),
+        panel(
+            "One SELECT, as a client sees it",
+            "client",
+            &[
+                ("snowflake_nextval()", |palette| palette.blue),
+                ("nextval()", |palette| palette.orange),
+                ("a constant", |palette| palette.others),
+            ],
+        ),
+    ];
+    stacked(
+        "latency",
+        "How long calls take, as percentiles: in the server, and as a client sees them",
+        panels,
+    )
+}
+
+/// Where a percentile stands: each nine has as much room as the one before it. All of them stand where the next nine
+/// would.
+fn nines(percentile: f64) -> f64 {
+    if percentile >= 100.0 { 5.0 } else { -(1.0 - percentile / 100.0).log10() }
+}
+
+/// A power of ten of nanoseconds.
+fn power_of_ten(power: i32) -> String {
+    let (unit, power) = match power {
+        ..3 => ("ns", power),
+        3..6 => ("µs", power - 3),
+        6..9 => ("ms", power - 6),
+        _ => ("s", power - 9),
+    };
+    format!("{} {unit}", 10_u64.pow(power.try_into().expect("no less than a nanosecond")))
+}
