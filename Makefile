@@ -12,8 +12,9 @@
 #   make clients         the programs of docs/clients.md, against a throw-away server
 #   make verify          models of the protocols, in every state
 #   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
-#   make figures         the same, and its figures as CSV files in docs/figures
+#   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/costs.md
 #   make pictures        the pictures of the book, drawn from these
+#   make book            the book of docs/, into target/book, with all of its links checked
 #   make dist            the archive for PGXN, of what is committed
 #   make test-packages   that archive, installed by PGXN's client
 #   make lint            formatting and lints
@@ -21,7 +22,7 @@
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures pictures dist test-packages lint clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures pictures book dist test-packages lint clean
 
 all:
 	@scripts/build.sh
@@ -64,6 +65,10 @@ bench:
 
 figures:
 	@FIGURES=docs/figures scripts/bench.sh $(TABLES)
+	@scripts/costs.py
+
+book:
+	@scripts/book.sh
 
 pictures:
 	@cargo run --quiet -p snowflake-id-pictures

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use postgres::{Client, Config, NoTls};
 
+pub mod book;
 pub mod copies;
 pub mod faults;
 pub mod fleet;

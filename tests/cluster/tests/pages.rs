@@ -2,25 +2,27 @@
 //! query (`; -- 1 | 2`), it is the row that the query has to return. What a query with `\gexec` behind it returns
 //! is run, as by psql.
 
-use std::collections::BTreeSet;
 use std::mem::take;
 
 use postgres::{Client, SimpleQueryMessage};
+use snowflake_id_cluster_tests::book::{files, read};
 use snowflake_id_cluster_tests::fleet::leased_worker;
 use snowflake_id_cluster_tests::{Cluster, WORKER_1, single, text};
 
-const README: &str = include_str!("../../../README.md");
-
 /// The pages in docs/ that have examples, and how many results at least they tell.
-const PAGES: [(&str, &str, usize); 10] = [
+const PAGES: [(&str, &str, usize); 14] = [
     ("clients", include_str!("../../../docs/clients.md"), 4),
     ("clock_sequence", include_str!("../../../docs/clock-sequence.md"), 1),
+    ("columns", include_str!("../../../docs/columns.md"), 5),
     ("filling", include_str!("../../../docs/copy.md"), 2),
+    ("functions", include_str!("../../../docs/reference/functions.md"), 12),
     ("ids_outside", include_str!("../../../docs/ids-outside.md"), 17),
+    ("layouts", include_str!("../../../docs/layouts.md"), 2),
     ("monitoring", include_str!("../../../docs/monitoring.md"), 1),
     ("moving_over", include_str!("../../../docs/moving-over.md"), 5),
     ("other_ids", include_str!("../../../docs/other-ids.md"), 16),
     ("reading_elsewhere", include_str!("../../../docs/reading-elsewhere.md"), 3),
+    ("status", include_str!("../../../docs/status.md"), 0),
     ("text_and_masks", include_str!("../../../docs/text-and-masks.md"), 7),
     ("time_ranges", include_str!("../../../docs/time-ranges.md"), 7),
 ];
@@ -50,13 +52,38 @@ fn examples_of_segments() {
     assert!(checked >= 5, "only {checked} results were checked");
 }
 
+/// Those of Patroni's page are run by `make fleet-patroni`.
 #[test]
-fn examples_of_the_readme() {
+fn no_page_is_left_out() {
+    for page in files("docs", ".md").iter().filter(|page| *page != "docs/patroni.md") {
+        let is_run = include_str!("pages.rs").contains(&format!("../{page}\")"));
+        assert!(is_run || !read(page).contains("```sql\n"), "the examples of {page} are not run");
+    }
+}
+
+/// The README and the book's first page begin with a server on which nothing was done yet.
+#[test]
+fn examples_of_the_first_pages() {
+    for (page, at_least) in
+        [(include_str!("../../../README.md"), 1), (include_str!("../../../docs/README.md"), 0)]
+    {
+        let cluster = Cluster::start(WORKER_1);
+        let mut client = cluster.connect();
+        client.batch_execute("DROP EXTENSION snowflake_id").unwrap();
+        let checked = run_examples(&mut client, page);
+        assert!(checked >= at_least, "only {checked} results were checked");
+    }
+}
+
+/// Where the keeper works. The second page gives the server another worker ID.
+#[test]
+fn examples_for_administrators() {
     let cluster = Cluster::start(WORKER_1);
     let mut client = cluster.connect();
-    client.batch_execute("DROP EXTENSION snowflake_id").unwrap();
-    let checked = run_examples(&mut client, README);
-    assert!(checked >= 15, "only {checked} results were checked");
+    single::<i64>(&mut client, "SELECT snowflake_nextval()");
+    run_examples(&mut client, include_str!("../../../docs/setting-up.md"));
+    let checked = run_examples(&mut client, include_str!("../../../docs/accidents.md"));
+    assert!(checked >= 1, "only {checked} results were checked");
 }
 
 /// Each in a database of its own, which has the extension.
@@ -125,43 +152,6 @@ fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     server.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
     leased_worker(&server);
     server
-}
-
-/// The README's table has every function that is for users, with the volatility that it has, and each has an
-/// example.
-#[test]
-fn every_function_is_in_the_readme() {
-    // What is not for users: parts of others, and what views, triggers and the planner call.
-    const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots|clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_past";
-    let cluster = Cluster::start(WORKER_1);
-    let query = "SELECT p.proname || ' ' || CASE p.provolatile
-                     WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END
-                 FROM pg_proc AS p
-                 JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-                 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
-                 WHERE p.proname !~ ('^(' || $1 || ')$')";
-    let functions = cluster.connect().query(query, &[&PARTS]).unwrap();
-    let functions: BTreeSet<String> = functions.iter().map(|row| row.get(0)).collect();
-
-    let (_, table) = README.split_once("\n## Functions\n").unwrap();
-    let rows =
-        table.lines().skip_while(|line| !line.starts_with("| `")).take_while(|line| line.starts_with('|'));
-    let mut documented = BTreeSet::new();
-    for row in rows {
-        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        for call in cells[1].split('`').filter(|text| text.starts_with("snowflake_")) {
-            let (name, _) = call.split_once('(').unwrap();
-            documented.extend(cells[3].split(", ").map(|volatility| format!("{name} {volatility}")));
-        }
-    }
-    assert_eq!(documented, functions);
-
-    let pages = PAGES.iter().map(|(_, page, _)| *page).chain([README, SEGMENTS]);
-    let examples: String = pages.flat_map(blocks).collect();
-    for function in functions {
-        let (name, _) = function.split_once(' ').unwrap();
-        assert!(examples.contains(&format!("{name}(")), "{name} has no example");
-    }
 }
 
 /// The queries in the examples of the exporters' configuration: one row each, with every column that a metric
