@@ -33,10 +33,10 @@ pub fn files(directory: &str, end: &str) -> Vec<String> {
     found
 }
 
-/// The cells of the rows of a page's tables, without those of their heads.
+/// The cells of the rows of a page's tables, heads as well. None has a bar in it.
 pub fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let lines = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
-    lines.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
+    lines.map(|line| line[1..line.len() - 1].split('|').map(str::trim).collect())
 }
 
 /// What stands between a pair of backquotes in a text, in order.

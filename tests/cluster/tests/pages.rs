@@ -15,7 +15,7 @@ const PAGES: [(&str, &str, usize); 14] = [
     ("clock_sequence", include_str!("../../../docs/clock-sequence.md"), 1),
     ("columns", include_str!("../../../docs/columns.md"), 5),
     ("filling", include_str!("../../../docs/copy.md"), 2),
-    ("functions", include_str!("../../../docs/reference/functions.md"), 12),
+    ("functions", include_str!("../../../docs/reference/functions.md"), 11),
     ("ids_outside", include_str!("../../../docs/ids-outside.md"), 17),
     ("layouts", include_str!("../../../docs/layouts.md"), 2),
     ("monitoring", include_str!("../../../docs/monitoring.md"), 1),

@@ -37,7 +37,7 @@ fn functions_of_the_catalogs(client: &mut Client) -> Functions {
                      CASE WHEN 'o' = ANY (p.proargmodes) OR 't' = ANY (p.proargmodes) THEN 'row'
                          ELSE pg_get_function_result(p.oid) END,
                      coalesce(p.proargnames[1:p.pronargs]::text[], '{}'),
-                     p.pronargs - p.pronargdefaults
+                     (p.pronargs - p.pronargdefaults)::int
                  FROM pg_proc AS p
                  JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
                  JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
