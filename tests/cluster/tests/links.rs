@@ -25,14 +25,17 @@ impl Page {
                     page.links.push(dest_url.into_string());
                 }
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
-                Event::End(TagEnd::Heading(_)) => page.add_anchor(&heading.take().expect("a heading that began")),
+                Event::End(TagEnd::Heading(_)) => {
+                    page.add_anchor(&heading.take().expect("a heading that began"))
+                }
                 Event::Text(text) | Event::Code(text) => {
                     heading.iter_mut().for_each(|heading| heading.push_str(&text));
                 }
                 Event::SoftBreak => heading.iter_mut().for_each(|heading| heading.push(' ')),
                 Event::Html(html) | Event::InlineHtml(html) => {
                     for attribute in ["src=\"", "srcset=\"", "href=\""] {
-                        let values = html.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap());
+                        let values =
+                            html.split(attribute).skip(1).map(|rest| rest.split('"').next().unwrap());
                         page.links.extend(values.map(str::to_owned));
                     }
                 }
@@ -113,7 +116,8 @@ fn the_readme_is_one_screen_and_what_follows() {
 /// What stands in the last column of the tables of faults: tests, and targets of the Makefile.
 #[test]
 fn the_tests_of_the_promises_exist() {
-    let sources: String = [files("tests", ".rs"), files("core", ".rs")].concat().iter().map(|path| read(path)).collect();
+    let sources: String =
+        [files("tests", ".rs"), files("core", ".rs")].concat().iter().map(|path| read(path)).collect();
     let makefile = read("Makefile");
     let page = read("docs/promises.md");
     let mut named = 0;

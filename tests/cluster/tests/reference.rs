@@ -46,7 +46,11 @@ fn functions_of_the_catalogs(client: &mut Client) -> Functions {
     for row in client.query(query, &[&PARTS]).unwrap() {
         let (name, volatility, result): (String, String, String) = (row.get(0), row.get(1), row.get(2));
         let required: i32 = row.get(4);
-        functions.entry(name).or_default().add([format!("{volatility} {result}")], row.get(3), required as usize);
+        functions.entry(name).or_default().add(
+            [format!("{volatility} {result}")],
+            row.get(3),
+            required as usize,
+        );
     }
     functions
 }
@@ -71,7 +75,11 @@ fn functions_of_the_reference(page: &str) -> Functions {
         let arguments = arguments.replace(['[', ']', ')'], "");
         let arguments = arguments.split(',').filter_map(|argument| argument.split_whitespace().next());
         let forms = cells[2].split(", ").map(|volatility| format!("{volatility} {}", spelled_out(cells[1])));
-        functions.entry(name.into()).or_default().add(forms, arguments.map(str::to_owned).collect(), required);
+        functions.entry(name.into()).or_default().add(
+            forms,
+            arguments.map(str::to_owned).collect(),
+            required,
+        );
     }
     functions
 }
@@ -83,7 +91,8 @@ fn functions() {
     assert_eq!(functions_of_the_reference(&read("docs/reference/functions.md")), functions);
 
     let pages: String = files("docs", ".md").iter().map(|path| read(path)).collect();
-    let blocks = pages.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0);
+    let blocks =
+        pages.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0);
     let examples: String = blocks.collect();
     for name in functions.keys() {
         assert!(examples.contains(&format!("{name}(")), "{name} has no example");
@@ -179,7 +188,8 @@ fn errors() {
     let cluster = Cluster::start(WORKER_1);
     let mut client = cluster.connect();
     for (name, code) in codes {
-        let error = client.batch_execute(&format!("DO 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{name}''; END'"));
+        let error =
+            client.batch_execute(&format!("DO 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{name}''; END'"));
         assert_eq!(error.unwrap_err().code().expect("an error of the server").code(), code, "{name}");
     }
     assert_eq!(single::<i32>(&mut client, "SELECT 1"), 1);
