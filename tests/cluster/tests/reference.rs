@@ -153,8 +153,8 @@ fn views_and_tables() {
     for section in page.split("\n## `").skip(1) {
         let (relation, text) = section.split_once('`').unwrap();
         for cells in rows(text).filter(|cells| cells[0].starts_with('`')) {
-            let [name, kind] = [cells[0], cells[1]].map(|cell| cell.trim_matches('`'));
-            documented.insert(format!("{relation}.{name} {kind}"));
+            let name = cells[0].trim_matches('`');
+            documented.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
         }
     }
     assert_eq!(documented, columns);
