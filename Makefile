@@ -16,13 +16,15 @@
 #   make pictures        the pictures of the book, drawn from these
 #   make book            the book of docs/, into target/book, with all of its links checked
 #   make dist            the archive for PGXN, of what is committed
-#   make test-packages   that archive, installed by PGXN's client
+#   make deb             Debian's packages, for the PostgreSQL of PG_CONFIG
+#   make image           an extension image for CloudNativePG, for PostgreSQL 18
+#   make test-packages   all of these: installed, used, upgraded, removed     (FULL=1 compiles them as for users)
 #   make lint            formatting and lints
 #
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures pictures book dist test-packages lint clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures pictures book dist deb image test-packages lint clean
 
 all:
 	@scripts/build.sh
@@ -75,6 +77,12 @@ pictures:
 
 dist:
 	@scripts/dist.sh
+
+deb:
+	@scripts/deb.sh
+
+image:
+	@scripts/image.sh
 
 test-packages:
 	@scripts/test-packages.sh

@@ -3,7 +3,7 @@
 # is skipped.
 #
 # Leaves the files in target/package/VERSION, below the directories where they belong, and in target/environment the
-# settings that the other scripts go on with.
+# settings that the other scripts go on with. PACKAGE_DIR names another directory than target/package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,7 +57,7 @@ if [ "$major" != "$default_major" ]; then
 fi
 
 say "building the extension for $pg_version"
-package=$PWD/target/package/$major
+package=${PACKAGE_DIR:-$PWD/target/package}/$major
 rm -rf "$package"
 mkdir -p "${package%/*}"
 touch "$package.begun" # scripts/install.sh looks for sources that are newer.

@@ -2,9 +2,9 @@
 # Makes dist/snowflake_id-VERSION.zip for PGXN: what is committed, and nothing else.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/packages.sh
 
-version=$(sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json)
-name=snowflake_id-$version
+name=snowflake_id-$(extension_version)
 mkdir -p dist
 rm -f "dist/$name.zip"
 git archive --format=zip --prefix="$name/" --output="dist/$name.zip" HEAD

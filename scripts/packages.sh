@@ -50,3 +50,12 @@ install_packages() {
     trap - EXIT
     return "$status"
 }
+
+# The instant of the commit, for everything in a package that bears a time: the same sources give the same bytes. What was not
+# cloned, such as the archive for PGXN, has the commit's time on its files.
+source_date_epoch() {
+    echo "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat --format=%Y META.json)}"
+}
+
+# The version of the extension.
+extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }

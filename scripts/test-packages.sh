@@ -1,51 +1,35 @@
 #!/usr/bin/env bash
-# The archive for PGXN: its description is valid, it holds what is committed, and PGXN's own client installs from it into a copy
-# of PostgreSQL, where the SQL tests pass.
+# Tests the packages:
+#
+#   scripts/test-packages.sh           all; with FULL=1 compiled as for users, and twice, in two directories
+#   scripts/test-packages.sh pgxn      the archive for PGXN, installed by PGXN's client
+#   scripts/test-packages.sh deb       Debian's, in a system without compilers: installed, used, upgraded, removed
+#   scripts/test-packages.sh image     the extension image, on PostgreSQL 18
+#   scripts/test-packages.sh forge     the file with which a forge makes them
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/build.sh
-# shellcheck source=/dev/null
-. target/environment
-. scripts/packages.sh
-
-readonly validator_version=0.7.0
-readonly client_version=1.3.2
-
-if ! cargo install --list --root target/tools | grep -q "^pgxn_meta v$validator_version:"; then
-    say "installing pgxn_meta $validator_version, which validates META.json"
-    quietly cargo install --quiet --locked pgxn_meta --version "=$validator_version" --root target/tools
+if [ $# -eq 0 ]; then
+    set -- forge pgxn deb image
 fi
-if [ ! -x target/pgxn/bin/pgxn ]; then
-    python_environment target/pgxn
-    quietly target/pgxn/bin/pip install --quiet "pgxnclient==$client_version" setuptools
+if [ -z "${FULL:-}" ]; then
+    # Optimisation over all crates takes minutes, and is tested elsewhere.
+    export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 fi
-command -v unzip >/dev/null || install_packages unzip
-
-target/tools/bin/pgxn_meta META.json
-archive=$(scripts/dist.sh)
-diff <(git ls-tree -r --name-only HEAD | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
-
-# What the client installs must not meet what others have installed: a copy of an installation that can be moved.
-wheel_pg_config=$(env -u PG_CONFIG scripts/postgresql.sh 16)
-. scripts/throwaway.sh
-unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
-cp -R target/postgresql/wheel "$work_dir/postgresql"
-chmod -R a+rX "$work_dir/postgresql"
-PG_CONFIG=$work_dir/postgresql/${wheel_pg_config#"$PWD/target/postgresql/wheel/"}
-bin_dir=${PG_CONFIG%/pg_config}
-
-# Optimisation over all crates takes minutes, and is tested elsewhere.
-export CARGO_TARGET_DIR=$PWD/target/pgxn-build CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
-target/pgxn/bin/pgxn install --nosudo --pg_config "$PG_CONFIG" "$PWD/$archive"
-
-data=$work_dir/data
-export PGHOST=$work_dir PGUSER=postgres
-as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
-cp tests/regress/regress.conf "$work_dir/regress.conf"
-printf "include '../regress.conf'\nunix_socket_directories = '%s'\n" "$work_dir" >>"$data/postgresql.conf"
-as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start
-target/pgxn/bin/pgxn check --pg_config "$PG_CONFIG" "$PWD/$archive"
+for which in "$@"; do
+    case $which in
+        pgxn | deb | image | forge) ;;
+        *)
+            sed -n 's/^#   //p' "$0" >&2
+            exit 2
+            ;;
+    esac
+    echo
+    echo "==> packages: $which"
+    start=$SECONDS
+    "scripts/test-$which.sh"
+    echo "It took $((SECONDS - start)) s."
+done
 
 echo
 echo "All packages are well."

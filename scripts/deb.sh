@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Makes the Debian packages for the PostgreSQL of PG_CONFIG, and prints the name of the first one:
+#
+#   target/deb/postgresql-NN-snowflake-id_VERSION_ARCH.deb
+#   target/deb/postgresql-NN-snowflake-id-dbgsym_VERSION_ARCH.deb     debug symbols
+#
+# The same commit, compilers and libraries give the same bytes, in whichever directory. DEB_VERSION sets another version,
+# DEB_DIR another directory than target/deb, DEBFULLNAME and DEBEMAIL another maintainer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "packages for Debian are made on Debian, or on a system that comes of it" >&2
+    exit 1
+fi
+install_packages debhelper jq libpq-dev
+
+version=${DEB_VERSION:-$(extension_version)-1}
+maintainer="${DEBFULLNAME:-The developers of snowflake_id} <${DEBEMAIL:-snowflake_id@localhost}>"
+deb_dir=$(realpath -m "${DEB_DIR:-target/deb}")
+export SOURCE_DATE_EPOCH
+SOURCE_DATE_EPOCH=$(source_date_epoch)
+
+# Paths of this machine do not get into the library, and whatever flags somebody has set for himself do not either.
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+commit=$(rustc --version --verbose | sed -n 's/^commit-hash: //p')
+flags=(
+    "--remap-path-prefix=$cargo_home=/usr/src/cargo"
+    "--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc/$commit"
+    "--remap-path-prefix=$PWD=/usr/src/snowflake_id"
+    "--remap-path-prefix=$deb_dir=/usr/src/snowflake_id/target/deb"
+    "-Clink-arg=-Wl,--build-id=sha1"    # dh_strip files the symbols under it.
+    "-Clink-arg=-Wl,--no-gc-sections"   # As cargo pgrx has it, which these flags overrule: it reads the SQL from a section.
+)
+unset RUSTFLAGS CARGO_INCREMENTAL
+# shellcheck disable=SC2155 # printf does not fail.
+export CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' "${flags[@]}" | sed 's/\x1f$//')
+export CFLAGS="-g -O2 -ffile-prefix-map=$cargo_home=/usr/src/cargo -ffile-prefix-map=$deb_dir=/usr/src/snowflake_id/target/deb"
+# Enough for a backtrace with lines, at a tenth of the size of everything.
+export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
+export CARGO_TARGET_DIR=$deb_dir/build PACKAGE_DIR=$deb_dir/package
+(
+    unset DESTDIR
+    scripts/build.sh
+)
+# shellcheck source=/dev/null
+. target/environment
+
+package=postgresql-$PG_MAJOR-snowflake-id
+say "packing $package $version"
+stage=$deb_dir/$package
+rm -rf "$stage" "$deb_dir/$package"_* "$deb_dir/$package"-dbgsym_*
+mkdir -p "$stage"
+cp -R packaging/debian "$stage/debian"
+sed -e "s/@MAJOR@/$PG_MAJOR/g" -e "s/@MAINTAINER@/$maintainer/" "$stage/debian/control.in" >"$stage/debian/control"
+rm "$stage/debian/control.in"
+cat >"$stage/debian/changelog" <<END
+snowflake-id ($version) unstable; urgency=medium
+
+  * Release $(extension_version). The file changelog.gz beside this one says what is new.
+
+ -- $maintainer  $(LC_ALL=C date --utc --date "@$SOURCE_DATE_EPOCH" -R)
+END
+cp CHANGELOG.md "$stage/debian/upstream.changelog"
+cp README.md "$stage"
+scripts/crates.sh "$PG_MAJOR" >"$stage/crates.txt"
+printf '%s\n' README.md crates.txt >"$stage/debian/docs"
+
+# Debian's directories, wherever the PostgreSQL of PG_CONFIG has its own.
+while IFS= read -r file; do
+    case $file in
+        *.so) install -D -m 644 "$file" "$stage/root/usr/lib/postgresql/$PG_MAJOR/lib/${file##*/}" ;;
+        *) install -D -m 644 "$file" "$stage/root/usr/share/postgresql/$PG_MAJOR/extension/${file##*/}" ;;
+    esac
+done < <(find "$PACKAGE_DIR/$PG_MAJOR" -type f)
+
+# The compilers have done their work; the rest depends on nobody's settings.
+quietly env --chdir "$stage" -u CFLAGS -u MAKEFLAGS -u MAKELEVEL LC_ALL=C.UTF-8 TZ=UTC debian/rules binary
+echo "$deb_dir/${package}_${version}_$(dpkg --print-architecture).deb"

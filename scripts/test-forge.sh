@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The file with which a forge makes the packages: it fits the forge's schema, gives away no rights, and is tidy. So are the
+# examples of docs/packages.md for Kubernetes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+
+readonly tools=(check-jsonschema==0.39.0 yamllint==1.38.0 zizmor==1.32.0)
+if [ "$(cat target/forge/tools 2>/dev/null)" != "${tools[*]}" ]; then
+    say "installing ${tools[*]}"
+    python_environment target/forge
+    quietly target/forge/bin/pip install --quiet "${tools[@]}"
+    echo "${tools[*]}" >target/forge/tools
+fi
+bin=target/forge/bin
+
+readonly rules='{extends: default, rules: {line-length: {max: 130}, document-start: disable, truthy: disable, comments: {min-spaces-from-content: 1}}}'
+"$bin/yamllint" --strict --config-data "$rules" .github/workflows
+"$bin/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
+"$bin/zizmor" --offline --no-progress .github/workflows
+
+awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/packages.md |
+    "$bin/yamllint" --strict --config-data "$rules" -

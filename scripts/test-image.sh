@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# The extension image: its directories are what CloudNativePG looks for, PostgreSQL 18 loads it from there, and the same
+# sources give the same bytes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/packages.sh
+
+failed() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# What this test makes is not for users: see scripts/test-packages.sh.
+export DEB_DIR=$PWD/target/test-deb IMAGE_DIR=$PWD/target/test-image
+PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 18)
+export PG_CONFIG
+install_packages skopeo umoci
+archive=$(scripts/image.sh)
+cp "$archive" "$DEB_DIR"
+
+say "packing again, with other settings"
+archive=$(
+    umask 077
+    TZ=Pacific/Chatham LC_ALL=C scripts/image.sh
+)
+cmp "$archive" "$DEB_DIR/${archive##*/}" || failed "the image differs when it is packed again"
+
+say "what is in the image"
+# A copy as a registry of images would hold it: that checks every digest.
+rm -rf "$IMAGE_DIR/copy"
+skopeo --insecure-policy copy --quiet "oci-archive:$archive" "oci:$IMAGE_DIR/copy:it"
+skopeo inspect "oci:$IMAGE_DIR/copy:it" | jq -c '{Architecture, Os, Created, Labels}'
+
+. scripts/throwaway.sh
+unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
+umoci unpack --rootless --image "$IMAGE_DIR/copy:it" "$work_dir/image"
+extensions=$work_dir/extensions/snowflake-id
+mkdir "${extensions%/*}"
+mv "$work_dir/image/rootfs" "$extensions"
+chmod -R a+rX "$work_dir/extensions"
+find "$extensions" -type f -printf '%P\n' | sort
+diff - <(find "$extensions" -type f -printf '%P\n' | LC_ALL=C sort) <<END || failed "these are not the files of the image"
+lib/snowflake_id.so
+licenses/postgresql-18-snowflake-id/copyright
+licenses/postgresql-18-snowflake-id/crates.txt
+share/extension/snowflake_id--$(extension_version).sql
+share/extension/snowflake_id.control
+share/extension/snowflake_id_registry--$(extension_version).sql
+share/extension/snowflake_id_registry.control
+END
+
+say "loaded by PostgreSQL 18, as CloudNativePG does it"
+# Another installation, in which nobody has put the extension.
+original=${PG_CONFIG%/bin/pg_config}
+cp -R "${original%/}" "$work_dir/postgresql"
+chmod -R a+rX "$work_dir/postgresql"
+PG_CONFIG=$work_dir/postgresql/bin/pg_config bin_dir=$work_dir/postgresql/bin
+find "$work_dir/postgresql" -name 'snowflake_id*' -delete
+
+data=$work_dir/data
+export PGHOST=$work_dir PGUSER=postgres
+as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
+cp tests/regress/regress.conf "$work_dir/regress.conf"
+as_server tee -a "$data/postgresql.conf" >/dev/null <<END
+include '../regress.conf'
+unix_socket_directories = '$work_dir'
+extension_control_path = '\$system:$extensions/share'
+dynamic_library_path = '\$libdir:$extensions/lib'
+END
+as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start || {
+    cat "$work_dir/log"
+    failed "PostgreSQL 18 does not start with the image"
+}
+grep -q "$extensions/lib/snowflake_id.so" "/proc/$(head -n 1 "$data/postmaster.pid")/maps" ||
+    failed "the library is not that of the image"
+
+# The keeper's database is that of the SQL tests: they make it anew.
+psql=("$bin_dir/psql" -X -q -v ON_ERROR_STOP=1)
+"${psql[@]}" -d postgres -c "CREATE DATABASE regression"
+"${psql[@]}" -d regression -c "CREATE EXTENSION snowflake_id" -c "CREATE EXTENSION snowflake_id_registry"
+first=$("${psql[@]}" -A -t -d regression -c "SELECT worker_id, abs(extract(epoch FROM now() - generated_at)) < 60
+    FROM snowflake_decode(snowflake_nextval())")
+[ "$first" = "7|t" ] || failed "the first ID: $first"
+as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" restart
+scripts/installcheck.sh
