@@ -3,7 +3,7 @@
 #
 #   scripts/bench.sh                      all tables
 #   scripts/bench.sh throughput latency   some of them: calls baseline reading showing filling throughput saturation
-#                                         latency core
+#                                         latency horizon lease core
 #
 # With FIGURES=directory the figures are written there as well, a CSV file for each table.
 set -euo pipefail

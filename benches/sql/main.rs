@@ -15,7 +15,9 @@
 mod calls;
 mod figures;
 mod filling;
+mod horizon;
 mod latency;
+mod lease;
 mod measure;
 mod numbers;
 mod reading;
@@ -29,7 +31,7 @@ use servers::Servers;
 type Table = fn(&mut Servers, &Figures);
 
 /// Each table's name, in the order in which they are printed.
-const TABLES: [(&str, Table); 8] = [
+const TABLES: [(&str, Table); 10] = [
     ("calls", calls::print),
     ("baseline", calls::print_baseline),
     ("reading", reading::print),
@@ -38,6 +40,8 @@ const TABLES: [(&str, Table); 8] = [
     ("throughput", throughput::print),
     ("saturation", throughput::print_saturation),
     ("latency", latency::print),
+    ("horizon", horizon::print),
+    ("lease", lease::print),
 ];
 
 fn main() {

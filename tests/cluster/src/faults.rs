@@ -154,6 +154,13 @@ pub fn kill_server(server: &Cluster) {
     let _ = fs::remove_file(server.host().join(".s.PGSQL.5432.lock"));
 }
 
+/// Sends a signal to all processes of a server, the postmaster first.
+pub fn signal_all(server: &Cluster, signal: &str) {
+    for pid in processes(server) {
+        kill(signal, pid);
+    }
+}
+
 /// The process that started all others of a server, if it is up: by the file that it leaves in the data directory.
 pub fn postmaster(server: &Cluster) -> Option<i32> {
     let file = fs::read_to_string(server.data_dir().join("postmaster.pid")).ok()?;

@@ -4,14 +4,12 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use snowflake_id_cluster_tests::faults::processes;
+use snowflake_id_cluster_tests::faults::signal_all;
 use snowflake_id_cluster_tests::fleet::{
     Fleet, SHORT_LEASES, lease_left, leased_worker, some_ids, status, wait_for_registry_state,
 };
 use snowflake_id_cluster_tests::load::{HandedOut, create_orders, under_load};
-use snowflake_id_cluster_tests::{
-    Cluster, assert_distinct, assert_increasing, failure, ids, kill, poll, single,
-};
+use snowflake_id_cluster_tests::{Cluster, assert_distinct, assert_increasing, failure, ids, poll, single};
 
 #[test]
 fn every_server_has_a_worker_id_of_its_own() {
@@ -292,11 +290,4 @@ fn a_server_is_paused_beyond_its_lease() {
     let HandedOut { rows, others } = handed_out;
     assert_distinct(rows.iter().chain(&others).chain(&heirs));
     assert_eq!(failure(&mut paused.connect(), "SELECT snowflake_nextval()").0, "55000");
-}
-
-/// Sends a signal to all processes of a server.
-fn signal_all(server: &Cluster, signal: &str) {
-    for pid in processes(server) {
-        kill(signal, pid);
-    }
 }
