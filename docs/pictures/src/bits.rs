@@ -77,8 +77,8 @@ fn in_words(layout: &Layout, field: Field, id: i64) -> [String; 2] {
             let means = format!("steps of {unit} from {} to {}", begin.strftime("%Y"), end.strftime("%Y"));
             [time.strftime("%Y-%m-%d %H:%M:%S%.3f UTC").to_string(), means]
         }
-        Field::Sequence => [value.to_string(), format!("{count} per ms")],
-        _ => [value.to_string(), format!("{count} servers")],
+        Field::Sequence => [value.to_string(), format!("of {count} per {}", unit.trim_start_matches("1 "))],
+        _ => [value.to_string(), format!("of {count}")],
     }
 }
 

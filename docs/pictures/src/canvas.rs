@@ -212,4 +212,10 @@ impl Chart<'_, '_> {
         let dots = points.iter().map(|&point| Circle::new(point, scaled(radius), color.filled()));
         self.context.draw_series(dots).expect(IN_MEMORY);
     }
+
+    /// Where a point lies in the picture.
+    pub fn place_of(&self, point: (f64, f64)) -> Place {
+        let (x, y) = self.context.plotting_area().map_coordinate(&point);
+        (f64::from(x) / SCALE, f64::from(y) / SCALE)
+    }
 }

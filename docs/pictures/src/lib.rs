@@ -9,8 +9,11 @@ mod bars;
 mod bits;
 mod canvas;
 mod figures;
+mod horizon;
+mod lease;
 mod lines;
 pub mod palette;
+mod records;
 
 use canvas::Canvas;
 use palette::{DARK, LIGHT};
@@ -42,6 +45,8 @@ pub fn files() -> Vec<File> {
         bars::filling(),
         lines::latency(),
         lines::throughput(),
+        horizon::picture(),
+        lease::picture(),
     ];
     let mut files = Vec::new();
     for picture in pictures {
