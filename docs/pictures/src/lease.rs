@@ -20,8 +20,7 @@ pub fn picture() -> Picture {
     }
 }
 
-/// A worker ID that a server had, and from when until when. (Its range may begin before it was granted, if nobody else
-/// had it.)
+/// A worker ID that a server had, and from when until when.
 struct Lease<'a> {
     server: &'a str,
     worker: u32,
@@ -102,7 +101,11 @@ fn leases(rows: &[LeaseRow]) -> Vec<Lease<'_>> {
         let (Some(worker), Some(from), Some(until)) = (row.worker, row.time, row.until) else { continue };
         match leases.iter_mut().find(|lease| lease.server == row.server && lease.worker == worker) {
             Some(lease) => lease.until = lease.until.max(until),
-            None => leases.push(Lease { server: &row.server, worker, from: from.max(row.seconds), until }),
+            None => {
+                // The range of a worker ID that nobody had begins when the fleet did.
+                let from = if from < 0.0 { row.seconds } else { from };
+                leases.push(Lease { server: &row.server, worker, from, until });
+            }
         }
     }
     leases
