@@ -106,14 +106,15 @@ pub fn throughput() -> Picture {
             })
             .collect();
         let points = || lines.iter().flat_map(|line| &line.points);
-        let sessions: Vec<f64> = lines[0].points.iter().map(|point| point.0).collect();
-        let last = sessions.last().copied().unwrap_or_default();
         let most = points().map(|point| point.1).fold(0.0, f64::max);
-        let label = |&at: &f64| {
-            let sessions = at.exp2();
-            (at, if sessions == 1.0 { "1 session".into() } else { sessions.to_string() })
+        let of_first_call = rows.iter().filter(|row| row.call == calls[0].0).map(|row| row.sessions);
+        let label = |sessions| {
+            let text = if sessions == 1 { "1 session".into() } else { format!("{sessions}") };
+            (f64::from(sessions).log2(), text)
         };
-        let x = Axis { range: -0.25..last + 0.15, labels: sessions.iter().map(label).collect() };
+        let labels: Vec<_> = of_first_call.map(label).collect();
+        let last = labels.last().map_or(0.0, |label| label.0);
+        let x = Axis { range: -0.25..last + 0.15, labels };
         Panel { title, load: "", lines, x, y: from_zero(most), height }
     };
     let panels = vec![
@@ -144,7 +145,10 @@ fn from_zero(most: f64) -> Axis {
     let steps = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
     let step = steps.into_iter().find(|step| most / step < 5.0).expect("figures are below 500");
     let count = (most / step).ceil() as u32;
-    let labels = (0..=count).map(|at| f64::from(at) * step).map(|at| (at, at.to_string())).collect();
+    let labels = (0..=count)
+        .map(|at| f64::from(at) * step)
+        .map(|at| (at, format!("{at:.0$}", usize::from(step < 1.0))))
+        .collect();
     Axis { range: 0.0..f64::from(count) * step, labels }
 }
 
