@@ -31,26 +31,26 @@ impl Function {
 
 type Functions = BTreeMap<String, Function>;
 
-fn functions_of_the_catalogs(client: &mut Client) -> Functions {
-    let query = "SELECT p.proname::text,
-                     CASE p.provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END,
-                     CASE WHEN 'o' = ANY (p.proargmodes) OR 't' = ANY (p.proargmodes) THEN 'row'
-                         ELSE pg_get_function_result(p.oid) END,
-                     coalesce(p.proargnames[1:p.pronargs]::text[], '{}'),
-                     (p.pronargs - p.pronargdefaults)::int
-                 FROM pg_proc AS p
-                 JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
-                 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
-                 WHERE p.proname !~ ('^(' || $1 || ')$')";
+/// Those of an extension that satisfy a condition.
+fn functions_of_the_catalogs(client: &mut Client, extension: &str, condition: &str) -> Functions {
+    let query = format!(
+        "SELECT p.proname::text,
+             CASE p.provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END,
+             CASE WHEN 'o' = ANY (p.proargmodes) OR 't' = ANY (p.proargmodes) THEN 'row'
+                 ELSE pg_get_function_result(p.oid) END,
+             coalesce(p.proargnames[1:p.pronargs]::text[], '{{}}'),
+             (p.pronargs - p.pronargdefaults)::int
+         FROM pg_proc AS p
+         JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+         JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = $1
+         WHERE {condition}"
+    );
     let mut functions = Functions::new();
-    for row in client.query(query, &[&PARTS]).unwrap() {
+    for row in client.query(&query, &[&extension]).unwrap() {
         let (name, volatility, result): (String, String, String) = (row.get(0), row.get(1), row.get(2));
         let required: i32 = row.get(4);
-        functions.entry(name).or_default().add(
-            [format!("{volatility} {result}")],
-            row.get(3),
-            required as usize,
-        );
+        let form = format!("{volatility} {result}");
+        functions.entry(name).or_default().add([form], row.get(3), required as usize);
     }
     functions
 }
@@ -87,7 +87,8 @@ fn functions_of_the_reference(page: &str) -> Functions {
 #[test]
 fn functions() {
     let cluster = Cluster::start(WORKER_1);
-    let functions = functions_of_the_catalogs(&mut cluster.connect());
+    let condition = format!("p.proname !~ '^({PARTS})$'");
+    let functions = functions_of_the_catalogs(&mut cluster.connect(), "snowflake_id", &condition);
     assert_eq!(functions_of_the_reference(&read("docs/reference/functions.md")), functions);
 
     let pages: String = files("docs", ".md").iter().map(|path| read(path)).collect();
@@ -135,29 +136,54 @@ fn settings() {
     assert_eq!(documented, settings);
 }
 
-/// Views and tables, with each column and its type.
-#[test]
-fn views_and_tables() {
-    let cluster = Cluster::start(WORKER_1);
-    let query = "SELECT c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
-                 FROM pg_class AS c
-                 JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
-                 JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id'
-                 JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-                 WHERE c.relkind IN ('v', 'r') AND c.relnamespace <> 'snowflake_internal'::regnamespace";
-    let columns = cluster.connect().query(query, &[]).unwrap();
-    let columns: BTreeSet<String> = columns.iter().map(|row| row.get(0)).collect();
+/// Views and tables of an extension that satisfy a condition: `name.column type`.
+fn columns_of_the_catalogs(client: &mut Client, extension: &str, condition: &str) -> BTreeSet<String> {
+    let query = format!(
+        "SELECT c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+         FROM pg_class AS c
+         JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+         JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = $1
+         JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+         WHERE {condition}"
+    );
+    client.query(&query, &[&extension]).unwrap().iter().map(|row| row.get(0)).collect()
+}
 
-    let page = read("docs/reference/views.md");
-    let mut documented = BTreeSet::new();
+/// Sections whose heading is the name of a view or a table.
+fn columns_of_the_reference(page: &str) -> BTreeSet<String> {
+    let mut columns = BTreeSet::new();
     for section in page.split("\n## `").skip(1) {
         let (relation, text) = section.split_once('`').unwrap();
         for cells in rows(text).filter(|cells| cells[0].starts_with('`')) {
             let name = cells[0].trim_matches('`');
-            documented.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
+            columns.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
         }
     }
-    assert_eq!(documented, columns);
+    columns
+}
+
+#[test]
+fn views_and_tables() {
+    let cluster = Cluster::start(WORKER_1);
+    let condition = "c.relkind IN ('v', 'r') AND c.relnamespace <> 'snowflake_internal'::regnamespace";
+    let columns = columns_of_the_catalogs(&mut cluster.connect(), "snowflake_id", condition);
+    assert_eq!(columns_of_the_reference(&read("docs/reference/views.md")), columns);
+}
+
+/// What others are to call runs with the rights of the owner.
+#[test]
+fn registry() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE EXTENSION snowflake_id_registry").unwrap();
+    let page = read("docs/reference/registry.md");
+    let (functions, views) = page.split_once("\n## `").unwrap();
+    let called = "p.prosecdef AND p.prorettype <> 'trigger'::regtype";
+    let called = functions_of_the_catalogs(&mut client, "snowflake_id_registry", called);
+    assert_eq!(functions_of_the_reference(functions), called);
+
+    let columns = columns_of_the_catalogs(&mut client, "snowflake_id_registry", "c.relkind = 'v'");
+    assert_eq!(columns_of_the_reference(&format!("\n## `{views}")), columns);
 }
 
 /// The words behind each `start` in a text, as long as they consist of these characters.
