@@ -34,7 +34,8 @@ def ratio(value, base):
 def machine():
     facts = rows_of("machine")[0]
     server = re.sub(r" \(.*\)", "", facts["server"])
-    return f"All figures are from one run: {server}, {facts['cores']} cores ({facts['processor']}).\n"
+    machine = f"{server}, {facts['cores']} cores ({facts['processor']})"
+    return f"Measured on {machine}. All figures of a table are from one run.\n"
 
 
 def calls(name, base):
