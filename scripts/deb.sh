@@ -62,8 +62,7 @@ snowflake-id ($version) unstable; urgency=medium
 
  -- $maintainer  $(LC_ALL=C date --utc --date "@$SOURCE_DATE_EPOCH" -R)
 END
-cp CHANGELOG.md "$stage/debian/upstream.changelog"
-cp README.md "$stage"
+cp README.md CHANGELOG.md "$stage"
 scripts/crates.sh "$PG_MAJOR" >"$stage/crates.txt"
 printf '%s\n' README.md crates.txt >"$stage/debian/docs"
 

@@ -55,14 +55,28 @@ done
 rm -rf "$packed/files"
 dpkg-deb --extract "$deb" "$packed/files"
 library=$packed/files/usr/lib/postgresql/$PG_MAJOR/lib/snowflake_id.so
+diff - <(cd "$packed/files" && find . -type f -printf '/%P\n' | LC_ALL=C sort) <<END || failed "these are not the files of the package"
+/usr/lib/postgresql/$PG_MAJOR/lib/snowflake_id.so
+/usr/share/doc/$package/README.md.gz
+/usr/share/doc/$package/changelog.Debian.gz
+/usr/share/doc/$package/changelog.gz
+/usr/share/doc/$package/copyright
+/usr/share/doc/$package/crates.txt.gz
+/usr/share/postgresql/$PG_MAJOR/extension/snowflake_id--$(extension_version).sql
+/usr/share/postgresql/$PG_MAJOR/extension/snowflake_id.control
+/usr/share/postgresql/$PG_MAJOR/extension/snowflake_id_registry--$(extension_version).sql
+/usr/share/postgresql/$PG_MAJOR/extension/snowflake_id_registry.control
+END
 build_id=$(readelf --notes "$library" | sed -n 's/.*Build ID: //p')
-dpkg-deb --contents "$symbols" | grep -q "/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug" ||
+dpkg-deb --contents "$symbols" | grep >/dev/null "/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug" ||
     failed "the debug symbols are those of another library"
-! readelf --sections "$library" | grep -q '\.debug_' || failed "the library has its debug symbols itself"
+! readelf --sections "$library" | grep >/dev/null '\.debug_' || failed "the library has its debug symbols itself"
 for path in "$PWD" "${CARGO_HOME:-$HOME/.cargo}" "$(rustc --print sysroot)"; do
     ! grep -rqF "$path" "$packed/files" || failed "a path of this machine is in $(grep -rlF "$path" "$packed/files")"
 done
-lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$deb" "$symbols"
+# The maintainer has an address of his own only by DEBEMAIL, and these are no uploads to Debian.
+lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$deb" "$symbols" \
+    --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs
 
 old_version=0.0.9~test
 mv "$deb" "$symbols" "$packed"
@@ -81,13 +95,13 @@ cluster=("$PG_MAJOR" main)
 socket_dir=$guest/run/postgresql
 conf_dir=/etc/postgresql/$PG_MAJOR/main/conf.d
 extensions=/usr/share/postgresql/$PG_MAJOR/extension
-ask() { in_guest sudo -u postgres psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
+ask() { in_guest env --chdir=/ sudo -u postgres psql -X -q -A -t -v ON_ERROR_STOP=1 "$@"; }
 # All that a package may leave behind.
 files() { in_guest find /etc /usr /var/lib/postgresql -xdev -not -path '/var/lib/postgresql/*/main/*' | sort; }
 # The library that the server has loaded: its inode, and "(deleted)" if it is not the file that is there now.
 loaded() {
     in_guest bash -c 'grep -m 1 -h snowflake_id.so /proc/"$(head -n 1 /var/lib/postgresql/'"$PG_MAJOR"'/main/postmaster.pid)"/maps' |
-        awk '{ print $5, $7 }'
+        awk '{ print $5 ($7 ? " " $7 : "") }'
 }
 in_guest pg_ctlcluster "${cluster[@]}" start
 files >"$packed/before"
@@ -116,7 +130,7 @@ say "the registry, as an extension and as a file"
 ask -c "CREATE EXTENSION snowflake_id_registry" -c "SELECT snowflake_registry.start_fleet()" >/dev/null
 ask -c "CREATE DATABASE managed"
 ask -d managed --file "$extensions/snowflake_id_registry--$(extension_version).sql" >/dev/null
-ask -d managed -c "SELECT snowflake_registry.start_fleet()" -c "SELECT state FROM snowflake_registry.status" | grep -qx ready ||
+ask -d managed -c "SELECT snowflake_registry.start_fleet()" -c "SELECT state FROM snowflake_registry.status" | grep -x ready >/dev/null ||
     failed "the registry is not ready"
 
 say "the SQL tests"
@@ -142,10 +156,10 @@ ask -c "DROP EXTENSION IF EXISTS snowflake_id CASCADE" -c "CREATE EXTENSION snow
 insert() { ask -c "INSERT INTO seen (at) SELECT '$1' FROM generate_series(1, 1000)"; }
 insert "old"
 before=$(loaded)
-[[ "$before" =~ ^[0-9]+\ ?$ ]] || failed "the server has not loaded the library: $before"
+[[ "$before" =~ ^[0-9]+$ ]] || failed "the server has not loaded the library: $before"
 # A session that was there before, and one that comes after.
 mkfifo "$work_dir/orders"
-in_guest sudo -u postgres psql -X -q -v ON_ERROR_STOP=1 <"$work_dir/orders" >"$work_dir/answers" 2>&1 &
+in_guest env --chdir=/ sudo -u postgres psql -X -q -v ON_ERROR_STOP=1 <"$work_dir/orders" >"$work_dir/answers" 2>&1 &
 session=$!
 exec 3>"$work_dir/orders"
 echo "INSERT INTO seen (at) VALUES ('session, old');" >&3
@@ -163,7 +177,7 @@ insert "upgraded"
 in_guest pg_ctlcluster "${cluster[@]}" restart
 insert "new"
 after=$(loaded)
-[[ "$after" =~ ^[0-9]+\ ?$ && "$after" != "$before" ]] || failed "the restarted server runs the old library: $after, was $before"
+[[ "$after" =~ ^[0-9]+$ && "$after" != "$before" ]] || failed "the restarted server runs the old library: $after, was $before"
 ask -c "ALTER EXTENSION snowflake_id UPDATE" 2>/dev/null
 [ "$(ask -c "SELECT count(*), count(DISTINCT id), bool_and(id > previous) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM seen) AS s")" = "4001|4001|t" ] ||
     failed "IDs over the upgrade: $(ask -c "SELECT at, count(*) FROM seen GROUP BY at")"
