@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The SQL tests against a server that is running, as "make installcheck" does for other extensions: on this machine or not, by
 # PGHOST, PGPORT and PGUSER. They make a database "regression" anew, and need the settings of tests/regress/regress.conf. Restart
-# the server before another run: the layouts of the last one keep their places until then.
+# the server before another run: the layouts of the last one keep their places until then. SCHEDULE names another choice of tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,7 +30,7 @@ ask "DROP DATABASE IF EXISTS regression WITH (FORCE)"
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 if "$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress" --bindir="$bin_dir" --inputdir=tests/regress \
-    --outputdir="$results" --schedule=tests/regress/schedule \
+    --outputdir="$results" --schedule="${SCHEDULE:-tests/regress/schedule}" \
     --no-locale --encoding=UTF8; then
     exit
 fi

@@ -184,14 +184,17 @@ ask -c "ALTER EXTENSION snowflake_id UPDATE" 2>/dev/null
 
 say "removed under a server that runs"
 in_guest apt-get remove --yes -qq "$package" >/dev/null
-insert "removed"
+! insert "removed" 2>"$work_dir/answers" || failed "a new session makes IDs without the library"
+grep -q 'could not access file "snowflake_id"' "$work_dir/answers" || failed "the error does not say what is missing"
+in_guest apt-get install --yes -qq "./${deb##*/}" >/dev/null
+insert "again"
+in_guest apt-get remove --yes -qq "$package" >/dev/null
 ! in_guest pg_ctlcluster "${cluster[@]}" restart 2>/dev/null || failed "the server starts without the library"
 grep -q 'could not access file "snowflake_id"' "$guest/var/log/postgresql/postgresql-$PG_MAJOR-main.log" ||
     failed "the log does not say what is missing"
 in_guest rm "$conf_dir/snowflake_id.conf"
 in_guest pg_ctlcluster "${cluster[@]}" start
 [ "$(ask -c "SELECT count(*) FROM seen")" = 5001 ] || failed "rows are missing"
-in_guest apt-get purge --yes -qq "$package" >/dev/null
 diff "$packed/before" <(files) || failed "something was left behind"
 
 say "in an image of postgres:$PG_MAJOR, by the words of docs/packages.md"
