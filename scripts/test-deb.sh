@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Debian's packages, in a Debian that has PostgreSQL and none of what they were built with: installed and used by the words of
-# docs/packages.md, the SQL tests, upgraded under a running server, removed. The same sources give the same bytes.
+# the book, the SQL tests, upgraded under a running server, removed. The same sources give the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -107,22 +107,33 @@ in_guest pg_ctlcluster "${cluster[@]}" start
 files >"$packed/before"
 ! in_guest sh -c 'command -v cargo cc gcc clang' || failed "there are compilers"
 
-# The commands of a section of a page, as one would type them one after the other.
-commands() { awk -v section="$2" '/^#+ / { on = $0 == section } on && /^```sh$/ { out = 1; next } /^```$/ { out = 0 } out' "$1"; }
-
-say "from the package to the first ID, by the words of docs/packages.md"
-as_root cp "$deb" "$guest/root"
-commands docs/packages.md "## Debian and Ubuntu" | sed "s/\b15\b/$PG_MAJOR/g" >"$packed/first"
-cat "$packed/first"
-begun=$(date +%s%N)
-in_guest bash -euo pipefail -s <"$packed/first" >"$packed/first.out" 2>&1 || {
-    cat "$packed/first.out"
-    failed "the commands of docs/packages.md"
+# The commands of a page, or of a section of it, as one would type them one after the other: in a shell, or in psql as postgres.
+commands() {
+    awk -v section="${2:-}" '
+        BEGIN { on = section == "" }
+        section != "" && /^#+ / { on = $0 == section }
+        !on { next }
+        /^```/ && kind { if (kind == "sql") print "END"; kind = ""; next }
+        /^```(sh|sql)$/ { kind = substr($0, 4); if (kind == "sql") print "sudo -u postgres psql <<\047END\047"; next }
+        kind' "$1" | sed "s/\b15\b/$PG_MAJOR/g"
 }
+# Types them, and expects to see an ID that was decoded.
+type_commands() {
+    commands "$@" >"$packed/typed"
+    cat "$packed/typed"
+    in_guest bash -euo pipefail -s <"$packed/typed" >"$packed/typed.out" 2>&1 || {
+        cat "$packed/typed.out"
+        failed "the commands of $1"
+    }
+    tail -n 4 "$packed/typed.out"
+    grep -qE "^ tea +\| $(date --utc +%Y)-[^|]*\| +1$" "$packed/typed.out" || failed "no ID was decoded"
+}
+
+say "from the package to the first ID, by the words of the book's first page"
+as_root cp "$deb" "$guest/root"
+begun=$(date +%s%N)
+type_commands docs/README.md
 took=$(($(date +%s%N) - begun))
-tail -n 12 "$packed/first.out"
-# An ID was printed by the insert, and decoded.
-grep -qE "^ tea +\| $(date --utc +%Y)-[^|]*\| +1$" "$packed/first.out" || failed "no ID was decoded"
 printf 'From the .deb to the first decoded ID: %d.%03d s.\n' $((took / 1000000000)) $((took / 1000000 % 1000))
 [ "$took" -lt 60000000000 ] || failed "that is more than a minute"
 
@@ -203,3 +214,8 @@ run=$(sed -n 's/^RUN //p' docs/packages.md | sed "s/\b15\b/$PG_MAJOR/g")
 [ -n "$run" ] || failed "docs/packages.md has no Dockerfile"
 in_guest sh -euc "$run" >/dev/null
 in_guest test -e "/usr/lib/postgresql/$PG_MAJOR/lib/snowflake_id.so" || failed "it is not installed"
+
+say "by the words of docs/packages.md"
+in_guest rm "${old##*/}"
+ask -c "DROP EXTENSION snowflake_id CASCADE" -c "DROP TABLE orders" 2>/dev/null
+type_commands docs/packages.md "## Debian and Ubuntu"
