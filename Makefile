@@ -10,6 +10,7 @@
 #   make soak            rounds of crashes and clock steps            (ROUNDS=200)
 #   make fleet-patroni   registry and shard under Patroni, switched over and killed under load
 #   make clients         the programs of docs/clients.md, against a throw-away server
+#   make test-monitoring what Prometheus and its exporter see of a fleet, and each alert
 #   make verify          models of the protocols, in every state
 #   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
 #   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/costs.md
@@ -24,7 +25,7 @@
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients verify bench figures pictures book dist deb image test-packages lint clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures pictures book dist deb image test-packages lint clean
 
 all:
 	@scripts/build.sh
@@ -58,6 +59,9 @@ fleet-patroni:
 
 clients:
 	@scripts/test.sh clients
+
+test-monitoring:
+	@scripts/test-monitoring.sh
 
 verify:
 	@cd docs/design/model && CARGO_TARGET_DIR=../../../target/model cargo run --quiet --release

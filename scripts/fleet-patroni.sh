@@ -17,23 +17,7 @@ readonly packages=(patroni etcd-server python3-etcd python3-dnspython python3-cd
     python3-dateutil python3-pkg-resources python3-prettytable python3-psutil python3-psycopg2 python3-six
     python3-urllib3 python3-wcwidth python3-yaml libyaml-0-2)
 
-unpack_packages() {
-    if [ -d "$unpacked/root" ]; then
-        return
-    fi
-    say "fetching Debian's packages of Patroni and etcd"
-    rm -rf "$unpacked"
-    mkdir -p "$unpacked/packages" "$unpacked/root.new"
-    quietly as_root apt-get update -qq || return
-    local package
-    (cd "$unpacked/packages" && apt-get -q -q -o APT::Sandbox::User=root download "${packages[@]}") || return
-    for package in "$unpacked"/packages/*.deb; do
-        dpkg-deb --extract "$package" "$unpacked/root.new" || return
-    done
-    mv "$unpacked/root.new" "$unpacked/root"
-}
-
-if ! command -v apt-get >/dev/null || ! install_packages python3 libpq5 || ! unpack_packages; then
+if ! unpack_packages "$unpacked" "${packages[@]}" || ! install_packages python3 libpq5; then
     echo "skipped: Patroni, as Debian's packages of it cannot be had" >&2
     [ -z "${CI:-}" ]
     exit

@@ -59,3 +59,24 @@ source_date_epoch() {
 
 # The version of the extension.
 extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }
+
+# Unpacks Debian packages below a directory, and does not install them: nobody asked for their services. What was unpacked
+# before is left as it is.
+unpack_packages() {
+    local to=$1
+    shift
+    if [ -d "$to/root" ]; then
+        return
+    fi
+    command -v apt-get >/dev/null || return
+    say "fetching Debian packages: $*"
+    rm -rf "$to"
+    mkdir -p "$to/packages" "$to/root.new"
+    quietly as_root apt-get update -qq || return
+    (cd "$to/packages" && apt-get -q -q -o APT::Sandbox::User=root download "$@") || return
+    local package
+    for package in "$to"/packages/*.deb; do
+        dpkg-deb --extract "$package" "$to/root.new" || return
+    done
+    mv "$to/root.new" "$to/root"
+}

@@ -154,39 +154,6 @@ fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     server
 }
 
-/// The queries in the examples of the exporters' configuration: one row each, with every column that a metric
-/// names.
-#[test]
-fn queries_of_the_exporters() {
-    let cluster = Cluster::start(WORKER_1);
-    let mut client = cluster.connect();
-    let page = include_str!("../../../docs/monitoring.md");
-    let mut checked = 0;
-    for block in page.split("```yaml\n").skip(1) {
-        let (block, _) = block.split_once("```").expect("an open code block");
-        let Some((_, rest)) = block.split_once("query: |\n") else { continue };
-        let indent = |line: &str| line.len() - line.trim_start().len();
-        let depth = indent(rest);
-        let query: Vec<&str> = rest.lines().take_while(|line| indent(line) >= depth).collect();
-        let rows = client.query(&query.join("\n"), &[]).unwrap_or_else(|error| panic!("{}", text(&error)));
-        assert_eq!(rows.len(), 1, "{query:?}");
-        let columns: Vec<&str> = rows[0].columns().iter().map(|column| column.name()).collect();
-        let metrics: Vec<&str> = block.lines().filter_map(column_of_metric).collect();
-        assert_eq!(metrics, columns);
-        checked += 1;
-    }
-    assert_eq!(checked, 2);
-}
-
-/// The column that a line gives a metric: `values: [ready]` of sql_exporter, `- ready: {` of
-/// postgres_exporter.
-fn column_of_metric(line: &str) -> Option<&str> {
-    let line = line.trim();
-    let values = line.strip_prefix("values: [").and_then(|rest| rest.split_once(']'));
-    let metric = line.strip_prefix("- ").and_then(|rest| rest.split_once(": {"));
-    values.or(metric).map(|(column, _)| column)
-}
-
 /// Runs the SQL blocks of a page; how many results were compared.
 fn run_examples(client: &mut Client, page: &str) -> usize {
     blocks(page).map(|block| run_block(client, block)).sum()

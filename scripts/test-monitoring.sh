@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The files of monitoring/: promtool checks and tests the alerts; then servers of a fleet are watched by postgres_exporter and
+# Prometheus, and every query of the dashboard and of the alerts is run. All of it listens on loopback, and is stopped at the
+# end. Debian's packages are unpacked below target/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+# shellcheck source=/dev/null
+. target/environment
+. scripts/packages.sh
+
+unpacked=$PWD/target/monitoring
+if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
+    echo "skipped: monitoring, as Debian's packages of Prometheus and its exporter cannot be had" >&2
+    [ -z "${CI:-}" ]
+    exit
+fi
+
+. scripts/throwaway.sh
+unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
+export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
+export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
+
+"$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml
+"$SNOWFLAKE_ID_PROMETHEUS/promtool" test rules monitoring/alerts_test.yml
+cargo test --quiet -p snowflake-id-cluster-tests --test monitoring -- --include-ignored
