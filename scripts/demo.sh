@@ -55,6 +55,20 @@ FROM (SELECT 'first' AS which, min(id) AS id FROM orders
       SELECT 'last', max(id) FROM orders) AS ends,
      snowflake_decode(id) AS decoded;
 END
+# The table has no column for the time: it is in the IDs.
+echo "When the rows were made, by their IDs:"
+"${psql[@]}" <<'END'
+\pset footer off
+\pset border 0
+WITH made AS (SELECT extract(epoch FROM snowflake_timestamp(id)) AS at FROM orders),
+     ends AS (SELECT min(at) AS first, max(at) + 0.001 AS last FROM made),
+     slices AS (SELECT width_bucket(at, first, last, 20) AS slice, count(*) AS ids FROM made, ends GROUP BY slice)
+SELECT round((slice - 1) * (last - first) / 20, 2) AS second,
+       coalesce(ids, 0) AS ids,
+       repeat('#', (50 * coalesce(ids, 0) / max(ids) OVER ())::int) AS "IDs over time"
+FROM ends, generate_series(1, 20) AS slice LEFT JOIN slices USING (slice)
+ORDER BY slice;
+END
 if [ "$("${psql[@]}" -A -t -c 'SELECT count(*) > 0 AND count(*) = count(DISTINCT id) FROM orders')" != t ]; then
     echo "there are no rows, or IDs that came more than once" >&2
     exit 1
