@@ -13,7 +13,7 @@
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
-RETURNS text[]
+RETURNS TABLE (statement text, notice text)
 -- max() has to see all rows.
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on AS $$
@@ -38,7 +38,6 @@ DECLARE
     highest bigint;
     lowest_to_come bigint;
     sets_default boolean;
-    statements text[];
     note record;
 BEGIN
     IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 63 THEN
@@ -260,35 +259,51 @@ BEGIN
         END IF;
     END IF;
 
-    WITH involved AS MATERIALIZED (
+    RETURN QUERY
+    WITH RECURSIVE involved AS MATERIALIZED (
         SELECT * FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
     ),
     sequences AS MATERIALIZED (
         SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+    ),
+    -- One statement for all columns of a table, so that it is rewritten once.
+    rewritten AS (
+        SELECT relation, relation_name,
+               string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number) AS changes,
+               row_number() OVER (ORDER BY bool_or(is_adopted) DESC, relation_name) AS position,
+               count(*) OVER () AS tables
+        FROM involved WHERE is_root AND NOT is_bigint
+        GROUP BY relation, relation_name
+    ),
+    -- With its partitions and children.
+    tree (root, relation) AS (
+        SELECT relation, relation FROM rewritten
+        UNION
+        SELECT tree.root, child.inhrelid FROM tree JOIN pg_inherits AS child ON child.inhparent = tree.relation
+    ),
+    step (phase, position, name, statement, notice) AS (
+        SELECT 1, 0, relation_name, format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', relation_name, adopted_column),
+               NULL
+        FROM sequences WHERE is_identity
+        UNION ALL
+        SELECT 2, position, relation_name, format('ALTER TABLE %s %s;', relation_name, changes),
+               format('table %s of %s: rewriting %s, %s with its indexes', position, tables, relation_name,
+                      (SELECT pg_size_pretty(sum(pg_total_relation_size(tree.relation)))
+                       FROM tree WHERE tree.root = rewritten.relation))
+        FROM rewritten
+        UNION ALL
+        SELECT 3, 0, relation_name,
+               format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', relation_name, column_name, new_default), NULL
+        FROM involved WHERE relation = adopted_table AND is_adopted AND sets_default
+        UNION ALL
+        SELECT 4, 0, sequence_name, format('DROP SEQUENCE %s;', sequence_name), NULL
+        FROM sequences WHERE NOT is_identity AND used_by IS NULL
     )
-    SELECT ARRAY(
-            SELECT format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY;', relation_name, adopted_column)
-            FROM sequences WHERE is_identity
-            ORDER BY relation_name
-        ) || ARRAY(
-            -- One statement for all columns of a table, so that it is rewritten once.
-            SELECT format('ALTER TABLE %s %s;', relation_name,
-                          string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number))
-            FROM involved WHERE is_root AND NOT is_bigint
-            GROUP BY relation_name ORDER BY bool_or(is_adopted) DESC, relation_name
-        ) || ARRAY(
-            SELECT format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', relation_name, column_name, new_default)
-            FROM involved WHERE relation = adopted_table AND is_adopted AND sets_default
-        ) || ARRAY(
-            SELECT format('DROP SEQUENCE %s;', sequence_name)
-            FROM sequences WHERE NOT is_identity AND used_by IS NULL
-            ORDER BY sequence_name
-        )
-    INTO statements;
+    SELECT step.statement, step.notice FROM step ORDER BY phase, position, name;
 
-    IF cardinality(statements) = 0 THEN
+    IF NOT FOUND THEN
         RAISE NOTICE 'column "%" of % has been adopted already', adopted_column, target.description;
-        RETURN statements;
+        RETURN;
     END IF;
     FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog) LOOP
         IF note.is_warning THEN
@@ -297,11 +312,10 @@ BEGIN
             RAISE NOTICE '%', note.message USING DETAIL = note.detail, HINT = note.hint;
         END IF;
     END LOOP;
-    RETURN statements;
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
-    'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements';
+    'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements, each with what to say before it runs';
 
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
@@ -309,17 +323,21 @@ CREATE FUNCTION snowflake_adopt(
 ) RETURNS SETOF text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 DECLARE
-    -- With its schema: search_path is the caller's, and may find a domain of this name first.
-    statement pg_catalog.text;
+    step record;
 BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    FOREACH statement IN ARRAY @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
+    -- All of the plan is made before the first statement runs.
+    FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
-            EXECUTE statement;
+            -- To rewrite a table takes long, and no pg_stat_progress view shows how far it is.
+            IF step.notice IS NOT NULL THEN
+                RAISE NOTICE '%', step.notice;
+            END IF;
+            EXECUTE step.statement;
         END IF;
-        RETURN NEXT statement;
+        RETURN NEXT step.statement;
     END LOOP;
 END
 $$;

@@ -137,6 +137,47 @@ fn the_subscriber_is_widened_first() {
     subscriber.batch_execute("DROP SUBSCRIPTION orders").unwrap();
 }
 
+/// Each table is named, with its size, before it is rewritten.
+#[test]
+fn the_table_that_is_being_rewritten_is_named() {
+    let cluster = Cluster::start(WORKER_1);
+    let mut client = cluster.connect();
+    client
+        .batch_execute(
+            "CREATE FUNCTION is_checked_slowly(bigint) RETURNS boolean LANGUAGE sql
+                 AS 'SELECT pg_advisory_lock_shared(1); SELECT true';
+             CREATE TABLE accounts (id serial PRIMARY KEY);
+             CREATE TABLE bookings (account_id int REFERENCES accounts CHECK (is_checked_slowly(account_id)));
+             INSERT INTO accounts DEFAULT VALUES;
+             INSERT INTO bookings VALUES (1);
+             SELECT pg_advisory_unlock_all()",
+        )
+        .unwrap();
+    let mut holder = cluster.connect();
+    holder.batch_execute("SELECT pg_advisory_lock(1)").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            client.batch_execute("SET log_min_messages = notice").unwrap();
+            adopt(&mut client, "'accounts', 'id', false")
+        });
+        poll("the second table", || {
+            cluster
+                .log()
+                .contains("NOTICE:  table 2 of 2: rewriting public.bookings, 8192 bytes with its indexes")
+                .then_some(())
+        });
+        assert!(
+            cluster
+                .log()
+                .contains("NOTICE:  table 1 of 2: rewriting public.accounts, 24 kB with its indexes")
+        );
+        poll("the rewriting to wait", || {
+            single::<bool>(&mut holder, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted").then_some(())
+        });
+        holder.batch_execute("SELECT pg_advisory_unlock(1)").unwrap();
+    });
+}
+
 /// A table is not given a default that would fail; the dry run warns, and its statements can be used later.
 #[test]
 fn not_preloaded() {

@@ -200,9 +200,11 @@ DROP FUNCTION make_shop, contents, looks;
 -- What the caller is told.
 SET client_min_messages = notice;
 CREATE TABLE orders (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int) WITH (autovacuum_enabled = off);
-CREATE TABLE lines (order_id int REFERENCES orders) WITH (autovacuum_enabled = off);
+CREATE TABLE lines (order_id int REFERENCES orders, place int) PARTITION BY LIST (place);
+CREATE TABLE lines_1 PARTITION OF lines FOR VALUES IN (1) WITH (autovacuum_enabled = off);
+CREATE TABLE lines_2 PARTITION OF lines FOR VALUES IN (2) WITH (autovacuum_enabled = off);
 INSERT INTO orders (n) VALUES (1);
-INSERT INTO lines VALUES (1);
+INSERT INTO lines VALUES (1, 1), (1, 2);
 SELECT snowflake_adopt('orders', 'id', false);
 -- Sequences that others use are kept, and a default that is not a sequence of its own can be had back.
 CREATE TABLE parcels (id bigserial, shelf bigint);
