@@ -18,18 +18,18 @@ GRANT SELECT ON snowflake_layouts TO PUBLIC;
 
 COMMENT ON VIEW snowflake_layouts IS
     'the layouts that have names, with their fields and limits';
-COMMENT ON COLUMN snowflake_layouts.name IS 'what stands for the layout in snowflake_id.layout';
+COMMENT ON COLUMN snowflake_layouts.name IS 'the name of the layout, as in snowflake_id.layout';
 COMMENT ON COLUMN snowflake_layouts.layout IS 'the layout written out';
 COMMENT ON COLUMN snowflake_layouts.time_bits IS 'bits of the field time';
 COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'bits of the field datacenter, 0 if there is none';
 COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'bits of the field worker, 0 if there is none';
 COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'bits of the field clock_seq, 0 if there is none';
 COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'bits of the field sequence, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of tick 0';
+COMMENT ON COLUMN snowflake_layouts.unit IS 'the length of a tick: two IDs of one tick bear the same time';
+COMMENT ON COLUMN snowflake_layouts.epoch IS 'where the time of the layout begins';
 COMMENT ON COLUMN snowflake_layouts.workers IS 'how many servers can make IDs side by side';
 COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'how many IDs one server can make in a second, lastingly';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'when the bits for time run out';
+COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'where the time of the layout ends';
 COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
 COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout as JSON, for programs';
 
@@ -42,7 +42,7 @@ COMMENT ON FUNCTION snowflake_currval() IS
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
     'the fields of a snowflake ID';
 COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
-    'the fields of a snowflake ID that was made with the given layout';
+    'the fields of a snowflake ID of the given layout';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, int, int) IS
     'the snowflake ID with these fields';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) IS
@@ -50,4 +50,4 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) I
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'the fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_preset_names() IS
-    'the names of the layouts that have one';
+    'for view snowflake_layouts: the names';

@@ -36,6 +36,10 @@ CREATE TABLE snowflake_worker (
     UNIQUE (datacenter_id, worker_id)
 );
 COMMENT ON TABLE snowflake_worker IS 'the worker IDs of the fleet; each server takes the row with its node_name';
+COMMENT ON COLUMN snowflake_worker.node_name IS 'the server, by its setting snowflake_id.node_name';
+COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'the datacenter ID of its IDs; 0 with layouts that have none';
+COMMENT ON COLUMN snowflake_worker.worker_id IS 'the worker ID of its IDs';
+COMMENT ON COLUMN snowflake_worker.created_at IS 'when the row was inserted';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
 -- A row elsewhere than in the keeper's database would be waited for in vain.

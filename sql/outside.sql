@@ -3,9 +3,9 @@
 COMMENT ON FUNCTION snowflake_to_public(text, bigint) IS
     'a snowflake ID as text with a prefix, such as cus_4aaW4SzAyQK';
 COMMENT ON FUNCTION snowflake_to_public(text, bigint, bytea) IS
-    'a snowflake ID as text with a prefix, which shows the ID only to who has the key of 16 bytes';
+    'a snowflake ID as text with a prefix, readable only with the key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_public_named(text, bigint, text) IS
-    'a snowflake ID as text with a prefix, which shows the ID only to who may use a key of table snowflake_mask_key';
+    'a snowflake ID as text with a prefix, readable only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_public(text, text) IS
     'the snowflake ID that a text with a prefix stands for';
 COMMENT ON FUNCTION snowflake_from_public(text, text, bytea) IS
@@ -16,9 +16,9 @@ COMMENT ON FUNCTION snowflake_from_public_named(text, text, text) IS
 COMMENT ON FUNCTION snowflake_to_uuid(bigint) IS
     'a snowflake ID as a UUID of version 8, whose first digits are those of the ID';
 COMMENT ON FUNCTION snowflake_to_uuid(bigint, bytea, text) IS
-    'a snowflake ID as a UUID of version 8, which shows the ID only to who has the key of 16 bytes';
+    'a snowflake ID as a UUID of version 8, readable only with the key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_uuid_named(bigint, text, text) IS
-    'a snowflake ID as a UUID of version 8, which shows the ID only to who may use a key of table snowflake_mask_key';
+    'a snowflake ID as a UUID of version 8, readable only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid) IS
     'the snowflake ID of a UUID of version 8';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS

@@ -8,7 +8,7 @@ CREATE VIEW snowflake_segments AS
     SELECT * FROM @extschema@.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
-    'the next number of a segment, as this server takes them';
+    'the next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
     'the next numbers of a segment, 1 to 1000000 of them';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
@@ -19,13 +19,13 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'the segments of which this server has taken numbers since it was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'the name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'in a word: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
-COMMENT ON COLUMN snowflake_segments.position IS 'the number that comes next';
+COMMENT ON COLUMN snowflake_segments.state IS 'what the registry says, in a word: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.position IS 'the number that comes next; NULL if none is in hand';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'the last number of the range in use';
-COMMENT ON COLUMN snowflake_segments.next_range IS 'the first number of the range after that, if it is there';
+COMMENT ON COLUMN snowflake_segments.next_range IS 'the first number of the next range, if that is in hand';
 COMMENT ON COLUMN snowflake_segments.step IS 'how many numbers were taken from the registry last';
 COMMENT ON COLUMN snowflake_segments.max_value IS 'the last number that the segment can give';
-COMMENT ON COLUMN snowflake_segments.period_ends IS 'when the numbers of the range end, if they are bound to a period';
+COMMENT ON COLUMN snowflake_segments.period_ends IS 'when the numbers in hand end, if they begin with a date';
 COMMENT ON COLUMN snowflake_segments.taken_at IS 'when numbers were taken from the registry last';
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'how many calls had to wait for numbers, since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'what the registry says if it gives no numbers, or why it does not answer';

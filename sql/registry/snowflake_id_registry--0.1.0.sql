@@ -2224,6 +2224,20 @@ CREATE VIEW snowflake_registry.status AS
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
     'the registry in one row: whether it gives out worker IDs, and its settings';
+COMMENT ON COLUMN snowflake_registry.status.registry_id IS
+    'which registry this is; NULL if it was never asked for anything';
+COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
+    'until when nobody new gets a worker ID; NULL outside of a quarantine';
+COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'how many leases have not ended';
+COMMENT ON COLUMN snowflake_registry.status.lease IS 'how far ahead of the clock a range is granted';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'the longest lease there ever was';
+COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'how often servers are to renew';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'the lowest worker ID to give';
+COMMENT ON COLUMN snowflake_registry.status.last_worker IS
+    'the highest worker ID to give; the layout of a server may set a lower limit';
+COMMENT ON COLUMN snowflake_registry.status.serial IS 'counts grants and quarantines';
+COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
+    'the highest datacenter ID to give worker IDs for';
 COMMENT ON COLUMN snowflake_registry.status.state IS
     'not started, ready, or quarantine: renewals go on, but nobody gets another worker ID';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
@@ -2249,6 +2263,20 @@ CREATE VIEW snowflake_registry.fleet AS
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
     'the identities that were ever given: who holds them, or held them last';
+COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'the datacenter ID';
+COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'the worker ID';
+COMMENT ON COLUMN snowflake_registry.fleet.host IS 'the host of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.port IS 'the port of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'the layout of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.version IS 'the version of snowflake_id on the server';
+COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'when the server got it';
+COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'when it was last renewed';
+COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server bears an earlier time';
+COMMENT ON COLUMN snowflake_registry.fleet.granted_until IS
+    'no ID of the server bears this time or a later one';
+COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in status';
+COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in status';
+COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
     'held; ending: nobody''s, but whoever had it may go on until granted_until; lapsed: not renewed in '
     'time; free';
@@ -2285,6 +2313,17 @@ CREATE VIEW snowflake_registry.segments AS
     FROM snowflake_registry.segment AS segment
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'the segments, and those that were dropped';
+COMMENT ON COLUMN snowflake_registry.segments.name IS 'the name of the segment';
+COMMENT ON COLUMN snowflake_registry.segments.increment IS 'the difference between two numbers';
+COMMENT ON COLUMN snowflake_registry.segments.min_step IS
+    'the fewest numbers that a server takes at once';
+COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'the most numbers that a server takes at once';
+COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'the last number to give';
+COMMENT ON COLUMN snowflake_registry.segments.period IS
+    'day, month or year; NULL: numbers without a date in front';
+COMMENT ON COLUMN snowflake_registry.segments.digits IS 'how many digits follow the date';
+COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'where days begin';
+COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'when a range was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.state IS
     'open; closed: until resume_segment(); exhausted: max_value, or all numbers of this period; dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS

@@ -32,12 +32,16 @@ FROM (
 WHERE acl.grantee <> object.owner
 ORDER BY 1, 2;
 
--- Every object has a comment.
+-- Every object has a comment, and so has every column of the views.
 SELECT pg_describe_object(d.classid, d.objid, 0) AS object
 FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id_registry'
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
   AND d.classid IN ('pg_class'::regclass, 'pg_proc'::regclass) AND obj_description(d.objid, d.classid::regclass::name) IS NULL
 ORDER BY 1;
+SELECT attrelid::regclass, attname
+FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid
+WHERE relnamespace = 'snowflake_registry'::regnamespace AND relkind = 'v' AND col_description(attrelid, attnum) IS NULL
+ORDER BY 1, attnum;
 
 -- What servers ask, with numbers in place of UUIDs. The answer without what differs from run to run.
 CREATE FUNCTION uuid_of(number int) RETURNS uuid IMMUTABLE LANGUAGE sql AS

@@ -33,8 +33,14 @@ FROM members AS m JOIN pg_proc AS p ON p.oid = m.objid AND m.classid = 'pg_proc'
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 \pset format aligned
 
--- Every object has a comment.
+-- Every object has a comment, and so has every column that users see.
 SELECT object FROM members WHERE obj_description(objid, classid::regclass::name) IS NULL ORDER BY object;
+SELECT m.object, a.attname
+FROM members AS m
+JOIN pg_class AS c ON c.oid = m.objid AND m.classid = 'pg_class'::regclass AND c.relkind IN ('r', 'v')
+JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+WHERE col_description(c.oid, a.attnum) IS NULL
+ORDER BY m.object, a.attnum;
 DROP VIEW members;
 
 -- What the other topics share: runs commands and says how they ended. Their effects are undone if they failed.
