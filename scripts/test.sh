@@ -4,6 +4,8 @@
 #   scripts/test.sh            all: the core, the model checker, pg_regress, real servers, client programs
 #   scripts/test.sh versions   what may depend on the version of PostgreSQL: pg_regress, real servers
 #   scripts/test.sh brief      of these pg_regress, and the servers that are to show that no ID repeats
+#   scripts/test.sh sql [TOPIC]...       pg_regress alone, or some topics of it
+#   scripts/test.sh servers [ARGUMENT].. the servers alone; arguments are those of "cargo test", such as --test adopt
 #   scripts/test.sh soak       many rounds of crashes, clock steps and accidents of all kinds
 #   scripts/test.sh clients    the client programs
 #   scripts/test.sh patroni    registry and shard under Patroni
@@ -27,8 +29,17 @@ install_pool() {
         quietly as_root systemctl disable --now pgbouncer
     fi
 }
+# Debian has pg_partman for one version of PostgreSQL.
+unpack_partman() {
+    [ "$PG_MAJOR" = 15 ] || return 0
+    unpack_packages "$PWD/target/partman" postgresql-15-partman || return
+    export SNOWFLAKE_ID_PARTMAN=$PWD/target/partman/root
+}
 case ${1:-all} in
-    all | versions) install_pool || say "without PgBouncer: its tests are skipped" ;;
+    all | versions | servers)
+        install_pool || say "without PgBouncer: its tests are skipped"
+        unpack_partman || say "without pg_partman: its test is skipped"
+        ;;
 esac
 
 # Sets a trap of its own, which installing would undo.
@@ -49,6 +60,7 @@ test_core() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
 }
 
+# The arguments pick some topics. Each needs the first one.
 test_sql() {
     step "SQL: pg_regress"
     # The server's user may not be able to read this directory, or to write here.
@@ -56,11 +68,12 @@ test_sql() {
     if [ "$(id -u)" -eq 0 ]; then
         chown -R "$server_user" "$work_dir/regress"
     fi
-    local pg_regress regress=$work_dir/regress
+    local pg_regress regress=$work_dir/regress topics
+    if [ $# -eq 0 ]; then topics=(--schedule="$regress/schedule"); else topics=(setup "$@"); fi
     pg_regress=$("$PG_CONFIG" --pkglibdir)/pgxs/src/test/regress/pg_regress
     as_server "$pg_regress" --bindir="$bin_dir" --inputdir="$regress" --outputdir="$regress" \
-        --schedule="$regress/schedule" --temp-instance="$regress/instance" --temp-config="$regress/regress.conf" \
-        --no-locale --encoding=UTF8 || {
+        --temp-instance="$regress/instance" --temp-config="$regress/regress.conf" \
+        --no-locale --encoding=UTF8 "${topics[@]}" || {
         cat "$regress/regression.diffs" 2>/dev/null
         exit 1
     }
@@ -91,6 +104,14 @@ case ${1:-all} in
     brief)
         test_sql
         test_servers --test uniqueness --test durability --test replication
+        ;;
+    sql)
+        test_sql "${@:2}"
+        exit
+        ;;
+    servers)
+        test_servers "${@:2}"
+        exit
         ;;
     soak)
         SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} cargo test --quiet -p snowflake-id-cluster-tests \
