@@ -10,6 +10,8 @@
 //! * **0 is never opened again**: layouts without the field make the same numbers, and go on meanwhile.
 //! * An unknown past means that every value was used, up to the highest horizon that the server has ever had. Only the
 //!   one in use goes on, above its own horizon.
+//! * An identity that a server has for the first time, without a lease, has a past that it does not know: a dump may
+//!   have been restored, or another server may have had it. So every value was used up to the present.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -175,6 +177,16 @@ impl ValueUses {
             records.extend(own);
         }
         records
+    }
+
+    /// The record to add as an identity is opened for the first time, of whose past nothing is known: every value was used
+    /// up to an instant. None if the identity has records of its own.
+    pub fn of_unknown(&self, identity: Identity, until_us: i64) -> Option<ValueUse> {
+        let is_known = self.0.iter().any(|record| record.identity == Some(identity));
+        // It stands before what holds for all others, and must not say less.
+        let others = self.0.iter().filter(|record| record.identity.is_none());
+        let until_us = others.map(|record| record.until_us).fold(until_us, i64::max);
+        (!is_known).then_some(ValueUse { identity: Some(identity), value: None, until_us })
     }
 
     /// The record to add for an identity that was never used, and so has used no value: if there are other records, or

@@ -136,6 +136,8 @@ pub struct Seen {
     pub is_clock_confirmed: bool,
     /// Whether an administrator wants everything to begin anew under another leased identity.
     pub is_anew_ordered: bool,
+    /// Whether there are places for the layouts in use when everything begins anew.
+    pub has_room_to_begin_anew: bool,
     /// Whether IDs are being made, so that the horizon has to move on.
     pub is_active: bool,
     /// Whether the clock may be followed.
@@ -300,6 +302,13 @@ pub fn plan(seen: &Seen) -> Plan {
 
     let gate = plan_gate(seen, &uses, is_unknown, is_lost, next_us, floor_us);
     let is_opened = matches!(gate, GatePlan::Open { .. });
+    if let (GatePlan::Open { lease: Lease { identity, .. }, .. }, false) = (gate, seen.is_leased())
+        && uses.recorded(Some(identity)).is_none()
+    {
+        // Stored together with a horizon: alone it would make the past look known.
+        let known = ValueUses([&seen.values.uses.0[..], &value_records].concat());
+        value_records.extend(known.of_unknown(identity, seen.now_us.saturating_add(seen.max_drift_us)));
+    }
     let mut value_from_us = 0;
     if let (GatePlan::Open { lease, .. }, 1..) = (gate, begun.value) {
         let recorded = ValueUses([&seen.values.uses.0[..], &value_records].concat());
@@ -343,6 +352,7 @@ pub fn plan(seen: &Seen) -> Plan {
             GatePlan::BeginAnew(_) => false,
             _ => {
                 seen.has_to_begin_anew(&uses, floor_us)
+                    && seen.has_room_to_begin_anew
                     && unknown_until_us(&uses, past, seen.is_elsewhere, seen.now_us).is_none()
             }
         };
@@ -403,6 +413,7 @@ fn plan_gate(
     if seen.is_leased()
         && seen.has_to_begin_anew(uses, floor_us)
         && !is_lost
+        && seen.has_room_to_begin_anew
         && check_reset(identity, uses, &seen.past, seen.is_elsewhere, seen.now_us).is_ok()
     {
         return GatePlan::BeginAnew(lease);

@@ -212,6 +212,7 @@ fn busy_server() -> Seen {
         is_lease_inherited: false,
         is_clock_confirmed: false,
         is_anew_ordered: false,
+        has_room_to_begin_anew: true,
         is_active: true,
         is_clock_good: true,
     }
@@ -270,10 +271,16 @@ fn an_ordered_floor_holds_for_values_as_well() {
 fn an_identity_begins_above_its_own_use_of_the_value() {
     let mut seen = busy_server();
     seen.wanted = Some(Lease::for_good(OTHER));
-    seen.values.uses = ValueUses(vec![used(Some(ME), None, 0), used(None, Some(1), NOW_US + 9_000)]);
+    let mine = used(Some(ME), None, 0);
+    seen.values.uses = ValueUses(vec![mine, used(Some(OTHER), Some(1), NOW_US + 9_000)]);
     let opened = plan(&seen);
     assert!(matches!(opened.gate, GatePlan::Open { from_us: 0, is_another: true, .. }));
     assert_eq!(opened.value_from_us, NOW_US + 9_000);
+    // Nobody knows what another server did under it; and never below what holds for all.
+    for (recorded_us, expected_us) in [(9_000, SECOND_US), (2 * SECOND_US, 2 * SECOND_US)] {
+        seen.values.uses = ValueUses(vec![mine, used(None, Some(1), NOW_US + recorded_us)]);
+        assert_eq!(plan(&seen).value_from_us, NOW_US + expected_us);
+    }
 }
 
 #[test]
@@ -367,4 +374,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn an_identity_of_whose_past_nothing_is_known_has_used_every_value() {
+    let fresh = Seen {
+        stored_us: None,
+        uses: Uses::default(),
+        values: SeenValues::default(),
+        past: Past::default(),
+        floor_us: None,
+        end_of_use_us: 0,
+        open_for: None,
+        ..busy_server()
+    };
+    let first = plan(&fresh);
+    let all = ValueUse { identity: Some(ME), value: None, until_us: NOW_US + fresh.max_drift_us };
+    assert_eq!(first.value_records, [all]);
+    assert!(first.horizon_us.is_some());
+    // Not if it is leased: no one else has had the range. Not if it is known that it was never used.
+    let until_us = NOW_US + HOUR_US;
+    let lease = Lease { identity: ME, from_us: NOW_US, until_us };
+    assert_eq!(plan(&Seen { wanted: Some(lease), ..fresh.clone() }).value_records, []);
+    let never = ValueUse { identity: Some(ME), value: None, until_us: 0 };
+    let values = SeenValues { uses: ValueUses(vec![never]), ..SeenValues::default() };
+    assert_eq!(plan(&Seen { values, ..fresh.clone() }).value_records, []);
+    // Once: then it has a record.
+    let uses = Uses(first.records.clone());
+    assert_eq!(plan(&Seen { uses, stored_us: first.horizon_us, ..fresh }).value_records, []);
 }

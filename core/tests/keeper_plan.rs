@@ -48,6 +48,7 @@ fn new_server() -> Seen {
         is_lease_inherited: false,
         is_clock_confirmed: false,
         is_anew_ordered: false,
+        has_room_to_begin_anew: true,
         is_active: false,
         is_clock_good: true,
     }

@@ -55,6 +55,8 @@ fn snowflake_server_status() -> TableIterator<
     };
     let news = config::registry().map(|_| lease::news());
     let report = report::report();
+    // Those of the value of the clock sequence that the session's layout has.
+    let clock_seq = config::valid_layout().map_or(0, |layout| shared.key_of(&layout).clock_seq());
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
@@ -66,8 +68,8 @@ fn snowflake_server_status() -> TableIterator<
         identity.map(|identity| identity.worker as i32),
         identity.map(|_| source),
         config::node_name(),
-        instant(board.past.published_us()),
-        board.keeper.floor_us().map(timestamptz),
+        instant(shared.published_us(clock_seq)),
+        board.keeper.floor_us().map(|_| timestamptz(shared.floor_us(clock_seq))),
         timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
         board.bell.pid(),
@@ -169,6 +171,8 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         || board.keeper.committing_for_us(now_us).is_some()
         || board.bell.is_wanted()
         || !board.keeper.has_succeeded.load(Ordering::Relaxed);
+    let values_in_use = [0, board.values.value()];
+    let has_reached_horizon = values_in_use.iter().any(|&clock_seq| shared.published_us(clock_seq) <= now_us);
     if server::is_in_recovery() {
         "recovery"
     } else if board.bell.pid().is_none() {
@@ -183,7 +187,7 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         "clock jumped"
     } else if board.keeper.until_us() <= now_us {
         "lease ended"
-    } else if board.past.published_us() <= now_us && is_hindered {
+    } else if has_reached_horizon && is_hindered {
         "horizon stalled"
     } else if is_clock_behind(shared, now_us) {
         "clock behind"

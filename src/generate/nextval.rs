@@ -59,7 +59,7 @@ fn reserve(patience: &Patience, n: NonZeroU64) -> Result<(Generator, Reservation
 fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), Error> {
     let layout = session.generator.layout();
     match stall {
-        Stall::Ahead { wait_us } if moves_on(patience, session, wait_us)? => Ok(()),
+        Stall::Ahead { .. } | Stall::Exhausted if moves_on(patience, session, Err(stall))? => Ok(()),
         Stall::Ahead { wait_us } => patience.wait_for_clock(layout, wait_us),
         Stall::Horizon if session.has_moved_on() => {
             session::forget();
@@ -76,9 +76,10 @@ fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), 
 }
 
 /// Whether the layout goes on with another value of the clock sequence rather than wait for the clock.
-fn moves_on(patience: &Patience, session: &Session, wait_us: u64) -> Result<bool, Error> {
+fn moves_on(patience: &Patience, session: &Session, wait: Result<u64, Stall>) -> Result<bool, Error> {
+    let layout = session.generator.layout();
     let moves_on =
-        session.has_moved_on() || patience.has_another_value(session.generator.layout(), wait_us)?;
+        session.has_moved_on() || patience.has_another_value(layout, session::ahead_us(layout, wait))?;
     if moves_on {
         session::forget();
     }
@@ -127,7 +128,7 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
 /// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.
 fn refuse_hopeless(patience: &Patience, count: NonZeroU64) -> Result<(), Error> {
     let mut session = session::current(patience)?;
-    while moves_on(patience, session, session.wait_us(NonZeroU64::MIN).unwrap_or(0))? {
+    while moves_on(patience, session, session.wait_us(NonZeroU64::MIN))? {
         session = session::current(patience)?;
     }
     match session.wait_us(count) {

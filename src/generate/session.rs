@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use snowflake_id_core::{Gate, Generator, Reservation, Stall};
+use snowflake_id_core::{Gate, Generator, Layout, Reservation, Stall};
 
 use super::wait::Patience;
 use crate::config;
@@ -98,6 +98,16 @@ pub fn set_last_id(id: i64) {
     LAST_ID.set(Some(id));
 }
 
+/// How far ahead of the clock a layout stands that has to wait for so long, in microseconds. At its end it stands there,
+/// which is nothing to wait for; but with another value of the clock sequence it need not.
+pub fn ahead_us(layout: &Layout, wait: Result<u64, Stall>) -> u64 {
+    match wait {
+        Ok(wait_us) | Err(Stall::Ahead { wait_us }) => wait_us,
+        Err(Stall::Exhausted) => layout.end_us().saturating_sub(clock::clock_us()).max(0) as u64,
+        Err(_) => 0,
+    }
+}
+
 impl Session {
     fn new(patience: &Patience) -> Result<Session, Error> {
         let shared = memory::state()?;
@@ -114,10 +124,11 @@ impl Session {
             None => {
                 // A call that is going to fail takes no slot.
                 let first = shared.first_counter(&shared.key_of(&layout));
-                match generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN) {
-                    Ok(wait_us) if patience.has_another_value(&layout, wait_us)? => {
-                        return Session::new(patience);
-                    }
+                let wait = generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN);
+                if patience.has_another_value(&layout, ahead_us(&layout, wait))? {
+                    return Session::new(patience);
+                }
+                match wait {
                     Ok(wait_us) => patience.check(&layout, wait_us)?,
                     Err(stall) => Error::unless_it_passes(&layout, stall)?,
                 }

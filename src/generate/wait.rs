@@ -26,7 +26,7 @@ const SHORT_NAP: Duration = Duration::from_millis(2);
 /// What the keeper last reported, or that there is none.
 fn what_is_reported(board: &Board) -> String {
     report::report().error().unwrap_or_else(|| match board.bell.pid() {
-        None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes.".into(),
+        None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after it ended, PostgreSQL starts it when the clock has come so far again, or when the server is restarted.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
     })
 }

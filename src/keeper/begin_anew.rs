@@ -37,7 +37,7 @@ pub fn begin_anew(
     let board = &shared.board;
     if !shared.has_room_to_begin_anew() {
         return Err(Problem(
-            "everything has begun anew so often that there are no places left for the layouts in use: restart the server".into(),
+            "no places are left for the layouts in use: each takes another one when everything begins anew, and with each value of the clock sequence; restart the server".into(),
         ));
     }
     let refusal = |stored: &Stored| {

@@ -126,6 +126,8 @@ impl Keeper {
     /// Looks after everything once. Returns how long to sleep until the next time.
     fn look(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let board = &self.shared.board;
+        // Before the clock is read: a call that asks later has seen a later clock, and is answered in the next look.
+        let asked_value = board.values.take_asked();
         // IDs go on without it, as long as the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
         segment::start_if_needed(&mut self.segments_started);
@@ -184,7 +186,7 @@ impl Keeper {
         {
             board.orders.answer_claimed(Answer::PastUnknown);
         }
-        let is_value_opened = self.open_next_value(&clock)?;
+        let is_value_opened = self.open_next_value(&clock, asked_value)?;
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // To tell which values are used now.
@@ -194,11 +196,10 @@ impl Keeper {
         })
     }
 
-    /// Opens another value of the clock sequence if a call has asked for that, and there is reason to.
+    /// Opens another value of the clock sequence, up to `max_value`, if a call has asked for that, and there is reason to.
     /// Returns whether it did.
-    fn open_next_value(&mut self, clock: &Clock) -> Result<bool, Problem> {
+    fn open_next_value(&mut self, clock: &Clock, max_value: u8) -> Result<bool, Problem> {
         let shared = self.shared;
-        let max_value = shared.board.values.take_asked();
         self.is_asked_in_vain = max_value > 0;
         let lease = shared.gate.identity().map(|identity| shared.board.keeper.lease_of(identity));
         let Some(lease) = lease.filter(|_| max_value > 0 && clock.is_good && shared.has_room_for_value())
@@ -303,6 +304,7 @@ impl Keeper {
             is_lease_inherited: news.is_inherited,
             is_clock_confirmed: news.is_clock_confirmed(clock.offset_us),
             is_anew_ordered,
+            has_room_to_begin_anew: self.shared.has_room_to_begin_anew(),
             is_active,
             is_clock_good: clock.is_good,
         });

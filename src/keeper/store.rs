@@ -15,6 +15,8 @@
 //! rather than a table. It also means that nobody can change its rows by SQL. (To refresh it, which its owner
 //! may, empties it. The keeper notices that records are gone.)
 
+use std::collections::BTreeMap;
+
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
@@ -88,7 +90,8 @@ impl Store {
     }
 
     fn uses(&self) -> (Uses, ValueUses) {
-        let (mut uses, mut value_uses) = (Vec::new(), Vec::new());
+        // Of several records the latest instant counts. There may be many: one for each step back of the clock.
+        let mut latest = BTreeMap::new();
         let columns = [
             (c"datacenter_id", pg_sys::INT4OID),
             (c"worker_id", pg_sys::INT4OID),
@@ -102,14 +105,20 @@ impl Store {
                 worker: number(worker),
             });
             let until_us = until_us.map_or(0, |value| value.value() as i64);
+            let value = value.map(|value| value.value() as u8);
+            let known = latest.entry((identity, value)).or_insert(until_us);
+            *known = until_us.max(*known);
+        });
+        let (mut uses, mut value_uses) = (Vec::new(), Vec::new());
+        for ((identity, value), until_us) in latest {
             match value {
                 None => uses.push(Use { identity, until_us }),
                 Some(value) => {
-                    let value = Some(value.value() as u8).filter(|&value| value > 0);
+                    let value = Some(value).filter(|&value| value > 0);
                     value_uses.push(ValueUse { identity, value, until_us });
                 }
             }
-        });
+        }
         (Uses(uses), ValueUses(value_uses))
     }
 

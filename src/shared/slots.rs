@@ -276,8 +276,12 @@ impl State {
     /// Whether there are slots for the layouts in use when everything begins anew.
     pub fn has_room_to_begin_anew(&self) -> bool {
         let directory = DIRECTORY.share();
-        let count = |is: fn(&Place) -> bool| directory.places.iter().filter(|place| is(place)).count();
-        count(|place| *place == Place::Free) >= count(|place| place.in_use().is_some())
+        // A layout may have left several places behind as the clock was set back. It needs one.
+        let current = self.board.values.value();
+        let is_in_use = |place: &&Place| place.in_use().is_some() && !place.is_left(current);
+        let is_free = |place: &&Place| **place == Place::Free;
+        let places = || directory.places.iter();
+        places().filter(is_free).count() >= places().filter(is_in_use).count()
     }
 
     /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and

@@ -41,6 +41,21 @@ fn expect_value(client: &mut Client, all: &mut Vec<i64>, value: i32) {
     assert!(time < Duration::from_secs(1), "{time:?}");
 }
 
+/// Starts a server that knows its own past since a day ago. Before that each value counts as used.
+fn start_with_a_past(settings: Settings) -> Cluster {
+    let mut cluster = Cluster::stopped(settings);
+    cluster.give_clock();
+    cluster.set_clock(-24.0 * HOUR);
+    cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    let mut client = cluster.connect();
+    client.batch_execute("CREATE EXTENSION snowflake_id").unwrap();
+    poll("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).ok());
+    cluster.stop_server("fast");
+    cluster.set_clock(0.0);
+    cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    cluster
+}
+
 fn start_again(cluster: &Cluster, mode: &str) -> Client {
     match mode {
         "power" => kill_server(cluster),
@@ -55,7 +70,7 @@ fn start_again(cluster: &Cluster, mode: &str) -> Client {
 /// Under load: calls in flight wait for less than a second, and none fails.
 #[test]
 fn a_clock_set_back_by_an_hour_under_load() {
-    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let cluster = start_with_a_past(ROLLBACK3);
     let stop = AtomicBool::new(false);
     let all = Mutex::<Vec<i64>>::default();
     let longest = Mutex::new(Duration::ZERO);
@@ -101,7 +116,7 @@ fn a_clock_set_back_by_an_hour_under_load() {
 /// Back and forth until all values are used up: then calls fail as without the field, and the status says until when.
 #[test]
 fn back_and_forth_until_all_values_are_used_up() {
-    let cluster = Cluster::start_with_clock(ROLLBACK2);
+    let cluster = start_with_a_past(ROLLBACK2);
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -150,7 +165,7 @@ fn back_and_forth_until_all_values_are_used_up() {
 /// Crashes and clean stops use up no value.
 #[test]
 fn four_crashes_in_a_row_use_up_no_value() {
-    let cluster = Cluster::start_with_clock(&[ROLLBACK3, &[("fsync", "on")]].concat());
+    let cluster = start_with_a_past(&[ROLLBACK3, &[("fsync", "on")]].concat());
     let mut client = cluster.connect();
     let mut all = Vec::new();
     for value in 0..3 {
@@ -174,7 +189,7 @@ fn four_crashes_in_a_row_use_up_no_value() {
 /// The clock is set back while the server is down: the floor is far ahead at the start.
 #[test]
 fn a_clock_set_back_while_the_server_is_down() {
-    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let cluster = start_with_a_past(ROLLBACK3);
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -195,7 +210,7 @@ fn a_clock_set_back_while_the_server_is_down() {
 /// `standard` makes the numbers of value 0, and waits.
 #[test]
 fn a_layout_without_the_field_beside_it() {
-    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let cluster = start_with_a_past(ROLLBACK3);
     let mut client = cluster.connect();
     let mut standard = cluster.connect();
     standard
@@ -231,7 +246,7 @@ fn a_layout_without_the_field_beside_it() {
 /// Two layouts whose fields differ in width: the narrow one has 0 when it has no room for the value.
 #[test]
 fn a_field_that_is_too_narrow_for_the_value() {
-    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let cluster = start_with_a_past(ROLLBACK3);
     let mut wide = cluster.connect();
     let mut narrow = cluster.connect();
     let layout = "SET snowflake_id.layout = 'time:41 clock_seq:1 datacenter:2 worker:7 sequence:12'";
@@ -256,7 +271,7 @@ fn a_field_that_is_too_narrow_for_the_value() {
 /// What is stored goes with the extension: whatever was used before counts as used.
 #[test]
 fn dropped_and_created_again() {
-    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let cluster = start_with_a_past(ROLLBACK3);
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -294,7 +309,7 @@ fn dropped_and_created_again() {
 /// A promoted standby goes on with the value of its primary.
 #[test]
 fn promotion_between_two_steps() {
-    let primary = Cluster::start_with_clock(ROLLBACK3);
+    let primary = start_with_a_past(ROLLBACK3);
     let mut client = primary.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -320,10 +335,70 @@ fn promotion_between_two_steps() {
     assert_distinct(&all);
 }
 
+/// A new server under a worker ID that another one had: from a dump, for example. Which values that one has used, and
+/// when, nobody knows.
+#[test]
+fn a_past_that_is_not_known() {
+    let mut all = Vec::new();
+    {
+        let cluster = start_with_a_past(ROLLBACK3);
+        let mut client = cluster.connect();
+        expect_value(&mut client, &mut all, 0);
+        cluster.set_clock(-HOUR / 2.0);
+        expect_value(&mut client, &mut all, 1);
+    }
+    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let mut client = cluster.connect();
+    expect_value(&mut client, &mut all, 0);
+    for restart in [false, true] {
+        cluster.set_clock(-HOUR / 2.0);
+        if restart {
+            client = start_again(&cluster, "immediate");
+        }
+        client.batch_execute("RESET snowflake_id.max_wait").unwrap();
+        poll("the gate", || (failure(&mut client, BATCH).0 == "55P03").then_some(()));
+    }
+    cluster.set_clock(0.0);
+    client.batch_execute("SET snowflake_id.max_wait = '20s'").unwrap();
+    poll("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).ok());
+    take(&mut client, &mut all);
+    // The same for a worker ID that this server takes over, once it has a past of its own.
+    cluster.stop_server("fast");
+    cluster.set_clock(24.0 * HOUR);
+    cluster.configure(&[("snowflake_id.worker_id", "2")]);
+    cluster.start_server().unwrap();
+    client = cluster.connect();
+    poll("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).ok());
+    cluster.set_clock(23.0 * HOUR);
+    poll("the gate", || (failure(&mut client, BATCH).0 == "55P03").then_some(()));
+    assert_distinct(&all);
+}
+
+/// A start with a clock beyond the end of the layout, which is then set right.
+#[test]
+fn a_floor_beyond_the_end_of_the_layout() {
+    let cluster = start_with_a_past(ROLLBACK3);
+    let mut client = cluster.connect();
+    let mut all = Vec::new();
+    expect_value(&mut client, &mut all, 0);
+    cluster.stop_server("fast");
+    cluster.set_clock(100.0 * 366.0 * 24.0 * HOUR);
+    cluster.start_server().unwrap();
+    client = cluster.connect();
+    poll("the end", || (failure(&mut client, BATCH).0 == "2200H").then_some(()));
+    cluster.stop_server("immediate");
+    cluster.set_clock(10.0);
+    cluster.start_server().unwrap();
+    client = cluster.connect();
+    poll("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).ok());
+    assert_eq!(take(&mut client, &mut all).1, 1);
+    assert_distinct(&all);
+}
+
 /// The floor that an administrator has ordered holds for every value.
 #[test]
 fn an_ordered_floor_holds_for_every_value() {
-    let cluster = Cluster::start_with_clock(ROLLBACK3);
+    let cluster = start_with_a_past(ROLLBACK3);
     let mut client = cluster.connect();
     let mut all = Vec::new();
     cluster.set_clock(-HOUR);
@@ -347,7 +422,7 @@ fn an_ordered_floor_holds_for_every_value() {
 /// Everything begins anew for an identity that was never used, with value 0 and all others free.
 #[test]
 fn everything_begins_anew() {
-    let cluster = Cluster::start_with_clock(ROLLBACK2);
+    let cluster = start_with_a_past(ROLLBACK2);
     let mut client = cluster.connect();
     let mut all = Vec::new();
     let worker = |cluster: &Cluster, client: &mut Client, worker: &str| {
@@ -386,7 +461,7 @@ fn everything_begins_anew() {
 fn rounds_of_steps_back() {
     let rounds: u32 = std::env::var("SNOWFLAKE_ID_ROUNDS").map_or(12, |rounds| rounds.parse().unwrap());
     let fast = [("snowflake_id.lease", "300ms"), ("snowflake_id.max_drift", "300ms"), ("fsync", "on")];
-    let cluster = Cluster::start_with_clock(&[ROLLBACK3, &fast].concat());
+    let cluster = start_with_a_past(&[ROLLBACK3, &fast].concat());
     let mut random = Random::seeded();
     let (mut all, mut values) = (Vec::new(), 0);
     let mut shift = 0.0;
