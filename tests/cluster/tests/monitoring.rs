@@ -167,7 +167,7 @@ fn start_exporter(cluster: &Cluster, dir: &Path, file: &str) -> (Program, String
             .arg(format!("--extend.query-path={}", path.display()))
             .env(
                 "DATA_SOURCE_NAME",
-                format!("host={} user=prometheus dbname=postgres sslmode=disable", cluster.host().display()),
+                format!("user=prometheus host={} dbname=postgres", cluster.host().display()),
             ),
         &dir.join(file),
     );
