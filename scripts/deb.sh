@@ -64,7 +64,9 @@ snowflake-id ($version) unstable; urgency=medium
 END
 cp README.md CHANGELOG.md "$stage"
 scripts/crates.sh "$PG_MAJOR" >"$stage/crates.txt"
-printf '%s\n' README.md crates.txt >"$stage/debian/docs"
+cp -R monitoring "$stage/monitoring"
+rm "$stage/monitoring/alerts_test.yml"
+printf '%s\n' README.md crates.txt monitoring >"$stage/debian/docs"
 
 # Debian's directories, wherever the PostgreSQL of PG_CONFIG has its own.
 while IFS= read -r file; do

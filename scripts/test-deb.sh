@@ -62,6 +62,10 @@ diff - <(cd "$packed/files" && find . -type f -printf '/%P\n' | LC_ALL=C sort) <
 /usr/share/doc/$package/changelog.gz
 /usr/share/doc/$package/copyright
 /usr/share/doc/$package/crates.txt.gz
+/usr/share/doc/$package/monitoring/alerts.yml
+/usr/share/doc/$package/monitoring/dashboard.json
+/usr/share/doc/$package/monitoring/postgres_exporter.yml
+/usr/share/doc/$package/monitoring/postgres_exporter_registry.yml
 /usr/share/postgresql/$PG_MAJOR/extension/snowflake_id--$(extension_version).sql
 /usr/share/postgresql/$PG_MAJOR/extension/snowflake_id.control
 /usr/share/postgresql/$PG_MAJOR/extension/snowflake_id_registry--$(extension_version).sql
