@@ -302,19 +302,19 @@ pub fn plan(seen: &Seen) -> Plan {
 
     let gate = plan_gate(seen, &uses, is_unknown, is_lost, next_us, floor_us);
     let is_opened = matches!(gate, GatePlan::Open { .. });
-    if let (GatePlan::Open { lease: Lease { identity, .. }, .. }, false) = (gate, seen.is_leased())
-        && uses.recorded(Some(identity)).is_none()
-    {
-        // Stored together with a horizon: alone it would make the past look known.
-        let known = ValueUses([&seen.values.uses.0[..], &value_records].concat());
-        value_records.extend(known.of_unknown(identity, seen.now_us.saturating_add(seen.max_drift_us)));
-    }
     let mut value_from_us = 0;
-    if let (GatePlan::Open { lease, .. }, 1..) = (gate, begun.value) {
-        let recorded = ValueUses([&seen.values.uses.0[..], &value_records].concat());
-        value_from_us = recorded.until_us(lease.identity, begun.value).max(lease.from_us);
-    }
-    if let GatePlan::Open { lease: Lease { identity, .. }, .. } = gate {
+    if let GatePlan::Open { lease, .. } = gate {
+        let Lease { identity, from_us, .. } = lease;
+        let mut recorded = ValueUses([&seen.values.uses.0[..], &value_records].concat());
+        if !seen.is_leased() && uses.recorded(Some(identity)).is_none() {
+            // Stored together with a horizon: alone it would make the past look known.
+            let unknown = recorded.of_unknown(identity, seen.now_us.saturating_add(seen.max_drift_us));
+            recorded.0.extend(unknown);
+            value_records.extend(unknown);
+        }
+        if begun.value > 0 {
+            value_from_us = recorded.until_us(identity, begun.value).max(from_us);
+        }
         let until_us = uses.until_us(identity).unwrap_or(0);
         uses.add(Use { identity: Some(identity), until_us }, &mut records);
     }
@@ -352,7 +352,6 @@ pub fn plan(seen: &Seen) -> Plan {
             GatePlan::BeginAnew(_) => false,
             _ => {
                 seen.has_to_begin_anew(&uses, floor_us)
-                    && seen.has_room_to_begin_anew
                     && unknown_until_us(&uses, past, seen.is_elsewhere, seen.now_us).is_none()
             }
         };
@@ -392,7 +391,9 @@ impl Seen {
         let is_far_ahead = floor_us.max(self.end_of_use_us) > self.reach_us().saturating_add(FAR_AHEAD_US);
         // Nobody may begin below what holds for all: then it is no use.
         let can_begin_now = uses.recorded(None).is_none_or(|until_us| until_us <= self.now_us);
-        self.is_anew_ordered || (is_far_ahead && can_begin_now && self.is_clock_confirmed)
+        let is_called_for =
+            self.is_anew_ordered || (is_far_ahead && can_begin_now && self.is_clock_confirmed);
+        is_called_for && self.has_room_to_begin_anew
     }
 }
 
@@ -413,7 +414,6 @@ fn plan_gate(
     if seen.is_leased()
         && seen.has_to_begin_anew(uses, floor_us)
         && !is_lost
-        && seen.has_room_to_begin_anew
         && check_reset(identity, uses, &seen.past, seen.is_elsewhere, seen.now_us).is_ok()
     {
         return GatePlan::BeginAnew(lease);

@@ -1,7 +1,8 @@
-//! What background workers have in common: how they are stopped, their transactions, their files, and the connection to
-//! the registry.
+//! What background workers have in common: how they are started and stopped, their transactions, their files, and the
+//! connection to the registry.
 
 pub mod file;
 pub mod link;
+pub mod start;
 pub mod stop;
 pub mod transaction;

@@ -1,38 +1,29 @@
 //! The process of the segments worker: its beginning and its end.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags};
+use pgrx::bgworkers::{BackgroundWorker, SignalWakeFlags};
 use pgrx::prelude::*;
 
 use super::worker::Worker;
+use crate::background::start;
 use crate::background::stop::on_sigterm;
 use crate::config;
 use crate::pg::process;
 use crate::shared::memory;
 use crate::shared::segments::{self, Trouble, segments};
 
-/// How long the keeper gives a worker to come up before it starts another one.
-const TIME_TO_START: Duration = Duration::from_secs(2);
-
 /// The keeper's part: starts the worker when it has to run and does not.
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
-    let is_starting = last_start.is_some_and(|at| at.elapsed() < TIME_TO_START);
-    if !segments.is_used.load(Ordering::Relaxed) || segments.bell.pid().is_some() || is_starting {
+    let is_there = segments.bell.pid().is_some() || start::is_coming(*last_start);
+    if !segments.is_used.load(Ordering::Relaxed) || is_there {
         return;
     }
     *last_start = Some(Instant::now());
-    let started = BackgroundWorkerBuilder::new("snowflake_id segments")
-        .set_type("snowflake_id segments")
-        .set_library("snowflake_id")
-        .set_function("snowflake_id_segments_main")
-        .enable_spi_access()
-        .load_dynamic();
-    if started.is_err() {
-        let text = "cannot start the background worker \"snowflake_id segments\": it needs one of max_worker_processes";
-        segments::report_problem(Some(text), Trouble::Silence);
+    if let Err(text) = start::start("snowflake_id segments", "snowflake_id_segments_main") {
+        segments::report_problem(Some(&text), Trouble::Silence);
     }
 }
 
