@@ -22,7 +22,7 @@ else
     say "this is no Debian: a C compiler, libclang and PostgreSQL with its headers have to be there already"
 fi
 PG_CONFIG=${PG_CONFIG:-/usr/lib/postgresql/$default_major/bin/pg_config}
-if ! PG_CONFIG=$(realpath -e "$(command -v "$PG_CONFIG")") || ! pg_version=$("$PG_CONFIG" --version); then
+if ! PG_CONFIG=$(realpath -e "$(command -v "$PG_CONFIG")" 2>/dev/null) || ! pg_version=$("$PG_CONFIG" --version); then
     echo "PG_CONFIG does not work: set it to the pg_config of PostgreSQL 15 to 18" >&2
     exit 1
 fi

@@ -44,6 +44,11 @@ reachable() {
         echo "$pg_config"
         return
     fi
+    # Without a directory of its own, all of this machine would be copied.
+    if [[ $pg_config != /*/bin/pg_config ]]; then
+        echo "PG_CONFIG has to be the path of a pg_config in an installation of its own: \"$pg_config\"" >&2
+        return 1
+    fi
     case $pg_config in
         "$PWD"/target/postgresql/*)
             root=${pg_config#"$PWD/target/postgresql/"}
