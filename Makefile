@@ -21,11 +21,12 @@
 #   make image           an extension image for CloudNativePG, for PostgreSQL 18
 #   make test-packages   all of these: installed, used, upgraded, removed     (FULL=1 compiles them as for users)
 #   make lint            formatting and lints
+#   make sql             generates sql/snowflake_id--0.1.0.sql from the sources
 #
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures pictures book dist deb image test-packages lint clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures pictures book dist deb image test-packages lint sql clean
 
 all:
 	@scripts/build.sh
@@ -93,6 +94,9 @@ test-packages:
 
 lint:
 	@scripts/lint.sh
+
+sql:
+	@scripts/sql.sh
 
 clean:
 	cargo clean

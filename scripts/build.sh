@@ -7,7 +7,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly pgrx_version=0.18.1
 readonly default_major=15
 
 . scripts/packages.sh
@@ -35,42 +34,23 @@ case $major in
         ;;
 esac
 
-# A cargo-pgrx of another version belongs to somebody else: leave it alone and take one of our own.
-tools=$PWD/target/tools
-export PATH="$tools/bin:$PATH"
-if [ "$(cargo pgrx --version 2>/dev/null)" != "cargo-pgrx $pgrx_version" ]; then
-    say "installing cargo-pgrx $pgrx_version (takes some minutes)"
-    if cargo pgrx --version >/dev/null 2>&1; then root=(--root "$tools"); else root=(); fi
-    cargo install --quiet --locked cargo-pgrx --version "=$pgrx_version" "${root[@]}"
-fi
-
-# pgrx keeps its list of PostgreSQL installations here rather than in the home directory.
-export PGRX_HOME=$PWD/target/pgrx
-if ! grep -qsxF "pg$major = \"$PG_CONFIG\"" "$PGRX_HOME/config.toml"; then
-    mkdir -p "$PGRX_HOME"
-    cargo pgrx init "--pg$major" "$PG_CONFIG" >/dev/null
-fi
-
 # Builds for several versions in one directory would overwrite each other.
+target=${CARGO_TARGET_DIR:-$PWD/target}
 if [ "$major" != "$default_major" ]; then
-    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target/pg$major}
+    target=${CARGO_TARGET_DIR:-$PWD/target/pg$major}
 fi
+# What pgrx would otherwise look up in a configuration of its own.
+environment=$(printf 'export PG_CONFIG=%q PG_MAJOR=%q PGRX_PG_CONFIG_PATH=%q' "$PG_CONFIG" "$major" "$PG_CONFIG")
+eval "$environment"
 
 say "building the extension for $pg_version"
 package=${PACKAGE_DIR:-$PWD/target/package}/$major
 rm -rf "$package"
 mkdir -p "${package%/*}"
 touch "$package.begun" # scripts/install.sh looks for sources that are newer.
-quietly cargo pgrx package --pg-config "$PG_CONFIG" --out-dir "$package" \
-    --no-default-features --features "pg$major"
-# The registry is plain SQL: there is nothing to build. Its control file does not lie beside ours: cargo pgrx takes the first
-# one that it finds in the directory for that of the library.
-for file in sql/registry/*; do
-    install -m 644 "$file" "$package$("$PG_CONFIG" --sharedir)/extension/${file##*/}"
-done
+quietly cargo build --locked --release -p snowflake_id --no-default-features --features "pg$major" --target-dir "$target"
+install -D -m 755 "$target/release/libsnowflake_id.so" "$package$("$PG_CONFIG" --pkglibdir)/snowflake_id.so"
+install -D -m 644 -t "$package$("$PG_CONFIG" --sharedir)/extension" \
+    snowflake_id.control sql/snowflake_id--*.sql sql/registry/snowflake_id_registry*
 
-{
-    printf 'export PG_CONFIG=%q PG_MAJOR=%q PGRX_HOME=%q\n' "$PG_CONFIG" "$major" "$PGRX_HOME"
-    # shellcheck disable=SC2016 # The path is that of whoever reads the file.
-    printf 'export PATH=%q:$PATH\n' "$tools/bin"
-} >target/environment
+echo "$environment" >target/environment

@@ -30,8 +30,7 @@ flags=(
     "--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc/$commit"
     "--remap-path-prefix=$PWD=/usr/src/snowflake_id"
     "--remap-path-prefix=$deb_dir=/usr/src/snowflake_id/target/deb"
-    "-Clink-arg=-Wl,--build-id=sha1"    # dh_strip files the symbols under it.
-    "-Clink-arg=-Wl,--no-gc-sections"   # As cargo pgrx has it, which these flags overrule: it reads the SQL from a section.
+    "-Clink-arg=-Wl,--build-id=sha1" # dh_strip files the symbols under it.
 )
 unset RUSTFLAGS CARGO_INCREMENTAL
 # shellcheck disable=SC2155 # printf does not fail.

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
+scripts/sql.sh --check
 # shellcheck source=/dev/null
 . target/environment
 . scripts/packages.sh

@@ -31,7 +31,7 @@ use pgrx::prelude::*;
 
 use crate::pg::function::{self, declare_c_function};
 
-/// What a call of the twin costs the planner, in operators, as declared in `sql/copy.sql`. See
+/// What a call of the twin costs the planner, in operators, as declared in `sql/parts/copy.sql`. See
 /// [`is_too_dear_to_repeat`].
 const COST_IN_OPERATORS: f64 = 1_000.0;
 

@@ -168,10 +168,7 @@ pub struct New<'a> {
 ///
 /// No horizon can be promised between this and the commit: before that the keeper finds nothing to store it
 /// in.
-#[pg_extern(sql = "
-CREATE FUNCTION snowflake_internal.store_past() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', '@FUNCTION_NAME@';
-COMMENT ON FUNCTION snowflake_internal.store_past() IS 'for CREATE EXTENSION: stores again what the server knows of its past';
-", requires = ["horizon"])]
+#[pg_extern(sql = false)]
 fn store_past() {
     let Ok(shared) = memory::state() else { return };
     let past = shared.board.past.snapshot();

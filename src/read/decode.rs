@@ -1,7 +1,7 @@
 //! Reading IDs back, and putting them together: `snowflake_decode`, the accessors, `snowflake_encode`.
 //!
 //! Each comes in two forms: with the session's layout (STABLE, as the setting may change) and with one that
-//! is named (IMMUTABLE). The accessors are declared in `sql/decode.sql`.
+//! is named (IMMUTABLE). The accessors are declared in `sql/parts/decode.sql`.
 
 use pgrx::IntoDatum;
 use pgrx::prelude::*;

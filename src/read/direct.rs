@@ -29,7 +29,7 @@ pub enum Source {
 }
 
 /// Defines the C functions: their names, where the layout comes from, and the [`Reader`]. The SQL
-/// declarations are in `sql/decode.sql` and `sql/range.sql`.
+/// declarations are in `sql/parts/decode.sql` and `sql/parts/range.sql`.
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
         $(

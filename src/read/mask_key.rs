@@ -1,5 +1,5 @@
 //! The keys of masks, public IDs and UUIDs: given as they are, or by their names, and what a backend keeps of
-//! them. The table of the keys with names is in `sql/mask.sql`.
+//! them. The table of the keys with names is in `sql/parts/mask.sql`.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
@@ -91,7 +91,7 @@ fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
     <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
 }
 
-/// What looks like a key is not shown; see the constraint on names in `sql/mask.sql`.
+/// What looks like a key is not shown; see the constraint on names in `sql/parts/mask.sql`.
 fn no_key(name: &[u8]) -> Error {
     if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;

@@ -11,25 +11,6 @@ use crate::error::{Error, OrReport};
 use crate::pg::varlena::{Text, TextBytes};
 use crate::read::mask_key::{Cache, checked, with_named_key};
 
-extension_sql_file!(
-    "../../sql/outside.sql",
-    name = "outside",
-    requires = [
-        snowflake_to_public,
-        snowflake_to_public_with_key,
-        snowflake_to_public_named,
-        snowflake_from_public,
-        snowflake_from_public_with_key,
-        snowflake_from_public_named,
-        snowflake_to_uuid,
-        snowflake_to_uuid_with_key,
-        snowflake_to_uuid_named,
-        snowflake_from_uuid,
-        snowflake_from_uuid_with_key,
-        snowflake_from_uuid_named
-    ]
-);
-
 static PUBLIC_IDS: Mutex<Cache<PublicIds, Prefix>> = Mutex::new(Cache::new());
 static UUIDS: Mutex<Cache<Uuids, Prefix>> = Mutex::new(Cache::new());
 

@@ -1,5 +1,5 @@
 //! Ranges of time as ranges of IDs, which the index on the ID answers: `snowflake_min_id` and
-//! `snowflake_max_id`. They are declared, and the predicates on top of them defined, in `sql/range.sql`: in
+//! `snowflake_max_id`. They are declared, and the predicates on top of them defined, in `sql/parts/range.sql`: in
 //! SQL, so that the planner sees through them.
 
 use snowflake_id_core::{Layout, RangeError};

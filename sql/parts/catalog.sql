@@ -1,4 +1,4 @@
--- What pgrx does not generate: the view, comments and grants. Runs last in the script of CREATE EXTENSION.
+-- The view of layouts, and comments and grants for the functions that the library declares.
 
 -- Bound by hand, as its C function has no wrapper of pgrx around it.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
