@@ -60,6 +60,6 @@ else
     skip "sqlx"
 fi
 if [ ${#programs[@]} -gt 0 ]; then
-    cargo test --quiet -p snowflake-id-cluster-tests --test clients -- \
-        --ignored --exact --test-threads=2 "${programs[@]}"
+    cargo test --quiet -p snowflake-id-cluster-tests -- \
+        --ignored --exact --test-threads=2 "${programs[@]/#/book::clients::}"
 fi

@@ -24,4 +24,4 @@ export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" test rules monitoring/alerts_test.yml
-cargo test --quiet -p snowflake-id-cluster-tests --test monitoring -- --include-ignored
+cargo test --quiet -p snowflake-id-cluster-tests -- --include-ignored book::monitoring::

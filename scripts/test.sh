@@ -5,7 +5,8 @@
 #   scripts/test.sh versions   what may depend on the version of PostgreSQL: pg_regress, real servers
 #   scripts/test.sh brief      of these pg_regress, and the servers that are to show that no ID repeats
 #   scripts/test.sh sql [TOPIC]...       pg_regress alone, or some topics of it
-#   scripts/test.sh servers [ARGUMENT].. the servers alone; arguments are those of "cargo test", such as --test adopt
+#   scripts/test.sh servers [ARGUMENT].. the servers alone; arguments are names, or parts of names, of tests, such as
+#                              fleet:: or ids::waiting, and options of libtest, such as --nocapture
 #   scripts/test.sh soak       many rounds of crashes, clock steps and accidents of all kinds
 #   scripts/test.sh clients    the client programs
 #   scripts/test.sh patroni    registry and shard under Patroni
@@ -17,8 +18,8 @@ scripts/setup.sh
 . target/environment
 . scripts/packages.sh
 
-# PgBouncer stands between servers and their registry in a test that is skipped without it; in CI that is a failure.
-# Debian puts it where ordinary users do not look, and starts it. Nobody asked for that here.
+# PgBouncer stands between servers and their registry in a test. Debian puts it where ordinary users do not look, and
+# starts it. Nobody asked for that here.
 export PATH=$PATH:/usr/sbin
 install_pool() {
     if command -v pgbouncer >/dev/null; then
@@ -37,8 +38,9 @@ unpack_partman() {
 }
 case ${1:-all} in
     all | versions | servers)
-        install_pool || say "without PgBouncer: its tests are skipped"
-        unpack_partman || say "without pg_partman: its test is skipped"
+        # A test says what it needs and fails without it; with ALLOW_SKIP=1 it is skipped, and counted in the end.
+        install_pool || say "PgBouncer cannot be installed"
+        unpack_partman || say "pg_partman cannot be unpacked"
         ;;
 esac
 
@@ -79,10 +81,48 @@ test_sql() {
     }
 }
 
-# The arguments pick some of the tests.
+# How many tests run at a time: they wait for most of the time.
+readonly at_a_time=${TESTS_AT_A_TIME:-8}
+
+# Runs the program of the tests with arguments of libtest. It tells how long each test takes, which is a secret of nightly
+# compilers otherwise.
+cluster() {
+    cargo test --quiet --config "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']" \
+        -p snowflake-id-cluster-tests --test cluster -- -Z unstable-options "$@"
+}
+
+# The same, and keeps what is printed.
+timed_cluster() {
+    cluster --format pretty --report-time "$@" 2>&1 | tee -a "$work_dir/servers.out"
+}
+
+# The arguments pick some of the tests. Those in "alone" have bounds on time that others would break. In the end it tells
+# what took longest, and what was not tested.
 test_servers() {
     step "servers: tests/cluster"
-    cargo test --quiet -p snowflake-id-cluster-tests "$@" -- --test-threads=2
+    local alone names=() options=() argument failed=0
+    mapfile -t alone < <(cluster --list --format terse "$@" | sed -n 's/^\(alone::.*\): test$/\1/p')
+    for argument in "$@"; do
+        if [[ $argument == -* ]]; then options+=("$argument"); else names+=("$argument"); fi
+    done
+    if [ "$PG_MAJOR" != 15 ]; then
+        options+=(--skip tables::partman::)
+        echo "tables::partman needs pg_partman, which Debian has for PostgreSQL 15" >>"$work_dir/skipped"
+    fi
+    timed_cluster --test-threads="$at_a_time" --skip alone:: "${options[@]}" "${names[@]}" || failed=1
+    if [ ${#alone[@]} -gt 0 ]; then
+        timed_cluster --test-threads=1 --exact "${options[@]}" "${alone[@]}" || failed=1
+    fi
+    if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
+        timed_cluster --ignored --exact horizon::restored::pg_upgrade_to_another_major_version || failed=1
+    fi
+    echo
+    echo "The slowest ten, in seconds:"
+    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$work_dir/servers.out" | sort -rn | sed -n 1,10p
+    touch "$work_dir/skipped"
+    echo "$(wc -l <"$work_dir/skipped") skipped"
+    cat "$work_dir/skipped"
+    return "$failed"
 }
 
 test_clients() {
@@ -103,7 +143,8 @@ case ${1:-all} in
         ;;
     brief)
         test_sql
-        test_servers --test uniqueness --test durability --test replication
+        test_servers ids::uniqueness horizon::durability horizon::floor horizon::replication horizon::restored \
+            alone::restarts
         ;;
     sql)
         test_sql "${@:2}"
@@ -114,9 +155,8 @@ case ${1:-all} in
         exit
         ;;
     soak)
-        SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} cargo test --quiet -p snowflake-id-cluster-tests \
-            --test durability --test accidents --test fleet_accidents --test fleet_lease_file --test segments_accidents --test clock_sequence \
-            -- --nocapture crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
+        export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200}
+        cluster --nocapture crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
             killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back
         exit
         ;;

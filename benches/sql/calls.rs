@@ -38,7 +38,8 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
 /// This build beside another one, if there is one.
 pub fn print_baseline(servers: &mut Servers, _: &Figures) {
     let Ok(pg_config) = std::env::var("BASELINE_PG_CONFIG") else { return };
-    let baselines: Vec<_> = (0..SERVERS).map(|_| Cluster::start_of(pg_config.as_ref(), SETTINGS)).collect();
+    let baselines: Vec<_> =
+        (0..SERVERS).map(|_| Cluster::builder().of(pg_config.as_ref()).settings(SETTINGS).start()).collect();
     let mut others: Vec<_> = baselines.iter().map(Cluster::connect).collect();
     let mut net = [Vec::new(), Vec::new()];
     for at in 0..REPETITIONS * 2 {

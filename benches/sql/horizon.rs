@@ -5,8 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use postgres::Client;
-use snowflake_id_cluster_tests::faults::{kill_server, signal_all};
-use snowflake_id_cluster_tests::{Cluster, WORKER_1, poll};
+use snowflake_id_cluster_tests::{Cluster, kill_server, signal_all, wait_for_first_id};
 
 use crate::figures::Figures;
 use crate::servers::Servers;
@@ -32,9 +31,9 @@ struct Record {
 }
 
 pub fn print(_: &mut Servers, figures: &Figures) {
-    let cluster = Cluster::start_with_clock(WORKER_1);
+    let cluster = Cluster::builder().worker(1).clock().start();
     let mut client = connect(&cluster);
-    poll("an ID", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    wait_for_first_id(&mut client);
     // The horizon has moved on from where it was at the start.
     thread::sleep(Duration::from_secs(3));
 
@@ -46,7 +45,7 @@ pub fn print(_: &mut Servers, figures: &Figures) {
     kill_server(&cluster);
     record.watch_clock(START);
     record.note("start");
-    cluster.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    cluster.start_server();
     client = connect(&cluster);
     record.observe(&mut client, STEP);
     record.note(&format!("the clock is set back by {STEP_BACK} s"));

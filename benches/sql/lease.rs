@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use snowflake_id_cluster_tests::Cluster;
-use snowflake_id_cluster_tests::faults::signal_all;
-use snowflake_id_cluster_tests::fleet::{Fleet, leased_worker, wait_for_registry_state};
-use snowflake_id_cluster_tests::load::StopAtEnd;
+use snowflake_id_cluster_tests::{
+    Cluster, Fleet, StopAtEnd, leased_worker, signal_all, wait_for_registry_state,
+};
 
 use crate::figures::Figures;
 use crate::servers::Servers;
@@ -40,11 +39,10 @@ struct Row {
 
 pub fn print(_: &mut Servers, figures: &Figures) {
     let fleet = Fleet::start(&format!("{LEASE}, first_worker => {WORKER}"));
-    let alpha = fleet.server(&[("cluster_name", "alpha")]);
+    let alpha = fleet.server().set("cluster_name", "alpha").start();
     assert_eq!(leased_worker(&alpha), WORKER);
     // Wants this one or none.
-    let pin = WORKER.to_string();
-    let beta = fleet.server(&[("cluster_name", "beta"), ("snowflake_id.worker_id", &pin)]);
+    let beta = fleet.server().worker(WORKER).set("cluster_name", "beta").start();
     wait_for_registry_state(&beta, "all taken");
 
     let began_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();

@@ -58,7 +58,7 @@ impl Servers {
 
     fn start(&mut self, count: usize) {
         while self.clusters.len() < count {
-            let cluster = Cluster::start(SETTINGS);
+            let cluster = Cluster::builder().settings(SETTINGS).start();
             let mut client = cluster.connect();
             client.batch_execute(NUMBERS).unwrap();
             self.clusters.push(cluster);

@@ -3,21 +3,16 @@
 use std::fs;
 use std::process::Command;
 
-use crate::{Cluster, Settings, poll, single, successful};
+use crate::{Cluster, Settings, eventually, single, successful};
 
 impl Cluster {
     /// Takes a base backup of this server while it runs: a server with a directory and a clock of its own,
     /// which has not been started. It has the settings of this one, but for those given.
     pub fn base_backup(&self, settings: Settings) -> Cluster {
         let mut copy = Cluster::without_data(self.bin_dir.clone());
-        successful(
-            copy.program("pg_basebackup")
-                .arg("--pgdata")
-                .arg(copy.data_dir())
-                .arg("--host")
-                .arg(self.host())
-                .args(["--username=test", "--checkpoint=fast", "--no-sync"]),
-        );
+        let mut pg_basebackup = self.client_program("pg_basebackup");
+        pg_basebackup.args(["--checkpoint=fast", "--no-sync", "--pgdata"]).arg(copy.data_dir());
+        successful(&mut pg_basebackup);
         copy.give_clock();
         copy.listen_at_home();
         copy.configure(settings);
@@ -36,32 +31,39 @@ impl Cluster {
     /// Starts a standby that streams from this server, and waits until it has caught up for the first time.
     pub fn start_standby(&self, settings: Settings) -> Cluster {
         let standby = self.base_backup(settings);
-        let primary = format!("host={} user=test application_name=standby", self.host().display());
+        let primary = format!("{} application_name=standby", self.connection_string("test"));
         standby.configure(&[("primary_conninfo", &primary)]);
         standby.signal("standby.signal");
-        standby.start_server().unwrap_or_else(|log| panic!("the standby did not start:\n{log}"));
+        standby.start_server();
         let streams = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
-        poll("the standby to stream", || (single::<i64>(&mut self.connect(), streams) == 1).then_some(()));
+        let mut client = self.connect();
+        eventually("the standby to stream", || single::<i64>(&mut client, streams) == 1);
         standby
     }
 
     /// Has commits of this server wait for its standby, beginning with what is under way.
     pub fn replicate_synchronously(&self) {
-        self.configure(&[("synchronous_standby_names", "standby")]);
-        self.reload();
+        self.change("synchronous_standby_names", "standby");
         let query = "SELECT count(*) FROM pg_stat_replication
                      WHERE sync_state = 'sync' AND flush_lsn >= pg_current_wal_lsn()";
-        poll("the standby to be synchronous", || {
-            (single::<i64>(&mut self.connect(), query) == 1).then_some(())
-        });
+        let mut client = self.connect();
+        eventually("the standby to be synchronous", || single::<i64>(&mut client, query) == 1);
     }
 
     /// Has this standby receive no more, as if the network had failed.
     pub fn stop_receiving(&self) {
-        self.configure(&[("primary_conninfo", "")]);
-        self.reload();
+        self.change("primary_conninfo", "");
         let query = "SELECT count(*) FROM pg_stat_wal_receiver";
-        poll("the WAL receiver to end", || (single::<i64>(&mut self.connect(), query) == 0).then_some(()));
+        let mut client = self.connect();
+        eventually("the WAL receiver to end", || single::<i64>(&mut client, query) == 0);
+    }
+
+    /// Waits until the WAL of this server is in its archive, up to this moment.
+    pub fn archive_all(&self) {
+        let mut client = self.connect();
+        let last: String = single(&mut client, "SELECT pg_walfile_name(pg_switch_wal())");
+        let query = format!("SELECT coalesce(last_archived_wal >= '{last}', false) FROM pg_stat_archiver");
+        eventually("the archive", || single::<bool>(&mut client, &query));
     }
 
     /// Has this server recover from a backup and an archive, as its settings say, and waits until it has
@@ -69,11 +71,10 @@ impl Cluster {
     pub fn recover_to_target(&self) {
         self.signal("recovery.signal");
         self.configure(&[("recovery_target_action", "pause")]);
-        self.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+        self.start_server();
         let query = "SELECT pg_get_wal_replay_pause_state()";
-        poll("the recovery target", || {
-            (single::<String>(&mut self.connect(), query) == "paused").then_some(())
-        });
+        let mut client = self.connect();
+        eventually("the recovery target", || single::<String>(&mut client, query) == "paused");
     }
 
     /// Makes a primary of a standby, or ends a recovery that has reached its target.
@@ -85,7 +86,7 @@ impl Cluster {
     pub fn signal(&self, name: &str) {
         let file = self.data_dir().join(name);
         fs::write(&file, "").unwrap();
-        successful(Command::new("chown").arg("--reference").arg(self.data_dir()).arg(file));
+        self.own(&file);
     }
 
     /// Has `pg_upgrade` fill this server, which is new and stopped, with what is in another, which is stopped

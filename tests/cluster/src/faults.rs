@@ -6,11 +6,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use postgres::Client;
 
-use crate::{Cluster, kill, poll, single, successful};
+use crate::load::Random;
+use crate::user::{give_to_server_user, new_dir};
+use crate::{Cluster, eventually, kill, status, successful};
 
 /// How long processes are paused at most. One of them may hold a lock for which the test waits, and with it
 /// the end of the pause.
@@ -54,7 +56,7 @@ pub struct SmallDisk {
 impl SmallDisk {
     /// Mounts one for the server's user; if we may not, why.
     pub fn mount(megabytes: u32) -> Result<SmallDisk, String> {
-        let dir = tempfile::Builder::new().prefix("disk.").tempdir_in(crate::work_dir()).unwrap();
+        let dir = new_dir("disk.");
         let options = format!("size={megabytes}m,mode=755");
         let mut mount = Command::new("mount");
         let output =
@@ -65,7 +67,7 @@ impl SmallDisk {
             Err(error) => return Err(error.to_string()),
         }
         let disk = SmallDisk { dir };
-        crate::give_to_server_user(disk.path());
+        give_to_server_user(disk.path());
         Ok(disk)
     }
 
@@ -95,9 +97,9 @@ impl WalReceiver {
     /// Starts one with this `application_name`.
     pub fn start(cluster: &Cluster, name: &str) -> WalReceiver {
         let dir = cluster.host().join(name);
-        std::fs::create_dir(&dir).unwrap();
-        crate::give_to_server_user(&dir);
-        let source = format!("host={} user=test application_name={name}", cluster.host().display());
+        fs::create_dir(&dir).unwrap();
+        cluster.own(&dir);
+        let source = format!("{} application_name={name}", cluster.connection_string("test"));
         let mut program = cluster.program("pg_receivewal");
         program.args(["--synchronous", "--no-loop", "--dbname", &source, "--directory"]).arg(dir);
         WalReceiver(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
@@ -113,8 +115,9 @@ impl Drop for WalReceiver {
 }
 
 /// The process ID of the keeper, once it has opened the gate.
+#[track_caller]
 pub fn keeper_pid(client: &mut Client) -> i32 {
-    poll("the keeper", || {
+    eventually("the keeper", || {
         let query =
             "SELECT keeper_pid FROM snowflake_status WHERE keeper_pid IS NOT NULL AND worker_id IS NOT NULL";
         Some(client.query(query, &[]).ok()?.first()?.get(0))
@@ -122,17 +125,39 @@ pub fn keeper_pid(client: &mut Client) -> i32 {
 }
 
 /// Has the keeper end and, a second later, another one begin. Returns when that has opened the gate.
+#[track_caller]
 pub fn replace_keeper(client: &mut Client) {
     let old = keeper_pid(client);
     client.execute("SELECT pg_terminate_backend($1)", &[&old]).unwrap();
-    poll("the next keeper", || (keeper_pid(client) != old).then_some(()));
+    eventually("the next keeper", || keeper_pid(client) != old);
+}
+
+/// The process of this kind in a server, as `pg_stat_activity` names it, if there is one.
+pub fn background_pid(server: &Cluster, kind: &str) -> Option<i32> {
+    let query = "SELECT pid FROM pg_stat_activity WHERE backend_type = $1";
+    Some(server.try_connect("postgres").ok()?.query_opt(query, &[&kind]).ok()??.get(0))
+}
+
+/// Sends a signal to one of the processes of a server that satisfy a condition, if it is up.
+pub fn signal_one(server: &Cluster, signal: &str, condition: &str, random: &mut Random) {
+    let query = format!("SELECT pid FROM pg_stat_activity WHERE {condition} AND pid <> pg_backend_pid()");
+    let rows = server.try_connect("postgres").and_then(|mut client| client.query(&query, &[]));
+    let rows = rows.unwrap_or_default();
+    if !rows.is_empty() {
+        kill(signal, rows[random.below(rows.len() as u64) as usize].get(0));
+    }
+}
+
+/// The host of a server loses its power.
+pub fn cut_power(server: &Cluster) {
+    if let Some(pid) = postmaster(server) {
+        kill("KILL", pid);
+    }
 }
 
 /// Sets the clock to when, by the status view, generation can go on; the shift that it then has.
 pub fn set_clock_as_needed(cluster: &Cluster) -> f64 {
-    let mut client = cluster.connect();
-    let resumes_at: f64 =
-        single(&mut client, "SELECT extract(epoch FROM resumes_at)::float8 FROM snowflake_status LIMIT 1");
+    let resumes_at: f64 = status(&mut cluster.connect(), "extract(epoch FROM resumes_at)::float8");
     let shift = resumes_at - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
     cluster.set_clock(shift);
     shift
@@ -145,10 +170,8 @@ pub fn kill_server(server: &Cluster) {
     for &pid in &all {
         kill("KILL", pid);
     }
-    poll("the end of all processes", || {
-        let runs = |pid: &i32| Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
-        (!all.iter().any(runs)).then_some(())
-    });
+    let runs = |pid: &i32| Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
+    eventually("the end of all processes", || !all.iter().any(runs));
     // Somebody else may have its number at the next start.
     let _ = fs::remove_file(server.data_dir().join("postmaster.pid"));
     let _ = fs::remove_file(server.host().join(".s.PGSQL.5432.lock"));
@@ -173,4 +196,12 @@ pub fn processes(server: &Cluster) -> Vec<i32> {
     let list = Command::new("ps").args(["-o", "pid=", "--ppid", &postmaster.to_string()]).output().unwrap();
     let children = String::from_utf8(list.stdout).unwrap();
     [postmaster].into_iter().chain(children.split_whitespace().map(|pid| pid.parse().unwrap())).collect()
+}
+
+/// How long a fast stop of a server takes.
+pub fn time_to_stop(server: &Cluster) -> Duration {
+    let start = Instant::now();
+    server.stop_server("fast");
+    println!("stopped after {:?}", start.elapsed());
+    start.elapsed()
 }

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::{Cluster, Settings, ids, poll, single};
+use crate::{Builder, Cluster, PATIENCE, Run, eventually, ids, single};
 
 /// A registry, and servers that ask it.
 pub struct Fleet {
@@ -15,54 +17,51 @@ pub struct Fleet {
 
 /// What shortens leases, so that a test sees their ends: 6 s, renewed every half second.
 pub const SHORT_LEASES: &str = "lease => '6s', renew_every => '500ms'";
+/// Leases that last longer than a test, which are not renewed during it.
+pub const LONG_LEASES: &str = "lease => '10min', renew_every => '5min'";
 
 impl Fleet {
     /// A fleet without servers. `configuration` are arguments of `snowflake_registry.configure()`.
     pub fn start(configuration: &str) -> Fleet {
-        Fleet::start_on(Cluster::stopped(&[("max_connections", "100")]), configuration)
+        Fleet::of(Cluster::builder().set("max_connections", 100), configuration)
     }
 
-    /// The same with a registry on this server, which is not running.
-    pub fn start_on(registry: Cluster, configuration: &str) -> Fleet {
-        registry.start_server().unwrap_or_else(|log| panic!("the registry did not start:\n{log}"));
-        Fleet::make_on(registry, configuration)
+    /// The same with a registry on such a server.
+    pub fn of(registry: Builder, configuration: &str) -> Fleet {
+        Fleet::on(registry.extensions(&[]).start(), configuration)
     }
 
     /// The same on a server that is running.
-    pub fn make_on(registry: Cluster, configuration: &str) -> Fleet {
-        registry
-            .connect()
-            .batch_execute(&format!(
-                "CREATE EXTENSION snowflake_id_registry;
+    pub fn on(registry: Cluster, configuration: &str) -> Fleet {
+        registry.connect().run(&format!(
+            "CREATE EXTENSION snowflake_id_registry;
                  SELECT snowflake_registry.start_fleet();
                  SELECT snowflake_registry.configure({configuration});
                  CREATE ROLE fleet LOGIN;
                  GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
                  GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO fleet;"
-            ))
-            .unwrap();
+        ));
         Fleet { registry }
     }
 
     /// How its servers connect to the registry.
     pub fn connection_string(&self) -> String {
-        format!("host={} user=fleet dbname=postgres", self.registry.host().display())
+        self.registry.connection_string("fleet")
     }
 
-    /// A server of the fleet that has not been started.
-    pub fn stopped_server(&self, settings: Settings) -> Cluster {
-        let server = Cluster::stopped(&[("shared_preload_libraries", "snowflake_id")]);
-        server.configure(&[("snowflake_id.registry", &self.connection_string())]);
-        server.configure(settings);
-        server
+    /// A server of the fleet.
+    pub fn server(&self) -> Builder {
+        self.server_by(self.connection_string())
     }
 
-    /// A server of the fleet, with the extension in it.
-    pub fn server(&self, settings: Settings) -> Cluster {
-        let server = self.stopped_server(settings);
-        server.start_server().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
-        server.connect().batch_execute("CREATE EXTENSION snowflake_id").unwrap();
-        server
+    /// A server that connects to its registry like this.
+    pub fn server_by(&self, connection: impl ToString) -> Builder {
+        Cluster::builder().preload().set("snowflake_id.registry", connection)
+    }
+
+    /// Has the registry take a worker ID away from whoever has it.
+    pub fn take_away(&self, worker: i32) {
+        self.registry.connect().execute("SELECT snowflake_registry.take_away($1)", &[&worker]).unwrap();
     }
 
     /// Stops the registry, as if its host had lost its power.
@@ -74,32 +73,35 @@ impl Fleet {
 /// The worker ID of a new ID, as soon as there is one.
 #[track_caller]
 pub fn leased_worker(server: &Cluster) -> i32 {
-    poll("an ID", || {
-        let row = server.try_connect("postgres").ok()?.query_one(NEW_WORKER, &[]).ok()?;
-        Some(row.get(0))
+    eventually("an ID", || {
+        let query = "SELECT snowflake_worker(snowflake_nextval())";
+        Some(server.try_connect("postgres").ok()?.query_one(query, &[]).ok()?.get(0))
     })
 }
 
-const NEW_WORKER: &str = "SELECT snowflake_worker(snowflake_nextval())";
-
 /// A column of `snowflake_status`, as text.
-pub fn status(client: &mut Client, column: &str) -> Option<String> {
-    single(client, &format!("SELECT {column}::text FROM snowflake_status LIMIT 1"))
+#[track_caller]
+pub fn shown(client: &mut Client, column: &str) -> Option<String> {
+    crate::status(client, &format!("{column}::text"))
 }
 
 /// Waits until a server's registry is in a state.
+#[track_caller]
 pub fn wait_for_registry_state(server: &Cluster, state: &str) {
     let mut client = server.connect();
-    poll(state, || (status(&mut client, "registry_state").as_deref() == Some(state)).then_some(()));
+    eventually(state, || shown(&mut client, "registry_state").as_deref() == Some(state));
 }
 
 /// How long the lease of a server still lasts.
 pub fn lease_left(client: &mut Client) -> Duration {
-    let seconds: f64 = single(
-        client,
-        "SELECT greatest(extract(epoch FROM lease_until - clock_timestamp()), 0)::float8 FROM snowflake_status LIMIT 1",
-    );
-    Duration::from_secs_f64(seconds)
+    let left = "greatest(extract(epoch FROM lease_until - clock_timestamp()), 0)::float8";
+    Duration::from_secs_f64(crate::status(client, left))
+}
+
+/// Waits until the lease of a server has ended by its clock.
+#[track_caller]
+pub fn wait_for_end_of_lease(client: &mut Client) {
+    eventually("the end of the lease", || lease_left(client) == Duration::ZERO);
 }
 
 /// The file in which a server keeps its lease.
@@ -119,8 +121,74 @@ pub fn some_ids(server: &Cluster) -> Vec<i64> {
     ids(&mut server.connect(), "SELECT snowflake_batch(10000)")
 }
 
-/// The process ID of the registry worker, if there is one.
-pub fn registry_worker_pid(server: &Cluster) -> Option<i32> {
-    let query = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id registry'";
-    Some(server.try_connect("postgres").ok()?.query_opt(query, &[]).ok()??.get(0))
+/// IDs of servers, each of which has a lease.
+#[track_caller]
+pub fn take_from(servers: &[Cluster]) -> Vec<i64> {
+    let take = |server: &Cluster| {
+        leased_worker(server);
+        ids(&mut server.connect(), "SELECT snowflake_batch(10000)")
+    };
+    servers.iter().flat_map(take).collect()
+}
+
+/// How often the registry has given a worker ID to somebody.
+#[track_caller]
+pub fn grants(fleet: &Fleet) -> i64 {
+    single(
+        &mut fleet.registry.connect(),
+        "SELECT coalesce(sum(hands), 0)::bigint FROM snowflake_registry.lease",
+    )
+}
+
+/// How many connections servers of the fleet have to the registry.
+#[track_caller]
+pub fn fleet_connections(registry: &mut Client) -> i64 {
+    single(registry, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'fleet'")
+}
+
+/// The processes of the registry that wait for its standby, on behalf of servers.
+#[track_caller]
+pub fn waiting_commits(registry: &mut Client) -> Vec<i32> {
+    let query = "SELECT pid FROM pg_stat_activity WHERE usename = 'fleet' AND wait_event = 'SyncRep'";
+    registry.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+#[track_caller]
+pub fn waiting_commit(registry: &mut Client) -> i32 {
+    eventually("a commit that waits for the standby", || waiting_commits(registry).first().copied())
+}
+
+/// Waits until the lease of a server was renewed again.
+#[track_caller]
+pub fn assert_renewed(server: &Cluster) {
+    let mut client = server.connect();
+    let before = shown(&mut client, "lease_renewed_at");
+    eventually("a renewal", || {
+        let is_new = shown(&mut client, "lease_renewed_at") > before;
+        is_new && shown(&mut client, "registry_state").as_deref() == Some("granted")
+    });
+}
+
+/// Waits until a server tells why it has no lease: in one of the words that are given, between bars.
+#[track_caller]
+pub fn wait_for_error(server: &Cluster, said: &str) -> String {
+    let mut client = server.connect();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let error = shown(&mut client, "last_error").unwrap_or_default();
+        if said.split('|').any(|said| error.contains(said)) {
+            return error;
+        }
+        assert!(Instant::now() < deadline, "not {said:?} but {error:?}:\n{}", server.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Has a server ask at once, however long it has been told to wait, by another name of its connections.
+#[track_caller]
+pub fn ask_now(server: &Cluster, string: &str) {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let name = COUNT.fetch_add(1, Ordering::Relaxed);
+    let string = format!("{string} application_name=turn{name}");
+    server.change("snowflake_id.registry", &string);
 }

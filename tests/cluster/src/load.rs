@@ -1,20 +1,18 @@
 //! Clients that take IDs while something happens to their server, and chance.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use postgres::Client;
 
-use crate::{Cluster, assert_increasing, ids};
+use crate::{Cluster, Run, assert_increasing, ids};
 
 /// A small generator of random numbers (splitmix64): a run can be repeated by its seed.
 pub struct Random(u64);
 
 impl Random {
-    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test
-    /// fails.
+    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test fails.
     pub fn seeded() -> Random {
         let time = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
         let seed = std::env::var("SNOWFLAKE_ID_SEED").map_or_else(|_| time(), |seed| seed.parse().unwrap());
@@ -35,10 +33,19 @@ impl Random {
     pub fn milliseconds(&mut self, end: u64) -> Duration {
         Duration::from_millis(self.below(end))
     }
+
+    /// Lets less than `end` milliseconds go by: what comes next is to happen at any moment.
+    pub fn pause(&mut self, end: u64) {
+        thread::sleep(self.milliseconds(end));
+    }
 }
 
-/// Tells clients to stop when it goes out of scope: a test that panics would otherwise wait for them for
-/// ever.
+/// How many rounds a test of accidents goes through: more of them under "make soak".
+pub fn rounds(usual: u32) -> u32 {
+    std::env::var("SNOWFLAKE_ID_ROUNDS").map_or(usual, |rounds| rounds.parse().unwrap())
+}
+
+/// Tells clients to stop when it goes out of scope: a test that panics would otherwise wait for them for ever.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -47,34 +54,113 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Takes IDs in various ways until it is told to stop or the server goes away, and adds them to `all`: every
-/// one that was returned, committed or not.
-pub fn take_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
-    take_in_database_until(cluster, "postgres", stop, all);
+/// Runs `event` while clients run, each in a thread of its own, until they are told to stop. Returns what they return,
+/// and what `event` does.
+pub fn beside<R: Send, T>(
+    clients: impl IntoIterator<Item = impl FnOnce(&AtomicBool) -> R + Send>,
+    event: impl FnOnce() -> T,
+) -> (Vec<R>, T) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let stop = &stop;
+        let threads: Vec<_> = clients.into_iter().map(|client| scope.spawn(move || client(stop))).collect();
+        let result = {
+            let _end = StopAtEnd(stop);
+            event()
+        };
+        (threads.into_iter().map(|thread| thread.join().unwrap()).collect(), result)
+    })
 }
 
-/// The same in a database.
-pub fn take_in_database_until(cluster: &Cluster, database: &str, stop: &AtomicBool, all: &Mutex<Vec<i64>>) {
-    let queries = [
-        "SELECT snowflake_nextval()",
-        "SELECT snowflake_batch(50)",
-        "SELECT snowflake_nextval() FROM generate_series(1, 20)",
-    ];
-    let Ok(mut client) = cluster.try_connect(database) else { return };
-    let mut mine = Vec::new();
-    for query in queries.iter().cycle() {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        match client.query(*query, &[]) {
-            Ok(rows) => mine.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
-            Err(_) if client.is_closed() => break,
-            // The clock is behind, or the keeper away.
-            Err(_) => thread::sleep(Duration::from_millis(5)),
+/// A client that takes IDs by some queries in turn.
+#[derive(Clone)]
+pub struct Taker<'a> {
+    pub server: &'a Cluster,
+    pub database: &'a str,
+    /// What it runs first when it has connected.
+    pub first: String,
+    pub queries: Vec<String>,
+    /// Whether it connects again when it has lost its server. Else it ends then.
+    pub returns: bool,
+    /// How long it waits between queries.
+    pub pause: Duration,
+}
+
+impl<'a> Taker<'a> {
+    /// One that takes IDs in various ways in database `postgres`, and ends with the server.
+    pub fn of(server: &'a Cluster) -> Taker<'a> {
+        let queries = [
+            "SELECT snowflake_nextval()",
+            "SELECT snowflake_batch(50)",
+            "SELECT snowflake_nextval() FROM generate_series(1, 20)",
+        ];
+        Taker {
+            server,
+            database: "postgres",
+            first: String::new(),
+            queries: queries.map(Into::into).into(),
+            returns: false,
+            // On a machine on which other tests run as well, none takes all of it.
+            pause: Duration::from_micros(300),
         }
     }
-    assert_increasing(&mine);
-    all.lock().unwrap().extend(mine);
+
+    /// Takes until it is told to stop, and notes all that was returned, committed or not, with the query's place.
+    pub fn run(&self, stop: &AtomicBool, mut note: impl FnMut(usize, Vec<i64>)) {
+        let is_over = || stop.load(Ordering::Relaxed);
+        while !is_over() {
+            let client = self.server.try_connect(self.database);
+            let mut client = match client.and_then(|mut client| {
+                client.batch_execute(&self.first)?;
+                Ok(client)
+            }) {
+                Ok(client) => client,
+                Err(_) if self.returns => {
+                    thread::sleep(Duration::from_millis(20));
+                    continue;
+                }
+                Err(_) => return,
+            };
+            for (at, query) in self.queries.iter().enumerate().cycle() {
+                if is_over() {
+                    return;
+                }
+                match client.query(query, &[]) {
+                    Ok(rows) => note(at, rows.iter().map(|row| row.get(0)).collect()),
+                    Err(_) if client.is_closed() => break,
+                    // The clock is behind, or the keeper away.
+                    Err(_) => thread::sleep(Duration::from_millis(5)),
+                }
+                thread::sleep(self.pause);
+            }
+            if !self.returns {
+                return;
+            }
+        }
+    }
+
+    /// The same; all that it was given, in order.
+    pub fn take(&self, stop: &AtomicBool) -> Vec<i64> {
+        let mut all = Vec::new();
+        self.run(stop, |_, taken| all.extend(taken));
+        all
+    }
+}
+
+/// Runs `event` while clients take IDs. Those of each client have to rise. Returns all, and what `event` returns.
+pub fn while_taking<'a, T>(
+    takers: impl IntoIterator<Item = Taker<'a>>,
+    event: impl FnOnce() -> T,
+) -> (Vec<i64>, T) {
+    let clients = takers.into_iter().map(|taker| move |stop: &AtomicBool| taker.take(stop));
+    let (all, result) = beside(clients, event);
+    all.iter().for_each(|mine| assert_increasing(mine));
+    (all.concat(), result)
+}
+
+/// So many clients that take IDs from a server until it goes away.
+pub fn takers(server: &Cluster, count: usize) -> impl Iterator<Item = Taker<'_>> {
+    std::iter::repeat_n(Taker::of(server), count)
 }
 
 /// What clients were given.
@@ -90,39 +176,33 @@ impl HandedOut {
     pub fn all(&self) -> Vec<i64> {
         [self.rows.as_slice(), &self.others].concat()
     }
+
+    pub fn extend(&mut self, more: &HandedOut) {
+        self.rows.extend(&more.rows);
+        self.others.extend(&more.others);
+    }
 }
 
 /// Creates the table that [`under_load`] fills.
 pub fn create_orders(cluster: &Cluster) {
     let table = "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text)";
-    cluster.connect().batch_execute(table).unwrap();
+    cluster.connect().run(table);
 }
 
 /// Runs `event` while three clients take IDs from the server and four insert rows into table `orders`. The
 /// server may be gone when that is over. Returns also what `event` does.
 pub fn under_load<T>(cluster: &Cluster, event: impl FnOnce() -> T) -> (HandedOut, T) {
-    let stop = AtomicBool::new(false);
-    let (taken, inserted) = (Mutex::default(), Mutex::<HandedOut>::default());
-    let result = thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| take_until(cluster, &stop, &taken));
-        }
-        for _ in 0..4 {
-            scope.spawn(|| insert_until(cluster, &stop, &inserted));
-        }
-        let result = event();
-        stop.store(true, Ordering::Relaxed);
-        result
-    });
-    let mut all = inserted.into_inner().unwrap();
-    all.others.extend(taken.into_inner().unwrap());
+    let inserting = std::iter::repeat_n(|stop: &AtomicBool| insert_until(cluster, stop), 4);
+    let (inserted, (taken, result)) = beside(inserting, || while_taking(takers(cluster, 3), event));
+    let mut all = HandedOut { rows: vec![], others: taken };
+    inserted.iter().for_each(|some| all.extend(some));
     (all, result)
 }
 
 /// Inserts rows until it is told to stop or the server goes away. Every fourth transaction is rolled back.
-fn insert_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<HandedOut>) {
-    let Ok(mut client) = cluster.try_connect("postgres") else { return };
+fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
     let mut mine = HandedOut::default();
+    let Ok(mut client) = cluster.try_connect("postgres") else { return mine };
     for round in 0.. {
         if stop.load(Ordering::Relaxed) || client.is_closed() {
             break;
@@ -131,9 +211,7 @@ fn insert_until(cluster: &Cluster, stop: &AtomicBool, all: &Mutex<HandedOut>) {
             thread::sleep(Duration::from_millis(5));
         }
     }
-    let mut all = all.lock().unwrap();
-    all.rows.extend(mine.rows);
-    all.others.extend(mine.others);
+    mine
 }
 
 fn insert(

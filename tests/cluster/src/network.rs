@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::{Cluster, successful};
+use crate::Cluster;
 
 /// What a [`Proxy`] does with the connections that are made through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,13 +243,14 @@ impl Network {
     /// Has a server, which is stopped, listen in it, and starts it there. Its Unix socket stays where it is.
     pub fn start_server(&self, server: &Cluster) {
         server.configure(&[("listen_addresses", &self.address.to_string())]);
-        crate::trust_hosts(server, &format!("{}/32", self.host));
-        let start = server.program("pg_ctl");
-        let mut inside = Command::new("ip");
-        inside.args(["netns", "exec", &self.name]).arg(start.get_program()).args(start.get_args());
-        inside.env("LC_ALL", "C").current_dir(server.host());
-        inside.arg("--pgdata").arg(server.data_dir()).arg("--log").arg(server.host().join("log"));
-        successful(inside.args(["--silent", "--wait", "start"]));
+        server.trust_hosts(&format!("{}/32", self.host));
+        let within = |pg_ctl: Command| {
+            let mut inside = Command::new("ip");
+            inside.args(["netns", "exec", &self.name]).arg(pg_ctl.get_program()).args(pg_ctl.get_args());
+            inside.env("LC_ALL", "C").current_dir(server.host());
+            inside
+        };
+        server.try_to_start_by(within).unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
     }
 
     /// All that is sent to it is lost, and nobody is told.

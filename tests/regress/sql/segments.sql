@@ -1,5 +1,5 @@
 -- Numbers in ranges, with the registry in the keeper's own database. Midnights, accidents, standbys and fleets are in
--- tests/cluster/tests/segments.rs and segments_by_date.rs.
+-- tests/cluster/tests/segments/numbers.rs and by_date.rs.
 
 \set SHOW_CONTEXT never
 -- Without a registry.

@@ -1,0 +1,380 @@
+//! A server: how it is made, started, changed and stopped.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use postgres::{Client, Config, NoTls};
+
+use crate::user::{as_server_user, give_to_server_user, new_dir};
+use crate::{
+    PATIENCE, Run, ask_pg_config, eventually, kill, pg_config, single, successful, template,
+    wait_for_first_id,
+};
+
+/// A PostgreSQL server of our own.
+pub struct Cluster {
+    dir: tempfile::TempDir,
+    pub(crate) bin_dir: PathBuf,
+    /// Whether the clock can be set.
+    has_clock: bool,
+}
+
+/// Settings in the form of postgresql.conf.
+pub type Settings<'a> = &'a [(&'a str, &'a str)];
+
+/// What a server is to be like. Without further ado it is an ordinary one, not preloaded, with the extension in
+/// database `postgres`.
+#[derive(Clone)]
+pub struct Builder {
+    pg_config: PathBuf,
+    settings: Vec<(String, String)>,
+    has_clock: bool,
+    extensions: Vec<String>,
+}
+
+impl Builder {
+    /// From the installation that a `pg_config` belongs to.
+    pub fn of(mut self, pg_config: &Path) -> Builder {
+        self.pg_config = pg_config.into();
+        self
+    }
+
+    /// A setting. The last one of a name counts.
+    pub fn set(mut self, name: &str, value: impl ToString) -> Builder {
+        self.settings.push((name.into(), value.to_string()));
+        self
+    }
+
+    /// Several settings.
+    pub fn settings(self, settings: Settings) -> Builder {
+        settings.iter().fold(self, |builder, (name, value)| builder.set(name, value))
+    }
+
+    /// The library is preloaded.
+    pub fn preload(self) -> Builder {
+        self.set("shared_preload_libraries", "snowflake_id")
+    }
+
+    /// The library is preloaded, and makes IDs under this worker ID.
+    pub fn worker(self, id: impl ToString) -> Builder {
+        self.preload().set("snowflake_id.worker_id", id)
+    }
+
+    /// The horizon is half a second ahead: after a crash IDs come that much sooner.
+    pub fn short_horizon(self) -> Builder {
+        self.set("snowflake_id.lease", "500ms")
+    }
+
+    /// The keeper works in a database of its own: see [`Cluster::start_with_home`].
+    pub fn home(self) -> Builder {
+        self.set("snowflake_id.database", "home")
+    }
+
+    /// The clock can be set by [`Cluster::set_clock`].
+    pub fn clock(mut self) -> Builder {
+        self.has_clock = true;
+        self
+    }
+
+    /// These extensions are created at the start.
+    pub fn extensions(mut self, names: &[&str]) -> Builder {
+        self.extensions = names.iter().map(|name| (*name).into()).collect();
+        self
+    }
+
+    /// Makes the server and does not start it.
+    pub fn stopped(self) -> Cluster {
+        let mut cluster = Cluster::without_data(ask_pg_config(&self.pg_config, "--bindir").into());
+        template::copy_to(&cluster.data_dir(), &self.pg_config, &cluster.bin_dir);
+        cluster.listen_at_home();
+        // No test may hang.
+        cluster.configure(&[("fsync", "off"), ("statement_timeout", "2min"), ("max_connections", "40")]);
+        for (name, value) in &self.settings {
+            cluster.configure(&[(name, value)]);
+        }
+        if self.has_clock {
+            cluster.give_clock();
+        }
+        cluster
+    }
+
+    /// Makes the server, starts it, and creates the extensions.
+    #[track_caller]
+    pub fn start(self) -> Cluster {
+        let extensions = self.extensions.clone();
+        let cluster = self.stopped();
+        cluster.start_server();
+        for name in extensions {
+            cluster.connect().run(&format!("CREATE EXTENSION {name}"));
+        }
+        cluster
+    }
+}
+
+impl Cluster {
+    pub fn builder() -> Builder {
+        Builder {
+            pg_config: pg_config(),
+            settings: vec![],
+            has_clock: false,
+            extensions: vec!["snowflake_id".into()],
+        }
+    }
+
+    /// Starts a server, which has been made with [`Builder::home`], and gives it that database with the extension in
+    /// it. The extension is in `postgres` as well. Waits for the first ID.
+    pub fn start_with_home(&self) -> Client {
+        self.start_server();
+        let mut client = self.connect();
+        client.run("CREATE DATABASE home");
+        for database in ["home", "postgres"] {
+            self.connect_to(database).run("CREATE EXTENSION snowflake_id");
+        }
+        wait_for_first_id(&mut client);
+        client
+    }
+
+    /// From its next start on the server has a clock of its own, which can be set with [`Cluster::set_clock`].
+    pub(crate) fn give_clock(&mut self) {
+        self.has_clock = true;
+        self.set_clock(0.0);
+    }
+
+    /// Has the server's clock, of all its processes and at once, differ from the real one by so many seconds.
+    pub fn set_clock(&self, seconds: f64) {
+        let mut file =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
+        file.write_all(&((seconds * 1e6) as i64).to_ne_bytes()).unwrap();
+    }
+
+    /// Sets the clock, which can be set, on to when the next of these ticks begins, in seconds of Unix time.
+    pub fn set_clock_to_next(&self, tick: f64) {
+        let shift = i64::from_ne_bytes(fs::read(self.clock_file()).unwrap().try_into().unwrap()) as f64 / 1e6;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() + shift;
+        self.set_clock(shift + tick - now % tick + 0.01);
+    }
+
+    fn clock_file(&self) -> PathBuf {
+        self.host().join("clock")
+    }
+
+    /// A directory and nothing in it.
+    pub(crate) fn without_data(bin_dir: PathBuf) -> Cluster {
+        Cluster { dir: new_dir("cluster."), bin_dir, has_clock: false }
+    }
+
+    /// Has the server listen in its own directory and nowhere else.
+    pub(crate) fn listen_at_home(&self) {
+        self.configure(&[
+            ("listen_addresses", ""),
+            ("unix_socket_directories", self.host().to_str().unwrap()),
+            ("port", "5432"),
+        ]);
+    }
+
+    /// Has the server, which is stopped, keep its WAL in another directory.
+    pub fn move_wal(&self, to: &Path) {
+        let from = self.data_dir().join("pg_wal");
+        let to = to.join("pg_wal");
+        successful(Command::new("mv").args([&from, &to]));
+        std::os::unix::fs::symlink(to, from).unwrap();
+    }
+
+    /// Adds settings to postgresql.conf. They take effect at the next start or reload.
+    pub fn configure(&self, settings: Settings) {
+        let mut file =
+            fs::OpenOptions::new().append(true).open(self.data_dir().join("postgresql.conf")).unwrap();
+        for (name, value) in settings {
+            writeln!(file, "{name} = '{}'", value.replace('\'', "''")).unwrap();
+        }
+    }
+
+    /// Changes a setting, and has the server read its configuration again.
+    pub fn change(&self, name: &str, value: &str) {
+        self.configure(&[(name, value)]);
+        self.reload();
+    }
+
+    /// The same, and waits until this session has it.
+    #[track_caller]
+    pub fn change_for(&self, client: &mut Client, name: &str, value: &str) {
+        self.change(name, value);
+        eventually("the reload", || single::<String>(client, &format!("SHOW {name}")) == value);
+    }
+
+    /// Has the server let in whoever connects from these addresses. It has to be started or reloaded.
+    pub fn trust_hosts(&self, addresses: &str) {
+        let file = self.data_dir().join("pg_hba.conf");
+        let mut file = fs::OpenOptions::new().append(true).open(file).unwrap();
+        writeln!(file, "host all all {addresses} trust").unwrap();
+    }
+
+    /// Starts the server.
+    #[track_caller]
+    pub fn start_server(&self) {
+        self.try_to_start().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+    }
+
+    /// Starts the server; if it does not start, what it logged.
+    pub fn try_to_start(&self) -> Result<(), String> {
+        self.try_to_start_by(|pg_ctl| pg_ctl)
+    }
+
+    /// The same by another command, which is made of the one that would start it.
+    pub fn try_to_start_by(&self, change: impl FnOnce(Command) -> Command) -> Result<(), String> {
+        let before = self.log().len();
+        let mut pg_ctl = self.pg_ctl();
+        pg_ctl.arg("--log").arg(self.log_file()).args(["--wait", "start"]);
+        if self.has_clock {
+            pg_ctl.env("LD_PRELOAD", template::clock_library()).env("SNOWFLAKE_ID_CLOCK", self.clock_file());
+        }
+        let output = change(pg_ctl).output().unwrap();
+        match output.status.success() {
+            true => Ok(()),
+            false => Err(format!("{}{}", String::from_utf8_lossy(&output.stderr), &self.log()[before..])),
+        }
+    }
+
+    /// Stops the server: `smart`, `fast` or `immediate`.
+    #[track_caller]
+    pub fn stop_server(&self, mode: &str) {
+        successful(self.pg_ctl().args(["--wait", "--mode", mode, "stop"]));
+    }
+
+    /// Stops the server and starts it again.
+    #[track_caller]
+    pub fn restart(&self, mode: &str) {
+        self.stop_server(mode);
+        self.start_server();
+    }
+
+    /// Stops the server if it runs; false if it has not ended within a minute.
+    pub fn try_to_stop(&self, mode: &str) -> bool {
+        let output = self.pg_ctl().args(["--wait", "--mode", mode, "stop"]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_stopped = !said.contains("does not shut down");
+        if !is_stopped {
+            println!("{said}{}", self.log());
+        }
+        is_stopped
+    }
+
+    /// Has the server read its configuration again.
+    pub fn reload(&self) {
+        successful(self.pg_ctl().arg("reload"));
+    }
+
+    /// All that the server has logged.
+    pub fn log(&self) -> String {
+        // Before the first start there is none.
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Where the server keeps its data.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A connection to database `postgres`.
+    #[track_caller]
+    pub fn connect(&self) -> Client {
+        self.connect_to("postgres")
+    }
+
+    /// A connection to a database.
+    #[track_caller]
+    pub fn connect_to(&self, database: &str) -> Client {
+        self.try_connect(database).unwrap_or_else(|error| panic!("{database}: {error}"))
+    }
+
+    /// A connection to a database, or why there is none.
+    pub fn try_connect(&self, database: &str) -> Result<Client, postgres::Error> {
+        Config::new()
+            .host_path(self.dir.path())
+            .user("test")
+            .dbname(database)
+            .application_name("cluster test")
+            .connect_timeout(PATIENCE)
+            .connect(NoTls)
+    }
+
+    /// How a role connects to database `postgres`, as libpq has it.
+    pub fn connection_string(&self, role: &str) -> String {
+        format!("host={} user={role} dbname=postgres", self.host().display())
+    }
+
+    /// Runs statements that may fail, as may everything else meanwhile; whether they did not.
+    pub fn try_run(&self, statements: &str) -> bool {
+        self.try_connect("postgres").is_ok_and(|mut client| client.batch_execute(statements).is_ok())
+    }
+
+    /// Waits until the server, which starts by itself, takes connections.
+    #[track_caller]
+    pub fn wait_until_up(&self) {
+        eventually("the server", || self.try_run("SELECT 1"));
+    }
+
+    /// Starts the server if it is down, as soon as nothing is left of what it was.
+    #[track_caller]
+    pub fn bring_up(&self) {
+        eventually("the server", || {
+            let _ = self.try_to_start();
+            self.try_run("SELECT 1")
+        });
+    }
+
+    /// Kills a backend, and waits until the server has made its shared memory anew and can be connected to.
+    pub fn crash_a_backend(&self) {
+        let mut victim = self.connect();
+        kill("KILL", single(&mut victim, "SELECT pg_backend_pid()"));
+        eventually("the victim to be gone", || victim.batch_execute("SELECT 1").is_err());
+        self.wait_until_up();
+    }
+
+    /// One of PostgreSQL's programs, as the server's user.
+    pub fn program(&self, name: &str) -> Command {
+        let mut command = as_server_user(&self.bin_dir.join(name));
+        // Errors are compared as text.
+        command.env("LC_ALL", "C").env_remove("RUST_BACKTRACE").current_dir(self.dir.path());
+        command
+    }
+
+    /// One of PostgreSQL's client programs, connected to the server.
+    pub fn client_program(&self, name: &str) -> Command {
+        let mut command = self.program(name);
+        command.arg("--host").arg(self.host()).arg("--username=test");
+        command
+    }
+
+    /// The socket's directory, for the programs' `--host`.
+    pub fn host(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Gives a file in the server's directory to its user.
+    pub fn own(&self, path: &Path) {
+        give_to_server_user(path);
+    }
+
+    fn pg_ctl(&self) -> Command {
+        let mut command = self.program("pg_ctl");
+        command.arg("--pgdata").arg(self.data_dir()).arg("--silent");
+        command
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.data_dir().join("postmaster.pid").exists() {
+            // While a test panics there is nobody to tell; the script that runs the tests stops what is left over.
+            let _ = self.pg_ctl().args(["--wait", "--mode", "immediate", "stop"]).output();
+        }
+    }
+}

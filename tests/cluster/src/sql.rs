@@ -1,0 +1,105 @@
+//! Questions to a server, and what has to hold of IDs.
+
+use std::collections::HashSet;
+
+use postgres::Client;
+use postgres::types::FromSql;
+
+use crate::eventually;
+
+/// Runs statements that have to succeed.
+pub trait Run {
+    fn run(&mut self, statements: &str);
+}
+
+impl Run for Client {
+    #[track_caller]
+    fn run(&mut self, statements: &str) {
+        self.batch_execute(statements).unwrap_or_else(|error| panic!("{statements}: {}", text(&error)));
+    }
+}
+
+/// The first column of the only row.
+#[track_caller]
+pub fn single<T: for<'a> FromSql<'a>>(client: &mut Client, query: &str) -> T {
+    client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error))).get(0)
+}
+
+/// The first column of all rows: IDs.
+#[track_caller]
+pub fn ids(client: &mut Client, query: &str) -> Vec<i64> {
+    let rows = client.query(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error)));
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// The SQLSTATE with which a statement has to fail, and all that the error says.
+#[track_caller]
+pub fn failure(client: &mut Client, query: &str) -> (String, String) {
+    match client.batch_execute(query) {
+        Ok(()) => panic!("{query} did not fail"),
+        Err(error) => (error.code().map_or_else(String::new, |code| code.code().into()), text(&error)),
+    }
+}
+
+/// All that an error says: message, DETAIL and HINT, a line each.
+pub fn text(error: &postgres::Error) -> String {
+    match error.as_db_error() {
+        Some(error) => [Some(error.message()), error.detail(), error.hint()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n"),
+        None => error.to_string(),
+    }
+}
+
+/// An expression over the columns of `snowflake_status`.
+#[track_caller]
+pub fn status<T: for<'a> FromSql<'a>>(client: &mut Client, expression: &str) -> T {
+    single(client, &format!("SELECT {expression} FROM snowflake_status LIMIT 1"))
+}
+
+/// The state in `snowflake_status`.
+#[track_caller]
+pub fn server_state(client: &mut Client) -> String {
+    status(client, "state")
+}
+
+/// Waits until a session can have an ID, and returns it.
+#[track_caller]
+pub fn wait_for_first_id(client: &mut Client) -> i64 {
+    eventually("an ID", || Some(client.query_one("SELECT snowflake_nextval()", &[]).ok()?.get(0)))
+}
+
+/// Waits until a session is refused an ID: the SQLSTATE, and all that the error says.
+#[track_caller]
+pub fn wait_for_refusal(client: &mut Client) -> (String, String) {
+    eventually("the refusal", || {
+        let error = client.batch_execute("SELECT snowflake_nextval()").err()?;
+        Some((error.code().map_or_else(String::new, |code| code.code().into()), text(&error)))
+    })
+}
+
+/// Waits until a process of the server waits for a lock.
+#[track_caller]
+pub fn wait_for_lock(observer: &mut Client) {
+    let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
+    eventually("a lock to be waited for", || single::<bool>(observer, waits));
+}
+
+/// Fails if an ID is there twice.
+#[track_caller]
+pub fn assert_distinct<'a>(ids: impl IntoIterator<Item = &'a i64>) {
+    let mut seen = HashSet::new();
+    for id in ids {
+        assert!(seen.insert(*id), "ID {id} came twice");
+    }
+}
+
+/// Fails if an ID is not larger than the one before it.
+#[track_caller]
+pub fn assert_increasing(ids: &[i64]) {
+    for pair in ids.windows(2) {
+        assert!(pair[0] < pair[1], "ID {} came before {}", pair[0], pair[1]);
+    }
+}

@@ -1,0 +1,105 @@
+//! No call waits longer than `max_wait`, with a keeper that stands still or is missing; and none waits that cannot succeed.
+
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+/// How long a statement takes that has to fail, with its SQLSTATE and what it says.
+fn timed_failure(client: &mut Client, query: &str) -> (Duration, String, String) {
+    let start = Instant::now();
+    let (state, message) = failure(client, query);
+    (start.elapsed(), state, message)
+}
+
+/// For what a busy machine adds to a wait.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The keeper exists and does nothing. IDs go on up to the horizon; then calls fail, none later than it has
+/// to.
+#[test]
+fn a_keeper_that_stands_still() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    client.run("SET snowflake_id.max_wait = '300ms'");
+    let mut all = ids(&mut client, "SELECT snowflake_nextval()");
+    let paused = Paused::new(vec![keeper_pid(&mut client)]);
+    eventually("the horizon to be reached", || match client.query("SELECT snowflake_nextval()", &[]) {
+        Ok(rows) => {
+            all.push(rows[0].get(0));
+            None
+        }
+        Err(_) => Some(()),
+    });
+    let (waited, state, message) = timed_failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55P03", "{message}");
+    assert!(message.contains("Waited 300 ms"), "{message}");
+    assert!(waited >= Duration::from_millis(300) && waited < SLACK, "{waited:?}");
+    let (waited, state, message) =
+        timed_failure(&mut client, "SET snowflake_id.max_wait = 0; SELECT snowflake_batch(10)");
+    assert_eq!(state, "55P03", "{message}");
+    assert!(waited < SLACK, "{waited:?}");
+    assert_eq!(server_state(&mut client), "horizon stalled");
+    // Orders wait no longer than calls, or a second.
+    client.run("SET snowflake_id.max_wait = '300ms'");
+    for order in ["SELECT snowflake_advance(now())", "SELECT snowflake_accept_clock()"] {
+        let (waited, state, message) = timed_failure(&mut client, order);
+        assert_eq!(state, "55000", "{message}");
+        assert!(waited < SLACK, "{order}: {waited:?}");
+    }
+    drop(paused);
+    client.run("SET snowflake_id.max_wait = '30s'");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_increasing(&all);
+    assert_eq!(server_state(&mut client), "ready");
+}
+
+/// PostgreSQL refuses to start a keeper, and starts without: every call says so, in time.
+#[test]
+fn a_server_with_no_room_for_the_keeper() {
+    let cluster = Cluster::builder().worker(1).set("max_worker_processes", "0").start();
+    let mut client = cluster.connect();
+    for (max_wait, query) in [
+        ("300ms", "SELECT snowflake_nextval()"),
+        ("300ms", "SELECT snowflake_batch(10)"),
+        ("300ms", "SELECT snowflake_advance(now())"),
+        ("0", "SELECT snowflake_nextval()"),
+    ] {
+        client.run(&format!("SET snowflake_id.max_wait = '{max_wait}'"));
+        let (waited, state, message) = timed_failure(&mut client, query);
+        assert_eq!(state, "55000", "{message}");
+        assert!(message.contains("max_worker_processes"), "{message}");
+        assert!(waited < SLACK, "{query}: {waited:?}");
+    }
+    assert_eq!(server_state(&mut client), "no keeper");
+    // What needs no keeper works.
+    client.run("SELECT snowflake_decode(1)");
+}
+
+#[test]
+fn a_hopeless_wait_fails_at_once() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    cluster.set_clock_to_next(10.0);
+    client.run("SET snowflake_id.layout = 'time:30 worker:10 unit=10s'; SELECT snowflake_nextval()");
+    for (max_wait, query) in [
+        ("1s", "SELECT snowflake_nextval()"),
+        ("0", "SELECT snowflake_nextval()"),
+        ("10s", "SELECT snowflake_batch(3)"),
+    ] {
+        client.run(&format!("SET snowflake_id.max_wait = '{max_wait}'"));
+        // The wait that is refused is longer than that.
+        let (waited, state, message) = timed_failure(&mut client, query);
+        assert!(waited < SLACK, "{max_wait}: {waited:?}");
+        assert_eq!(state, "55P03", "{message}");
+        assert!(message.contains("snowflake_id.max_wait"), "{message}");
+    }
+    // Nothing was taken: the tick that was next is still next.
+    cluster.set_clock_to_next(10.0);
+    let apart: f64 = single(
+        &mut client,
+        "WITH last AS MATERIALIZED (SELECT snowflake_timestamp(snowflake_currval()) AS at)
+         SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - last.at)::float8 FROM last",
+    );
+    assert_eq!(apart, 10.0);
+}

@@ -1,0 +1,62 @@
+//! IDs come at once after a clean restart, and after a time without any.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+/// A clean stop gives the horizon back.
+#[test]
+fn clean_restarts_need_no_wait_and_do_not_pile_up() {
+    // The defaults of `snowflake_id.lease` and of `max_drift`.
+    const LEASE_AND_DRIFT: f64 = 3.0 + 1.0;
+    let cluster = Cluster::builder().worker(1).start();
+    let mut all = ids(&mut cluster.connect(), "SELECT snowflake_batch(1000)");
+    for _ in 0..10 {
+        cluster.restart("fast");
+        let mut client = cluster.connect();
+        let start = Instant::now();
+        all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+        assert!(start.elapsed() < Duration::from_millis(200), "{:?}", start.elapsed());
+        all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    }
+    assert_increasing(&all);
+    let drift: f64 =
+        single(&mut cluster.connect(), "SELECT extract(epoch FROM max(drift))::float8 FROM snowflake_status");
+    assert!(drift < LEASE_AND_DRIFT, "{drift}");
+}
+
+/// An idle server writes no WAL for the horizon, and the first call after that waits only for one commit.
+#[test]
+fn idleness_costs_nothing() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    eventually("the keeper", || server_state(&mut client) == "ready");
+    let horizon = "SELECT last_value FROM snowflake_internal.horizon";
+    let before: i64 = single(&mut client, horizon);
+    // No ID has been taken: nothing is renewed, for several times as long as the horizon lasts.
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(single::<i64>(&mut client, horizon), before);
+    let start = Instant::now();
+    client.run("SELECT snowflake_nextval()");
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(single::<i64>(&mut client, horizon) > before);
+}
+
+/// In a fleet the lease in the file goes on.
+#[test]
+fn the_first_id_after_a_restart() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let server = fleet.server().start();
+    let mut all = some_ids(&server);
+    for _ in 0..3 {
+        let start_of_stop = Instant::now();
+        server.restart("fast");
+        leased_worker(&server);
+        let took = start_of_stop.elapsed();
+        println!("first ID {took:?} after the beginning of the stop");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        all.extend(some_ids(&server));
+    }
+    assert_distinct(&all);
+}

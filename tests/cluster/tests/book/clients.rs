@@ -1,0 +1,98 @@
+//! The programs of docs/clients.md, run as they stand. They print; the comment behind a line that prints says
+//! what: `an ID` stands for the ID of a row in table `orders`.
+//!
+//! No part of a plain `cargo test`: scripts/clients.sh installs what they need below target/clients, and asks
+//! for them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::*;
+
+const PAGE: &str = include_str!("../../../../docs/clients.md");
+
+#[test]
+#[ignore = "needs packages: make clients"]
+fn django() {
+    check("django", include_str!("../../../clients/django_orders.py"), &mut python("django_orders.py"));
+}
+
+#[test]
+#[ignore = "needs packages: make clients"]
+fn sqlalchemy() {
+    check(
+        "sqlalchemy",
+        include_str!("../../../clients/sqlalchemy_orders.py"),
+        &mut python("sqlalchemy_orders.py"),
+    );
+}
+
+#[test]
+#[ignore = "needs packages: make clients"]
+fn node_postgres() {
+    let source = include_str!("../../../clients/node_postgres_orders.mjs");
+    check("node_postgres", source, Command::new("node").arg(installed("node_postgres_orders.mjs")));
+}
+
+#[test]
+#[ignore = "needs packages: make clients"]
+fn sqlx() {
+    let source = include_str!("../../../clients/sqlx/src/main.rs");
+    check("sqlx", source, &mut Command::new(installed("sqlx/target/debug/orders")));
+}
+
+fn python(program: &str) -> Command {
+    let mut command = Command::new(installed("venv/bin/python"));
+    command.arg(installed(program));
+    command
+}
+
+/// Where scripts/clients.sh puts a file.
+fn installed(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients").join(file)
+}
+
+/// Runs the program in a database of its own and compares what it prints with what its comments say. The
+/// mappers make their table `orders` themselves, the others find it there.
+fn check(database: &str, source: &str, program: &mut Command) {
+    assert!(PAGE.contains(&format!("\n{source}```\n")), "docs/clients.md does not show the program as it is");
+    let cluster = Cluster::builder().worker(1).start();
+    cluster.connect().run(&format!("CREATE DATABASE {database}"));
+    let mut client = cluster.connect_to(database);
+    client.run("CREATE EXTENSION snowflake_id");
+    if !["django", "sqlalchemy"].contains(&database) {
+        client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)");
+    }
+
+    program.env("PGHOST", cluster.host()).env("PGUSER", "test").env("PGDATABASE", database);
+    let output = String::from_utf8(successful(program).stdout).unwrap();
+    let printed: Vec<&str> = output.lines().collect();
+    let expected: Vec<&str> = source.lines().filter_map(comment).collect();
+    assert_eq!(printed.len(), expected.len(), "{output}");
+    let mut ids = Vec::new();
+    for (printed, expected) in printed.into_iter().zip(expected) {
+        match expected {
+            "an ID" => ids.push(printed.parse().unwrap_or_else(|_| panic!("{printed} is no ID"))),
+            _ => assert_eq!(printed, expected),
+        }
+    }
+    assert!(!ids.is_empty());
+    assert_increasing(&ids);
+    for id in ids {
+        let row = "SELECT count(*) FILTER (WHERE snowflake_worker(id) = 1
+                       AND snowflake_timestamp(id) > now() - interval '1 minute')
+                   FROM orders WHERE id = ";
+        assert_eq!(single::<i64>(&mut client, &format!("{row}{id}")), 1, "{id}");
+    }
+    let default = "SELECT column_default FROM information_schema.columns
+                   WHERE table_name = 'orders' AND column_name = 'id' AND data_type = 'bigint'";
+    assert_eq!(single::<String>(&mut client, default), "snowflake_nextval()");
+}
+
+/// What a line that prints says that it prints.
+fn comment(line: &str) -> Option<&str> {
+    let is_print =
+        ["print(", "println!(", "console.log("].iter().any(|print| line.trim_start().starts_with(print));
+    let (_, comment) = line.rsplit_once("// ").or_else(|| line.rsplit_once("# "))?;
+    is_print.then_some(comment)
+}

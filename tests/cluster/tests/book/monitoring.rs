@@ -1,0 +1,361 @@
+//! The files of monitoring/: that what they ask for is there, with the rights that the page names; and, where Debian's
+//! Prometheus and its exporter are, that every query of the dashboard and of the alerts has an answer.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use harness::segments;
+use harness::*;
+use serde_json::Value;
+
+const OF_A_SERVER: &str = include_str!("../../../../monitoring/postgres_exporter.yml");
+const OF_A_REGISTRY: &str = include_str!("../../../../monitoring/postgres_exporter_registry.yml");
+const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
+const DASHBOARD: &str = include_str!("../../../../monitoring/dashboard.json");
+const PAGE: &str = include_str!("../../../../docs/monitoring.md");
+
+/// A query of the exporter's files.
+struct Query {
+    /// What the names of its metrics begin with.
+    prefix: String,
+    query: String,
+    /// The columns that the file describes, and whether each is a label.
+    columns: Vec<(String, bool)>,
+}
+
+impl Query {
+    fn metrics(&self) -> impl Iterator<Item = String> {
+        let metrics = self.columns.iter().filter(|(_, is_label)| !is_label);
+        metrics.map(|(column, _)| format!("{}_{column}", self.prefix))
+    }
+}
+
+/// Reads a file as far as ours go: a block for each query, one line for each column.
+fn queries(file: &str) -> Vec<Query> {
+    let mut all: Vec<Query> = Vec::new();
+    for line in file.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(prefix) = line.strip_suffix(':').filter(|prefix| !prefix.starts_with(' ')) {
+            all.push(Query { prefix: prefix.into(), query: String::new(), columns: Vec::new() });
+        } else if let Some((column, what)) =
+            line.strip_prefix("    - ").and_then(|line| line.split_once(": {usage: "))
+        {
+            all.last_mut().unwrap().columns.push((column.into(), what.starts_with("LABEL")));
+        } else if let Some(line) = line.strip_prefix("    ") {
+            all.last_mut().unwrap().query += &format!("{line}\n");
+        }
+    }
+    all
+}
+
+/// The role of the page: a member of pg_monitor, and no more.
+fn make_exporter_role(cluster: &Cluster) {
+    cluster.connect().run("CREATE ROLE prometheus LOGIN IN ROLE pg_monitor");
+}
+
+/// Every column is described, and every one that is described is there.
+#[test]
+fn queries_of_the_exporter() {
+    let fleet = watched_fleet();
+    for (cluster, file, at_least) in
+        [(&fleet.server, OF_A_SERVER, 8), (&fleet.fleet.registry, OF_A_REGISTRY, 4)]
+    {
+        let queries = queries(file);
+        assert!(queries.len() >= at_least);
+        let mut client = cluster.connect();
+        client.run("SET ROLE prometheus");
+        for query in queries {
+            let rows = client.query(&query.query, &[]);
+            let rows = rows.unwrap_or_else(|error| panic!("{}: {}", query.prefix, text(&error)));
+            assert!(!rows.is_empty(), "{} is empty", query.prefix);
+            let columns: Vec<&str> = rows[0].columns().iter().map(|column| column.name()).collect();
+            let described: Vec<&str> = query.columns.iter().map(|(column, _)| column.as_str()).collect();
+            assert_eq!(columns, described, "{}", query.prefix);
+        }
+    }
+}
+
+/// Whoever is woken finds the alert on the page: each has a part of it, and says where.
+#[test]
+fn every_alert_is_on_the_page() {
+    let headings = PAGE.lines().filter_map(|line| line.strip_prefix("### "));
+    let alerts: Vec<&str> = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert_eq!(headings.collect::<Vec<_>>(), alerts);
+    assert!(alerts.len() >= 20);
+
+    let runbooks = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("runbook: "));
+    let expected = alerts.iter().map(|name| format!("\"docs/monitoring.md#{}\"", name.to_lowercase()));
+    assert_eq!(runbooks.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+/// A server with all that there is to watch, and its registry.
+struct Watched {
+    fleet: Fleet,
+    server: Cluster,
+}
+
+fn watched_fleet() -> Watched {
+    let fleet = Fleet::start("lease => '20s', renew_every => '1s', last_worker => 7");
+    fleet.registry.connect().run(
+        "GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;
+             SELECT snowflake_registry.create_segment('orders');
+             SELECT snowflake_registry.create_segment('bills', period => 'day', digits => 9);",
+    );
+    let server = fleet.server().set("snowflake_id.layout", "rollback3").start();
+    leased_worker(&server);
+    for segment in ["orders", "bills"] {
+        segments::some(&mut server.connect(), segment, 10);
+    }
+    make_exporter_role(&fleet.registry);
+    make_exporter_role(&server);
+    Watched { fleet, server }
+}
+
+/// A program that is ended with the test.
+struct Program(Child);
+
+impl Program {
+    fn start(command: &mut Command, log: &Path) -> Program {
+        let log = File::create(log).unwrap();
+        let command = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        Program(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Debian's programs, unpacked.
+fn program(name: &str) -> PathBuf {
+    let dir = std::env::var_os("SNOWFLAKE_ID_PROMETHEUS")
+        .expect("SNOWFLAKE_ID_PROMETHEUS: see make test-monitoring");
+    PathBuf::from(dir).join(name)
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Our half of HTTP: the body of an answer, if there is one.
+fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.into())
+}
+
+/// An exporter with one of our files.
+fn start_exporter(cluster: &Cluster, dir: &Path, file: &str) -> (Program, String) {
+    let address = free_address();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring").join(file);
+    let exporter = Program::start(
+        Command::new(program("prometheus-postgres-exporter"))
+            .arg(format!("--web.listen-address={address}"))
+            .arg(format!("--extend.query-path={}", path.display()))
+            .env(
+                "DATA_SOURCE_NAME",
+                format!("user=prometheus host={} dbname=postgres", cluster.host().display()),
+            ),
+        &dir.join(file),
+    );
+    (exporter, address)
+}
+
+/// Prometheus with our alerts, which asks the exporters every second.
+fn start_prometheus(exporters: &[&str], dir: &Path) -> (Program, String) {
+    let alerts =
+        fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring/alerts.yml")).unwrap();
+    let configuration = format!(
+        "global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: ['{}']
+scrape_configs: [{{job_name: postgresql, static_configs: [{{targets: {exporters:?}}}]}}]
+",
+        alerts.display()
+    );
+    fs::write(dir.join("prometheus.yml"), configuration).unwrap();
+    let address = free_address();
+    let prometheus = Program::start(
+        Command::new(program("prometheus"))
+            .arg(format!("--config.file={}", dir.join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
+            .arg(format!("--web.listen-address={address}")),
+        &dir.join("prometheus.log"),
+    );
+    (prometheus, address)
+}
+
+/// What Prometheus answers.
+fn ask(prometheus: &str, path: &str) -> Option<Value> {
+    let answer: Value = serde_json::from_str(&get(prometheus, path)?).ok()?;
+    assert_eq!(answer["status"], "success", "{path}: {answer}");
+    Some(answer["data"].clone())
+}
+
+/// The samples that a query finds.
+fn query(prometheus: &str, query: &str) -> Option<Vec<Value>> {
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    ask(prometheus, &format!("/api/v1/query?query={encoded}"))?["result"].as_array().cloned()
+}
+
+/// Waits until all of these alerts are there, if only since a moment ago.
+fn wait_for_alerts(prometheus: &str, names: &[&str]) {
+    for name in names {
+        let alert = format!("ALERTS{{alertname=\"{name}\"}}");
+        eventually(name, || query(prometheus, &alert)?.first().map(drop));
+    }
+}
+
+/// All words in a text that are names of our metrics.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
+    let is_metric =
+        |word: &&str| ["snowflake_id_", "snowflake_registry_"].iter().any(|prefix| word.starts_with(prefix));
+    words.filter(is_metric).map(Into::into).collect()
+}
+
+/// The queries of a dashboard: in all objects, under "expr".
+fn expressions(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match (name.as_str(), value) {
+                    ("expr", Value::String(expression)) => found.push(expression.clone()),
+                    _ => expressions(value, found),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+#[ignore = "needs Prometheus and postgres_exporter: make test-monitoring"]
+fn everything_that_is_watched_is_there() {
+    let Watched { fleet, server } = watched_fleet();
+    let dir = tempfile::tempdir().unwrap();
+    let (_exporter, of_server) = start_exporter(&server, dir.path(), "postgres_exporter.yml");
+    let (_registry_exporter, of_registry) =
+        start_exporter(&fleet.registry, dir.path(), "postgres_exporter_registry.yml");
+
+    // What the exporters tell: all that the files describe, under names as they should be.
+    let mut told = BTreeSet::new();
+    for (address, file) in [(&of_server, OF_A_SERVER), (&of_registry, OF_A_REGISTRY)] {
+        let text = eventually("the exporter", || get(address, "/metrics"));
+        let is_ours = |line: &&str| {
+            line.trim_start_matches(['#', ' ']).split(' ').any(|word| word.starts_with("snowflake_"))
+        };
+        let ours: String = text.lines().filter(is_ours).flat_map(|line| [line, "\n"]).collect();
+        let names: BTreeSet<String> = ours
+            .lines()
+            .filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split_once(' ')?.0.into()))
+            .collect();
+        assert_eq!(names, queries(file).iter().flat_map(Query::metrics).collect());
+        told.extend(names);
+
+        let path = dir.path().join("metrics");
+        fs::write(&path, ours).unwrap();
+        successful(
+            Command::new(program("promtool")).args(["check", "metrics"]).stdin(File::open(path).unwrap()),
+        );
+    }
+
+    // What is looked at is told.
+    let (_prometheus, prometheus) = start_prometheus(&[&of_server, &of_registry], dir.path());
+    eventually("a scrape", || query(&prometheus, "snowflake_id_ready == 1")?.pop());
+    let alerts: String =
+        ALERTS.lines().filter(|line| !line.contains("name: ")).flat_map(|line| [line, "\n"]).collect();
+    let is_missing = |name: &&String| !told.contains(*name) && *name != "snowflake_id_";
+    for (place, text) in [("alerts.yml", alerts.as_str()), ("dashboard.json", DASHBOARD)] {
+        let used = metrics_in(text);
+        assert_eq!(used.iter().filter(is_missing).collect::<Vec<_>>(), [""; 0], "in {place}");
+        assert!(used.len() > 20);
+    }
+
+    // The dashboard.
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let mut found = Vec::new();
+    expressions(&dashboard["panels"], &mut found);
+    assert!(found.len() >= 30);
+    for expression in found {
+        let filled = expression
+            .replace("$__rate_interval", "1m")
+            .replace("$instance", ".*")
+            .replace("$registry", ".*");
+        assert!(!filled.contains('$'), "{expression}");
+        let answer =
+            eventually(&expression, || query(&prometheus, &filled).filter(|answer| !answer.is_empty()));
+        assert!(answer.iter().all(|sample| sample["value"][1] != "NaN"), "{expression}: {answer:?}");
+    }
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        let Some(definition) = variable["definition"].as_str() else { continue };
+        let metric =
+            definition.strip_prefix("label_values(").and_then(|rest| rest.split_once(',')).unwrap().0;
+        assert!(!query(&prometheus, metric).unwrap().is_empty(), "{definition}");
+    }
+
+    // No alert while all is well.
+    eventually("the rules", || {
+        let groups = ask(&prometheus, "/api/v1/rules")?;
+        let rules: Vec<&Value> = groups["groups"]
+            .as_array()?
+            .iter()
+            .flat_map(|group| group["rules"].as_array().unwrap())
+            .collect();
+        assert!(rules.iter().all(|rule| rule["health"] != "err"), "{rules:?}");
+        (rules.len() > 20 && rules.iter().all(|rule| rule["health"] == "ok")).then_some(())
+    });
+    assert_eq!(query(&prometheus, "ALERTS").unwrap(), [Value::Null; 0]);
+
+    // Accidents.
+    let registry = &fleet.registry;
+    segments::order(registry, "create_segment('few', max_value => 1000)");
+    segments::some(&mut server.connect(), "few", 900);
+    segments::order(registry, "configure(synchronous => true, last_worker => 0)");
+    wait_for_alerts(
+        &prometheus,
+        &[
+            "SnowflakeIdSegmentNearEnd",
+            "SnowflakeRegistrySegmentNearEnd",
+            "SnowflakeRegistryNotSynchronous",
+            "SnowflakeRegistryFewWorkerIds",
+        ],
+    );
+    // As a dump that was restored does.
+    registry.connect().run("UPDATE snowflake_registry.settings SET lease = lease");
+    let mut client = server.connect();
+    eventually("a segment that is closed", || {
+        client.batch_execute("SELECT snowflake_segment_batch('orders', 1000)").err()
+    });
+    wait_for_alerts(
+        &prometheus,
+        &[
+            "SnowflakeIdSegmentClosed",
+            "SnowflakeRegistrySegmentClosed",
+            "SnowflakeRegistryQuarantine",
+            "SnowflakeIdSegmentStopped",
+        ],
+    );
+    fleet.lose_registry();
+    wait_for_alerts(
+        &prometheus,
+        &[
+            "SnowflakeIdRegistryAway",
+            "SnowflakeIdLeaseHalfGone",
+            "SnowflakeIdWarning",
+            "SnowflakeIdLeaseEnded",
+            "SnowflakeIdNotReady",
+        ],
+    );
+    server.connect().run("DROP EXTENSION snowflake_id");
+    wait_for_alerts(&prometheus, &["SnowflakeIdNotWatched"]);
+}

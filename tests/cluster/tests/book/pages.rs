@@ -1,0 +1,214 @@
+//! The SQL examples of the README and of the pages in docs/, run as they stand. Where a comment follows a
+//! query (`; -- 1 | 2`), it is the row that the query has to return. What a query with `\gexec` behind it returns
+//! is run, as by psql.
+
+use std::mem::take;
+
+use harness::book::{files, read};
+use harness::*;
+use postgres::SimpleQueryMessage;
+
+/// The pages in docs/ that have examples, and how many results at least they tell.
+const PAGES: [(&str, &str, usize); 14] = [
+    ("clients", include_str!("../../../../docs/clients.md"), 4),
+    ("clock_sequence", include_str!("../../../../docs/clock-sequence.md"), 1),
+    ("columns", include_str!("../../../../docs/columns.md"), 5),
+    ("filling", include_str!("../../../../docs/copy.md"), 2),
+    ("functions", include_str!("../../../../docs/reference/functions.md"), 11),
+    ("ids_outside", include_str!("../../../../docs/ids-outside.md"), 17),
+    ("layouts", include_str!("../../../../docs/layouts.md"), 2),
+    ("monitoring", include_str!("../../../../docs/monitoring.md"), 1),
+    ("moving_over", include_str!("../../../../docs/moving-over.md"), 5),
+    ("other_ids", include_str!("../../../../docs/other-ids.md"), 16),
+    ("reading_elsewhere", include_str!("../../../../docs/reading-elsewhere.md"), 3),
+    ("status", include_str!("../../../../docs/status.md"), 0),
+    ("text_and_masks", include_str!("../../../../docs/text-and-masks.md"), 7),
+    ("time_ranges", include_str!("../../../../docs/time-ranges.md"), 7),
+];
+
+/// Those for people who come from elsewhere, or choose.
+const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
+    ("auto-increment", include_str!("../../../../docs/from/auto-increment.md"), 7),
+    ("baidu", include_str!("../../../../docs/from/baidu.md"), 7),
+    ("leaf", include_str!("../../../../docs/from/leaf.md"), 5),
+    ("redis", include_str!("../../../../docs/from/redis.md"), 5),
+    ("sonyflake", include_str!("../../../../docs/from/sonyflake.md"), 5),
+    ("tinyid", include_str!("../../../../docs/from/tinyid.md"), 4),
+    ("twitter", include_str!("../../../../docs/from/twitter.md"), 3),
+    ("uuid", include_str!("../../../../docs/from/uuid.md"), 5),
+    ("which-number", include_str!("../../../../docs/which-number.md"), 5),
+];
+
+const SEGMENTS: &str = include_str!("../../../../docs/segments.md");
+
+/// On a server with its registry in the same database. What comes from other systems is run in `registry_segments.rs`.
+#[test]
+fn examples_of_segments() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("DROP EXTENSION snowflake_id");
+    let checked = run_examples(&mut client, SEGMENTS);
+    assert!(checked >= 5, "only {checked} results were checked");
+}
+
+/// Those of Patroni's page are run by `make fleet-patroni`.
+#[test]
+fn no_page_is_left_out() {
+    for page in files("docs", ".md").iter().filter(|page| *page != "docs/patroni.md") {
+        let is_run = include_str!("pages.rs").contains(&format!("../{page}\")"));
+        assert!(is_run || !read(page).contains("```sql\n"), "the examples of {page} are not run");
+    }
+}
+
+/// The README and the book's first page begin with a server on which nothing was done yet.
+#[test]
+fn examples_of_the_first_pages() {
+    for (page, at_least) in
+        [(include_str!("../../../../README.md"), 1), (include_str!("../../../../docs/README.md"), 0)]
+    {
+        let cluster = Cluster::builder().worker(1).start();
+        let mut client = cluster.connect();
+        client.run("DROP EXTENSION snowflake_id");
+        let checked = run_examples(&mut client, page);
+        assert!(checked >= at_least, "only {checked} results were checked");
+    }
+}
+
+/// Where the keeper works. The second page gives the server another worker ID.
+#[test]
+fn examples_for_administrators() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    single::<i64>(&mut client, "SELECT snowflake_nextval()");
+    run_examples(&mut client, include_str!("../../../../docs/setting-up.md"));
+    let checked = run_examples(&mut client, include_str!("../../../../docs/accidents.md"));
+    assert!(checked >= 1, "only {checked} results were checked");
+}
+
+/// Each in a database of its own, which has the extension.
+#[test]
+fn examples_of_the_other_pages() {
+    let cluster = Cluster::builder().worker(1).start();
+    single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()");
+    for (page, text, at_least) in PAGES {
+        cluster.connect().run(&format!("CREATE DATABASE {page}"));
+        let mut client = cluster.connect_to(page);
+        client.run("CREATE EXTENSION snowflake_id");
+        let checked = run_examples(&mut client, text);
+        assert!(checked >= at_least, "{page}: only {checked} results were checked");
+    }
+}
+
+/// Each in a schema of its own of the keeper's database: there the server looks for segments.
+#[test]
+fn examples_of_the_pages_from_elsewhere() {
+    let cluster = Cluster::builder().worker(1).start();
+    for (page, text, at_least) in PAGES_FROM_ELSEWHERE {
+        let mut client = cluster.connect();
+        client.run(&format!("CREATE SCHEMA \"{page}\"; SET search_path = \"{page}\", public"));
+        let checked = run_examples(&mut client, text);
+        assert!(checked >= at_least, "{page}: only {checked} results were checked");
+    }
+}
+
+/// The page about fleets, from top to bottom: blocks begin with a comment that says where they are run. The server
+/// comes with the first block that needs one.
+#[test]
+fn examples_of_a_fleet() {
+    let page = include_str!("../../../../docs/fleet.md");
+    let registry = Cluster::builder().stopped();
+    registry.start_server();
+    let mut server = None;
+    let mut checked = 0;
+    for block in blocks(page) {
+        let (place, block) = block.split_once('\n').unwrap();
+        checked += match place {
+            "-- on the registry" => run_block(&mut registry.connect(), block),
+            "-- on a server" => {
+                let server = server.get_or_insert_with(|| start_server_of(&registry, page));
+                run_block(&mut server.connect(), block)
+            }
+            _ => panic!("where is this run? {place}"),
+        };
+    }
+    assert!(checked >= 4, "only {checked} results were checked");
+    assert!(server.is_some());
+}
+
+/// A server with the lines of `postgresql.conf` that are on the page; but the registry is here.
+fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
+    let server = Cluster::builder().stopped();
+    for name in ["shared_preload_libraries", "snowflake_id.registry"] {
+        let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
+        let value = lines.filter_map(|line| line.split_once(" = ")).find(|(found, _)| *found == name);
+        let value = value.unwrap_or_else(|| panic!("{name} is not on the page")).1.trim_matches('\'');
+        let host = registry.host().display().to_string();
+        server.configure(&[(name, &value.replace("host=registry1,registry2", &format!("host={host}")))]);
+    }
+    server.start_server();
+    server.connect().run("CREATE EXTENSION snowflake_id");
+    leased_worker(&server);
+    server
+}
+
+/// Runs the SQL blocks of a page; how many results were compared.
+fn run_examples(client: &mut Client, page: &str) -> usize {
+    blocks(page).map(|block| run_block(client, block)).sum()
+}
+
+fn run_block(client: &mut Client, block: &str) -> usize {
+    let mut checked = 0;
+    for (statement, expected) in statements(block) {
+        if let Some(query) = statement.strip_suffix(GEXEC) {
+            let commands = last_row(client, query);
+            client.run(&commands);
+            continue;
+        }
+        let row = last_row(client, &statement);
+        if !expected.is_empty() {
+            assert_eq!(row, expected, "{statement}");
+            checked += 1;
+        }
+    }
+    checked
+}
+
+/// The SQL blocks of a page.
+fn blocks(page: &str) -> impl Iterator<Item = &str> {
+    page.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0)
+}
+
+/// What stands behind a query whose result is to be run.
+const GEXEC: &str = r" \gexec";
+
+/// Statements with the comments that stand behind them.
+fn statements(block: &str) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut statement = String::new();
+    for line in block.lines() {
+        match line.split_once(';') {
+            Some((last, rest)) => {
+                let expected = rest.trim().trim_start_matches("--").trim();
+                all.push((format!("{statement}{last}"), expected.into()));
+                statement.clear();
+            }
+            None if line.ends_with(GEXEC) => all.push((take(&mut statement) + line, String::new())),
+            None => statement.extend([line, "\n"]),
+        }
+    }
+    assert!(statement.trim().is_empty(), "no semicolon behind: {statement}");
+    all
+}
+
+fn last_row(client: &mut Client, statement: &str) -> String {
+    let messages =
+        client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
+    let rows = messages.iter().filter_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let row = rows.last();
+    row.map_or_else(String::new, |row| {
+        (0..row.len()).map(|at| row.get(at).unwrap_or("")).collect::<Vec<_>>().join(" | ")
+    })
+}

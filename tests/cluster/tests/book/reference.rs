@@ -1,0 +1,221 @@
+//! The reference in docs/reference, compared with the catalogs: all that is for users is there, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use harness::book::{files, quoted, read, rows};
+use harness::*;
+
+/// What is not for users: parts of others, and what views, triggers and the planner call.
+const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots\
+    |clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_past";
+
+/// What there is to compare of all functions of one name.
+#[derive(Debug, Default, PartialEq)]
+struct Function {
+    /// Volatility and result of each form.
+    forms: BTreeSet<String>,
+    arguments: BTreeSet<String>,
+    fewest: usize,
+    most: usize,
+}
+
+impl Function {
+    fn add(&mut self, forms: impl IntoIterator<Item = String>, arguments: Vec<String>, required: usize) {
+        self.fewest = if self.forms.is_empty() { required } else { self.fewest.min(required) };
+        self.most = self.most.max(arguments.len());
+        self.forms.extend(forms);
+        self.arguments.extend(arguments);
+    }
+}
+
+type Functions = BTreeMap<String, Function>;
+
+/// Those of an extension that satisfy a condition.
+fn functions_of_the_catalogs(client: &mut Client, extension: &str, condition: &str) -> Functions {
+    let query = format!(
+        "SELECT p.proname::text,
+             CASE p.provolatile WHEN 'v' THEN 'volatile' WHEN 's' THEN 'stable' ELSE 'immutable' END,
+             CASE WHEN 'o' = ANY (p.proargmodes) OR 't' = ANY (p.proargmodes) THEN 'row'
+                 ELSE pg_get_function_result(p.oid) END,
+             coalesce(p.proargnames[1:p.pronargs]::text[], '{{}}'),
+             (p.pronargs - p.pronargdefaults)::int
+         FROM pg_proc AS p
+         JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+         JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = $1
+         WHERE {condition}"
+    );
+    let mut functions = Functions::new();
+    for row in client.query(&query, &[&extension]).unwrap() {
+        let (name, volatility, result): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+        let required: i32 = row.get(4);
+        let form = format!("{volatility} {result}");
+        functions.entry(name).or_default().add([form], row.get(3), required as usize);
+    }
+    functions
+}
+
+/// A type as the catalogs spell it; a row, if it is described in words.
+fn spelled_out(result: &str) -> String {
+    let Some(name) = quoted(result).next() else { return "row".into() };
+    match name {
+        "int" => "integer".into(),
+        "timestamptz" => "timestamp with time zone".into(),
+        _ => name.replace("setof", "SETOF"),
+    }
+}
+
+fn functions_of_the_reference(page: &str) -> Functions {
+    let mut functions = Functions::new();
+    for cells in rows(page) {
+        let Some(call) = quoted(cells[0]).next() else { continue };
+        let (name, arguments) = call.split_once('(').unwrap_or_else(|| panic!("no function: {call}"));
+        let count = |arguments: &str| arguments.split(',').filter(|text| !text.trim().is_empty()).count();
+        let required = count(arguments.split(['[', ')']).next().unwrap());
+        let arguments = arguments.replace(['[', ']', ')'], "");
+        let arguments = arguments.split(',').filter_map(|argument| argument.split_whitespace().next());
+        let forms = cells[2].split(", ").map(|volatility| format!("{volatility} {}", spelled_out(cells[1])));
+        functions.entry(name.into()).or_default().add(
+            forms,
+            arguments.map(str::to_owned).collect(),
+            required,
+        );
+    }
+    functions
+}
+
+#[test]
+fn functions() {
+    let cluster = Cluster::builder().worker(1).start();
+    let condition = format!("p.proname !~ '^({PARTS})$'");
+    let functions = functions_of_the_catalogs(&mut cluster.connect(), "snowflake_id", &condition);
+    assert_eq!(functions_of_the_reference(&read("docs/reference/functions.md")), functions);
+
+    let pages: String = files("docs", ".md").iter().map(|path| read(path)).collect();
+    let blocks =
+        pages.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0);
+    let examples: String = blocks.collect();
+    for name in functions.keys() {
+        assert!(examples.contains(&format!("{name}(")), "{name} has no example");
+    }
+}
+
+/// `3 s` as 3000 ms; what is no time, as it is.
+fn in_milliseconds(value: &str) -> String {
+    let value = value.trim_matches('`').replace("empty", "");
+    let Some((number, unit)) = value.split_once(' ') else { return value };
+    let factor = match unit {
+        "ms" => 1.0,
+        "s" => 1e3,
+        "h" => 3_600e3,
+        "d" => 86_400e3,
+        _ => panic!("which unit is {unit}?"),
+    };
+    format!("{}", number.parse::<f64>().unwrap() * factor)
+}
+
+#[test]
+fn settings() {
+    let cluster = Cluster::builder().worker(1).start();
+    let query = "SELECT name, CASE context WHEN 'sighup' THEN 'reload' WHEN 'postmaster' THEN 'restart'
+                     WHEN 'user' THEN 'anybody' ELSE context END,
+                     boot_val, coalesce(min_val || ', ' || max_val, '')
+                 FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'";
+    let settings = cluster.connect().query(query, &[]).unwrap();
+    let settings: BTreeSet<[String; 4]> =
+        settings.iter().map(|row| std::array::from_fn(|column| row.get(column))).collect();
+
+    let page = read("docs/reference/settings.md");
+    let documented = rows(&page).filter(|cells| cells[0].starts_with('`'));
+    let documented: BTreeSet<[String; 4]> = documented
+        .map(|cells| {
+            let bounds: Vec<String> = cells[3].split(", ").map(in_milliseconds).collect();
+            [cells[0].trim_matches('`').into(), cells[1].into(), in_milliseconds(cells[2]), bounds.join(", ")]
+        })
+        .collect();
+    assert_eq!(documented, settings);
+}
+
+/// Views and tables of an extension that satisfy a condition: `name.column type`.
+fn columns_of_the_catalogs(client: &mut Client, extension: &str, condition: &str) -> BTreeSet<String> {
+    let query = format!(
+        "SELECT c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+         FROM pg_class AS c
+         JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
+         JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = $1
+         JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+         WHERE {condition}"
+    );
+    client.query(&query, &[&extension]).unwrap().iter().map(|row| row.get(0)).collect()
+}
+
+/// Sections whose heading is the name of a view or a table.
+fn columns_of_the_reference(page: &str) -> BTreeSet<String> {
+    let mut columns = BTreeSet::new();
+    for section in page.split("\n## `").skip(1) {
+        let (relation, text) = section.split_once('`').unwrap();
+        for cells in rows(text).filter(|cells| cells[0].starts_with('`')) {
+            let name = cells[0].trim_matches('`');
+            columns.insert(format!("{relation}.{name} {}", spelled_out(cells[1])));
+        }
+    }
+    columns
+}
+
+#[test]
+fn views_and_tables() {
+    let cluster = Cluster::builder().worker(1).start();
+    let condition = "c.relkind IN ('v', 'r') AND c.relnamespace <> 'snowflake_internal'::regnamespace";
+    let columns = columns_of_the_catalogs(&mut cluster.connect(), "snowflake_id", condition);
+    assert_eq!(columns_of_the_reference(&read("docs/reference/views.md")), columns);
+}
+
+/// What others are to call runs with the rights of the owner.
+#[test]
+fn registry() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("CREATE EXTENSION snowflake_id_registry");
+    let page = read("docs/reference/registry.md");
+    let (functions, views) = page.split_once("\n## `").unwrap();
+    let called = "p.prosecdef AND p.prorettype <> 'trigger'::regtype";
+    let called = functions_of_the_catalogs(&mut client, "snowflake_id_registry", called);
+    assert_eq!(functions_of_the_reference(functions), called);
+
+    let columns = columns_of_the_catalogs(&mut client, "snowflake_id_registry", "c.relkind = 'v'");
+    assert_eq!(columns_of_the_reference(&format!("\n## `{views}")), columns);
+}
+
+/// The words behind each `start` in a text, as long as they consist of these characters.
+fn words_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    text.split(start).skip(1).map(move |rest| rest.split(ends).next().unwrap())
+}
+
+/// All conditions that the sources raise, by the names that PostgreSQL has for them.
+#[test]
+fn errors() {
+    let mut raised = BTreeSet::new();
+    for path in files("src", ".rs") {
+        raised.extend(words_after(&read(&path), "ERRCODE_").map(str::to_lowercase));
+    }
+    for path in files("sql", ".sql").iter().filter(|path| !path.starts_with("sql/registry/")) {
+        raised.extend(words_after(&read(path), "ERRCODE = '").map(str::to_owned));
+    }
+    raised.remove("warning");
+
+    let page = read("docs/reference/errors.md");
+    let codes: BTreeMap<&str, &str> = rows(&page)
+        .filter_map(|cells| cells[0].split_once(' '))
+        .map(|(code, name)| (name.trim_matches('`'), code))
+        .collect();
+    assert_eq!(codes.keys().copied().collect::<BTreeSet<_>>(), raised.iter().map(String::as_str).collect());
+
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    for (name, code) in codes {
+        let error =
+            client.batch_execute(&format!("DO 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{name}''; END'"));
+        assert_eq!(error.unwrap_err().code().expect("an error of the server").code(), code, "{name}");
+    }
+    assert_eq!(single::<i32>(&mut client, "SELECT 1"), 1);
+}

@@ -1,0 +1,206 @@
+//! Which values of a clock sequence were used up to when: over crashes and promotion, when it is lost, under a lease.
+
+use harness::*;
+
+use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_a_past, take};
+
+/// Crashes and clean stops use up no value.
+#[test]
+fn four_crashes_in_a_row_use_up_no_value() {
+    let cluster = start_with_a_past(server("rollback3").short_horizon().set("fsync", "on"));
+    let mut client = cluster.connect();
+    let mut all = Vec::new();
+    for value in 0..3 {
+        if value > 0 {
+            cluster.set_clock(-HOUR * f64::from(value));
+        }
+        expect_value(&mut client, &mut all, value);
+        for mode in ["power", "immediate", "power", "immediate", "fast"] {
+            client = start_again(&cluster, mode);
+            let (time, found) = take(&mut client, &mut all);
+            assert_eq!(found, value, "{mode}");
+            println!("{mode}: {time:?}");
+        }
+        cluster.crash_a_backend();
+        client = cluster.connect();
+        assert_eq!(take(&mut client, &mut all).1, value);
+    }
+    assert_distinct(&all);
+}
+
+/// What is stored goes with the extension: whatever was used before counts as used.
+#[test]
+fn dropped_and_created_again() {
+    let cluster = start_with_a_past(server("rollback3"));
+    let mut client = cluster.connect();
+    let mut all = Vec::new();
+    expect_value(&mut client, &mut all, 0);
+    cluster.set_clock(-HOUR);
+    expect_value(&mut client, &mut all, 1);
+    cluster.set_clock(-2.0 * HOUR);
+    expect_value(&mut client, &mut all, 2);
+    client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
+    // The value in use goes on.
+    wait_for_first_id(&mut client);
+    assert_eq!(take(&mut client, &mut all).1, 2);
+    // No other one can be had before the latest time that there ever was.
+    cluster.set_clock(-3.0 * HOUR);
+    eventually("the refusal", || client.batch_execute(BATCH).is_err());
+    assert_eq!(failure(&mut client, BATCH).0, "55P03");
+    cluster.set_clock(-2.0 * HOUR);
+    client = start_again(&cluster, "immediate");
+    assert_eq!(take(&mut client, &mut all).1, 2);
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
+    eventually("the records", || {
+        let count = "SELECT count(*) FROM snowflake_internal.used_identity WHERE clock_seq = 0";
+        client.batch_execute("SELECT snowflake_nextval()").is_ok() && single::<i64>(&mut client, count) > 0
+    });
+    assert_eq!(take(&mut client, &mut all).1, 2);
+    cluster.set_clock(60.0);
+    client.run("SELECT snowflake_accept_clock()");
+    wait_for_first_id(&mut client);
+    assert_eq!(take(&mut client, &mut all).1, 2);
+    cluster.set_clock(30.0);
+    eventually("another value", || take(&mut client, &mut all).1 == 1);
+    assert_distinct(&all);
+}
+
+/// A promoted standby goes on with the value of its primary.
+#[test]
+fn promotion_between_two_steps() {
+    let primary = start_with_a_past(server("rollback3"));
+    let mut client = primary.connect();
+    let mut all = Vec::new();
+    expect_value(&mut client, &mut all, 0);
+    primary.set_clock(-HOUR);
+    expect_value(&mut client, &mut all, 1);
+    let standby = primary.start_standby(&[]);
+    primary.set_clock(-2.0 * HOUR);
+    expect_value(&mut client, &mut all, 2);
+    let reached: String = single(&mut client, "SELECT pg_current_wal_flush_lsn()::text");
+    let mut on_standby = standby.connect();
+    eventually("the standby", || {
+        let query = format!("SELECT pg_last_wal_replay_lsn() >= '{reached}'::pg_lsn");
+        single::<bool>(&mut on_standby, &query)
+    });
+    kill_server(&primary);
+    standby.set_clock(-2.0 * HOUR);
+    standby.promote();
+    on_standby.run("SET snowflake_id.max_wait = '20s'");
+    wait_for_first_id(&mut on_standby);
+    assert_eq!(take(&mut on_standby, &mut all).1, 2);
+    standby.set_clock(-3.0 * HOUR);
+    expect_value(&mut on_standby, &mut all, 3);
+    assert_distinct(&all);
+}
+
+/// A new server under a worker ID that another one had: from a dump, for example. Which values that one has used, and
+/// when, nobody knows.
+#[test]
+fn a_past_that_is_not_known() {
+    let mut all = Vec::new();
+    {
+        let cluster = start_with_a_past(server("rollback3"));
+        let mut client = cluster.connect();
+        expect_value(&mut client, &mut all, 0);
+        cluster.set_clock(-HOUR / 2.0);
+        expect_value(&mut client, &mut all, 1);
+    }
+    let cluster = server("rollback3").start();
+    let mut client = cluster.connect();
+    expect_value(&mut client, &mut all, 0);
+    for restart in [false, true] {
+        cluster.set_clock(-HOUR / 2.0);
+        if restart {
+            client = start_again(&cluster, "immediate");
+        }
+        client.run("RESET snowflake_id.max_wait");
+        eventually("the gate", || failure(&mut client, BATCH).0 == "55P03");
+    }
+    cluster.set_clock(0.0);
+    client.run("SET snowflake_id.max_wait = '20s'");
+    wait_for_first_id(&mut client);
+    take(&mut client, &mut all);
+    // The same for a worker ID that this server takes over, once it has a past of its own.
+    cluster.stop_server("fast");
+    cluster.set_clock(24.0 * HOUR);
+    cluster.configure(&[("snowflake_id.worker_id", "2")]);
+    cluster.start_server();
+    client = cluster.connect();
+    wait_for_first_id(&mut client);
+    cluster.set_clock(23.0 * HOUR);
+    eventually("the gate", || failure(&mut client, BATCH).0 == "55P03");
+    assert_distinct(&all);
+}
+
+/// Everything begins anew for an identity that was never used, with value 0 and all others free.
+#[test]
+fn everything_begins_anew() {
+    let cluster = start_with_a_past(server("rollback2"));
+    let mut client = cluster.connect();
+    let mut all = Vec::new();
+    let worker = |cluster: &Cluster, client: &mut Client, worker: &str| {
+        cluster.change("snowflake_id.worker_id", worker);
+        eventually("the worker", || {
+            let query = "SELECT snowflake_worker(snowflake_nextval())";
+            client.query_one(query, &[]).is_ok_and(|row| row.get::<_, i32>(0).to_string() == worker)
+        });
+    };
+    for value in 0..=3 {
+        cluster.set_clock(-HOUR * f64::from(value));
+        expect_value(&mut client, &mut all, value);
+    }
+    cluster.set_clock(-4.0 * HOUR);
+    assert_eq!(failure(&mut client, BATCH).0, "55P03");
+    client.run("SELECT snowflake_reset_horizon(9)");
+    worker(&cluster, &mut client, "9");
+    expect_value(&mut client, &mut all, 0);
+    cluster.set_clock(-5.0 * HOUR);
+    expect_value(&mut client, &mut all, 1);
+    client = start_again(&cluster, "immediate");
+    assert_eq!(take(&mut client, &mut all).1, 1);
+    // The old one, when it may be used again: its values were used up to then.
+    cluster.set_clock(10.0);
+    client.run("SELECT snowflake_accept_clock()");
+    worker(&cluster, &mut client, "1");
+    take(&mut client, &mut all);
+    cluster.set_clock(-2.0 * HOUR);
+    assert_eq!(failure(&mut client, BATCH).0, "55P03");
+    assert_distinct(&all);
+}
+
+/// A leased identity: another value is opened as long as the clock lies in the range of the lease, and not before it.
+#[test]
+fn a_value_begins_in_the_range_of_the_lease() {
+    let registry = Cluster::builder().clock().stopped();
+    // Identities are free from an hour ago.
+    registry.set_clock(-HOUR);
+    registry.start_server();
+    let fleet = Fleet::on(registry, "lease => '2h', renew_every => '500ms'");
+    fleet.registry.set_clock(0.0);
+    let server = fleet.server().set("snowflake_id.layout", "rollback3").clock().start();
+    let mut all = some_ids(&server);
+    let worker = leased_worker(&server);
+    let mut client = server.connect();
+    server.set_clock(-HOUR / 2.0);
+    expect_value(&mut client, &mut all, 1);
+    assert_eq!(leased_worker(&server), worker);
+    // Before the lease: IDs wait, as without the field. Nothing is used up.
+    server.set_clock(-2.0 * HOUR);
+    wait_for_registry_state(&server, "clock differs");
+    let (state, message) = failure(&mut client, BATCH);
+    assert_eq!(state, "55P03", "{message}");
+    server.set_clock(-HOUR / 2.0 + 10.0);
+    wait_for_first_id(&mut client);
+    assert_eq!(take(&mut client, &mut all).1, 1);
+    assert_eq!(leased_worker(&server), worker);
+    assert_distinct(&all);
+    // When the registry finds the clock right, the identity is exchanged for the sake of layouts without the field, and
+    // everything begins anew.
+    fleet.registry.set_clock(-HOUR / 2.0 + 10.0);
+    eventually("another worker ID", || leased_worker(&server) != worker);
+    eventually("value 0", || take(&mut client, &mut all).1 == 0);
+    server.restart("immediate");
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+}

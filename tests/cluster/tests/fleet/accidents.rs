@@ -1,0 +1,174 @@
+//! Rounds of accidents of all kinds in a fleet, while clients take IDs from all of its servers: servers are killed,
+//! paused, cut off from the registry and copied, clocks are set, the registry fails over, with and without a loss. No ID
+//! comes twice, over all servers.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::accidents::{Client, Pair, Patient, recovered, rounds_of_accidents};
+use harness::*;
+
+/// Leases that end several times in a round, and fewer worker IDs than all copies together could want at once.
+const LEASES: &str = "lease => '4s', renew_every => '400ms', last_worker => 11, synchronous => true";
+/// How long the longest lease is, and a little more.
+const LEASE_IS_OVER: Duration = Duration::from_secs(5);
+
+/// The servers, and what the test does to them.
+struct Servers {
+    registry: Pair,
+    servers: Vec<Arc<Cluster>>,
+    random: Random,
+    all: Vec<i64>,
+}
+
+/// A client that takes IDs over crashes as well.
+fn client(server: &Cluster) -> Taker<'_> {
+    let queries = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(100)"];
+    let pause = Duration::from_millis(2);
+    Taker { queries: queries.map(Into::into).into(), returns: true, pause, ..Taker::of(server) }
+}
+
+impl Servers {
+    fn start() -> Servers {
+        let registry = Cluster::builder().set("max_connections", 100).set("wal_keep_size", "64MB");
+        let fleet = Fleet::of(registry, LEASES);
+        let server = fleet.server().short_horizon().set("snowflake_id.max_drift", "500ms");
+        let servers = (0..4).map(|_| Arc::new(server.clone().clock().start())).collect();
+        Servers { registry: Pair::of(fleet.registry), servers, random: Random::seeded(), all: vec![] }
+    }
+
+    /// Tells a server where the registry is.
+    fn tell_where(&self, server: &Cluster) {
+        server.configure(&[("snowflake_id.registry", &self.registry.primary.connection_string("fleet"))]);
+        // It may be down.
+        server.try_run("SELECT pg_reload_conf()");
+    }
+
+    fn tell_all(&self) {
+        self.servers.iter().for_each(|server| self.tell_where(server));
+    }
+
+    /// A copy of a server runs beside the original.
+    fn copy(&mut self, server: &Cluster) {
+        if !server.try_to_stop("fast") {
+            return;
+        }
+        let copy = server.duplicate();
+        let _ = server.try_to_start();
+        self.run_beside(&copy);
+    }
+
+    /// A standby is promoted while its primary lives on.
+    fn promote_a_standby(&mut self, server: &Cluster) {
+        if !server.try_run("SELECT 1") {
+            return;
+        }
+        let standby = server.start_standby(&[]);
+        standby.promote();
+        self.run_beside(&standby);
+    }
+
+    /// Takes IDs from one more server for a while.
+    fn run_beside(&mut self, server: &Cluster) {
+        if server.try_run("SELECT 1") || server.try_to_start().is_ok() {
+            let (taken, ()) = while_taking([client(server)], || thread::sleep(Duration::from_secs(2)));
+            self.all.extend(taken);
+        }
+    }
+
+    /// The registry is lost together with its standby, and restored from a copy that is some seconds old. Its
+    /// administrator has it give out nothing before what it has forgotten is over.
+    fn restore_the_registry(&mut self) {
+        let copy = self.registry.primary.base_backup(&[("synchronous_standby_names", "")]);
+        self.random.pause(2_000);
+        self.registry.restore(copy);
+        self.tell_all();
+        thread::sleep(LEASE_IS_OVER);
+        let mut client = self.registry.primary.connect();
+        client.run("SELECT snowflake_registry.end_quarantine()");
+    }
+}
+
+impl Patient for Servers {
+    type Taken = Vec<i64>;
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn clients(&self) -> Vec<Client<Vec<i64>>> {
+        let both = self.servers.iter().flat_map(|server| [Arc::clone(server), Arc::clone(server)]);
+        let take =
+            |server: Arc<Cluster>| -> Client<Vec<i64>> { Box::new(move |stop| client(&server).take(stop)) };
+        both.map(take).collect()
+    }
+
+    fn have_an_accident(&mut self) -> String {
+        let accident = self.random.below(11);
+        let at = self.random.below(self.servers.len() as u64) as usize;
+        let server = Arc::clone(&self.servers[at]);
+        match accident {
+            0 => cut_power(&server),
+            1 => signal_one(&server, "KILL", "backend_type <> 'walwriter'", &mut self.random),
+            2 => {
+                let _paused = Paused::new(processes(&server));
+                self.random.pause(7_000);
+            }
+            3 => {
+                // Cut off from the registry.
+                server.configure(&[("snowflake_id.registry", "host=/nowhere user=fleet")]);
+                server.try_run("SELECT pg_reload_conf()");
+                self.random.pause(6_000);
+                self.tell_where(&server);
+            }
+            4 => {
+                // The network is slow, or the registry.
+                let _paused = Paused::new(processes(&self.registry.primary));
+                self.random.pause(6_000);
+            }
+            5 | 6 => {
+                server.set_clock(self.random.below(30_000) as f64 / 1_000.0 - 15.0);
+                self.random.pause(3_000);
+                server.set_clock(0.0);
+            }
+            7 => self.copy(&server),
+            8 => self.promote_a_standby(&server),
+            9 => {
+                self.registry.fail_over();
+                self.tell_all();
+            }
+            _ => self.restore_the_registry(),
+        }
+        format!("{accident}@{at}")
+    }
+
+    fn keep(&mut self, taken: Vec<i64>) {
+        self.all.extend(taken);
+    }
+
+    /// Has all servers make IDs again.
+    fn recover(&mut self) {
+        for server in &self.servers {
+            let start = Instant::now();
+            server.bring_up();
+            let id = recovered(server, "postgres", "SELECT snowflake_nextval()", |_, _| {
+                if start.elapsed() > LEASE_IS_OVER.mul_f64(1.5) {
+                    // Whatever the registry may have lost has ended by now.
+                    self.registry.primary.try_run("SELECT snowflake_registry.end_quarantine()");
+                }
+            });
+            self.all.push(id);
+        }
+    }
+}
+
+#[test]
+fn accidents_in_a_fleet() {
+    let rounds = rounds(3).min(50);
+    let mut servers = Servers::start();
+    rounds_of_accidents(&mut servers, rounds, 3);
+    println!("{} IDs of a fleet in {rounds} rounds", servers.all.len());
+    assert!(servers.all.len() > 1_000 * rounds as usize);
+    assert_distinct(&servers.all);
+}

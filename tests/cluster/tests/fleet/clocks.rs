@@ -1,0 +1,332 @@
+//! Clocks of servers that lease their worker IDs, and of the registry, that are wrong: IDs end in time or go on, but
+//! nothing is repeated, nothing is burnt, and when the clocks are right again IDs come by themselves.
+
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+const HOUR: f64 = 3_600.0;
+const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
+const BATCH: &str = "SELECT snowflake_batch(1000)";
+/// Their end lies beyond that of the test, also with a clock that is two minutes ahead.
+const LONG_LEASES: &str = "lease => '10min', renew_every => '500ms'";
+
+/// How long something may take that takes a few seconds, on a busy machine.
+const SLACK: Duration = Duration::from_secs(20);
+
+/// A fleet whose registry has a clock of its own.
+fn fleet_with_clock(configuration: &str) -> Fleet {
+    Fleet::of(Cluster::builder().clock(), configuration)
+}
+
+/// How long it takes until there is an ID.
+fn time_to_first_id(server: &Cluster) -> Duration {
+    let start = Instant::now();
+    leased_worker(server);
+    start.elapsed()
+}
+
+/// How far new IDs are ahead of the real time, in seconds.
+fn ahead_of_real_time(client: &mut Client) -> f64 {
+    let time: f64 =
+        single(client, "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()))::float8");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    time - now.as_secs_f64()
+}
+
+fn stored_horizon(client: &mut Client) -> i64 {
+    single(client, "SELECT last_value FROM snowflake_internal.horizon")
+}
+
+/// A little off: a warning, and nothing else.
+#[test]
+fn a_clock_that_is_ten_seconds_off() {
+    let fleet = Fleet::start("lease => '30s', renew_every => '500ms'");
+    for seconds in [10.0, -10.0] {
+        let server = fleet.server().short_horizon().clock().start();
+        let mut all = some_ids(&server);
+        let mut client = server.connect();
+        assert_eq!(shown(&mut client, "warning"), None);
+        server.set_clock(seconds);
+        // It says by how much, which changes.
+        let text = "that of the registry differ by";
+        let warning = eventually("the warning", || shown(&mut client, "warning"));
+        assert!(warning.contains(text), "{warning}");
+        eventually("the warning in the log", || server.log().contains(text));
+        all.extend(some_ids(&server));
+        // Longer than a lease: it is renewed.
+        let until: String = shown(&mut client, "lease_until").unwrap();
+        eventually("renewals", || {
+            all.extend(
+                client.query_one("SELECT snowflake_nextval()", &[]).ok().map(|row| row.get::<_, i64>(0)),
+            );
+            single::<bool>(
+                &mut client,
+                &format!("SELECT lease_until > '{until}'::timestamptz + '2 s' FROM snowflake_status LIMIT 1"),
+            )
+        });
+        assert_eq!(shown(&mut client, "registry_state").unwrap(), "granted");
+        server.set_clock(0.0);
+        eventually("the end of the warning", || shown(&mut client, "warning").is_none());
+        all.extend(some_ids(&server));
+        assert_distinct(&all);
+    }
+}
+
+/// The registry decides nothing. The server goes on to the end of its lease.
+#[test]
+fn a_clock_that_is_two_minutes_ahead() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let server = fleet.server().short_horizon().set("snowflake_id.max_clock_jump", "1h").clock().start();
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    let mut client = server.connect();
+    server.set_clock(120.0);
+    wait_for_registry_state(&server, "clock differs");
+    eventually("the keeper to follow the clock", || ahead_of_real_time(&mut client) > 110.0);
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(some_ids(&server));
+    // Set right, everything begins anew at the present under another identity.
+    server.set_clock(0.0);
+    println!("first ID {:?} after the clock was set back by two minutes", time_to_first_id(&server));
+    assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+    assert_ne!(leased_worker(&server), worker);
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+
+    // With a short lease, that has ended by the wrong clock. Nothing is burnt beyond it.
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().set("snowflake_id.max_clock_jump", "1h").clock().start();
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    let mut client = server.connect();
+    server.set_clock(120.0);
+    wait_for_registry_state(&server, "clock differs");
+    eventually("the state", || shown(&mut client, "state").as_deref() == Some("lease ended"));
+    let (state, message) = failure(&mut client, BATCH);
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("\"clock differs\""), "{message}");
+    server.set_clock(0.0);
+    let took = time_to_first_id(&server);
+    println!("first ID {took:?} after a lease that had ended by a wrong clock");
+    assert!(took < SLACK, "{took:?}");
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+}
+
+/// The registry does not agree: the server waits for its clock, and then goes on as before.
+#[test]
+fn a_clock_that_is_behind() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().clock().start();
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    let mut client = server.connect();
+    for seconds in [-120.0, -HOUR] {
+        server.set_clock(seconds);
+        wait_for_registry_state(&server, "clock differs");
+        let (state, message) =
+            failure(&mut client, "SET snowflake_id.max_wait = '300ms'; SELECT snowflake_nextval()");
+        assert_eq!(state, "55P03", "{message}");
+        eventually("the state", || shown(&mut client, "state").as_deref() == Some("clock behind"));
+        server.set_clock(0.0);
+        let took = time_to_first_id(&server);
+        println!("first ID {took:?} after a clock that was {seconds} s off");
+        assert!(took < SLACK, "{took:?}");
+        assert_eq!(leased_worker(&server), worker, "{}", server.log());
+        all.extend(some_ids(&server));
+        assert_increasing(&all);
+    }
+}
+
+/// That the registry agreed with the clock before it was set says nothing.
+#[test]
+fn a_clock_that_is_behind_between_renewals() {
+    let fleet = Fleet::start("lease => '10min', renew_every => '5min'");
+    let server = fleet.server().short_horizon().clock().start();
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    let mut client = server.connect();
+    server.set_clock(-HOUR);
+    let (state, message) =
+        failure(&mut client, "SET snowflake_id.max_wait = '300ms'; SELECT snowflake_nextval()");
+    assert_eq!(state, "55P03", "{message}");
+    // Asked at once.
+    wait_for_registry_state(&server, "clock differs");
+    server.set_clock(0.0);
+    wait_for_registry_state(&server, "granted");
+    std::thread::sleep(Duration::from_secs(2));
+    all.extend(some_ids(&server));
+    assert_eq!(leased_worker(&server), worker, "{}", server.log());
+    assert_increasing(&all);
+}
+
+/// The clock of the registry is that of the fleet: when it is wrong, nobody gets anything, and everybody goes on.
+#[test]
+fn the_clock_of_the_registry() {
+    for seconds in [HOUR, -HOUR] {
+        let fleet = fleet_with_clock(SHORT_LEASES);
+        let server = fleet.server().start();
+        let mut all = some_ids(&server);
+        fleet.registry.stop_server("fast");
+        fleet.registry.set_clock(seconds);
+        fleet.registry.start_server();
+        let mut client = server.connect();
+        wait_for_registry_state(&server, "clock differs");
+        all.extend(ids(&mut client, BATCH));
+        let newcomer = fleet.server().start();
+        wait_for_registry_state(&newcomer, "clock differs");
+        assert_eq!(failure(&mut newcomer.connect(), BATCH).0, "55000");
+        wait_for_end_of_lease(&mut client);
+        assert_eq!(failure(&mut client, BATCH).0, "55000");
+        fleet.registry.set_clock(0.0);
+        println!("first ID {:?} after the registry's clock was {seconds} s off", time_to_first_id(&server));
+        // The lease has lapsed: whoever comes first gets it.
+        assert_ne!(leased_worker(&server), leased_worker(&newcomer));
+        all.extend(some_ids(&server));
+        all.extend(some_ids(&newcomer));
+        assert_distinct(&all);
+    }
+}
+
+/// The server starts with a clock that is years ahead: nothing is burnt.
+#[test]
+fn years_ahead_at_a_start() {
+    for has_registry in [true, false] {
+        let fleet = Fleet::start(SHORT_LEASES);
+        let server = fleet.server().short_horizon().clock().start();
+        let mut all = some_ids(&server);
+        server.restart("fast");
+        all.extend(some_ids(&server));
+        server.stop_server("fast");
+        if !has_registry {
+            fleet.lose_registry();
+        }
+        server.set_clock(TEN_YEARS);
+        server.start_server();
+        let mut client = server.connect();
+        let before = stored_horizon(&mut client);
+        wait_for_registry_state(&server, if has_registry { "clock differs" } else { "unreachable" });
+        for _ in 0..20 {
+            assert_eq!(failure(&mut client, BATCH).0, "55000");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(stored_horizon(&mut client), before);
+        server.set_clock(0.0);
+        if !has_registry {
+            fleet.registry.start_server();
+        }
+        let took = time_to_first_id(&server);
+        println!("registry {has_registry}: first ID {took:?} after ten years");
+        assert!(took < SLACK, "{took:?}");
+        all.extend(some_ids(&server));
+        assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+        assert_increasing(&all);
+    }
+}
+
+/// The same for a server that has no past.
+#[test]
+fn a_new_server_that_is_years_ahead() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().clock().stopped();
+    server.set_clock(TEN_YEARS);
+    server.start_server();
+    server.connect().run("CREATE EXTENSION snowflake_id");
+    wait_for_registry_state(&server, "clock differs");
+    std::thread::sleep(Duration::from_secs(1));
+    server.set_clock(0.0);
+    let took = time_to_first_id(&server);
+    println!("first ID of a new server {took:?} after ten years");
+    assert!(took < SLACK, "{took:?}");
+    let mut client = server.connect();
+    assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+    let mut all = some_ids(&server);
+    server.restart("immediate");
+    all.extend(some_ids(&server));
+    assert_increasing(&all);
+}
+
+/// Both clocks were an hour ahead, and are set back: the server exchanges its identity and begins anew at the present,
+/// without an administrator.
+#[test]
+fn a_clock_set_back_together_with_that_of_the_registry() {
+    // In the end it is not left to the next renewal.
+    for (is_restarted, leases) in
+        [(false, SHORT_LEASES), (true, SHORT_LEASES), (false, "lease => '10min', renew_every => '5min'")]
+    {
+        let fleet = fleet_with_clock(leases);
+        let server = fleet.server().short_horizon().clock().start();
+        let mut all = some_ids(&server);
+        let set_clocks = |seconds| {
+            server.stop_server("fast");
+            server.set_clock(seconds);
+            fleet.registry.set_clock(seconds);
+            server.start_server();
+        };
+        set_clocks(HOUR);
+        all.extend(some_ids(&server));
+        let mut client = server.connect();
+        assert!(ahead_of_real_time(&mut client) > HOUR - 10.0);
+        let worker = leased_worker(&server);
+        if is_restarted {
+            set_clocks(0.0);
+        } else {
+            fleet.registry.set_clock(0.0);
+            server.set_clock(0.0);
+        }
+        let took = time_to_first_id(&server);
+        println!("restarted {is_restarted}: first ID {took:?} after both clocks were set back by an hour");
+        assert!(took < SLACK, "{took:?}");
+        assert_ne!(leased_worker(&server), worker);
+        let mut client = server.connect();
+        assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+        all.extend(some_ids(&server));
+        // Durable, and lasting.
+        let worker = leased_worker(&server);
+        for mode in ["immediate", "fast"] {
+            server.restart(mode);
+            all.extend(some_ids(&server));
+            assert_eq!(leased_worker(&server), worker);
+            assert!(ahead_of_real_time(&mut server.connect()).abs() < 10.0);
+        }
+        // And forth again: none of what was made there comes again.
+        set_clocks(HOUR - 1.0);
+        for _ in 0..3 {
+            all.extend(some_ids(&server));
+        }
+        assert_distinct(&all);
+    }
+}
+
+#[test]
+fn a_reset_by_hand() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().clock().start();
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    let mut client = server.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(9)");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("cannot be chosen") && message.contains("without arguments"), "{message}");
+    client.run("SET snowflake_id.max_wait = '10s'; SELECT snowflake_reset_horizon()");
+    let took = time_to_first_id(&server);
+    println!("first ID {took:?} after snowflake_reset_horizon()");
+    assert_ne!(leased_worker(&server), worker);
+    assert!(ahead_of_real_time(&mut client).abs() < 10.0);
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+    // An ordered floor holds for every worker ID.
+    client.run("SELECT snowflake_advance(clock_timestamp() + '20 min')");
+    let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("snowflake_advance()"), "{message}");
+
+    let alone = Cluster::builder().worker(1).start();
+    let mut client = alone.connect();
+    keeper_pid(&mut client);
+    let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon()");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("a worker ID is needed"), "{message}");
+}

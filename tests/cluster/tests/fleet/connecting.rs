@@ -1,0 +1,278 @@
+//! How a server finds its registry: by lists of hosts, names, certificates and pools, as libpq does.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use harness::network::{Fault, Network, Proxy};
+use harness::*;
+
+/// Leases that last while servers start.
+const LEASES: &str = "lease => '30s', renew_every => '500ms'";
+
+/// How long something may take that takes no time, on a busy machine.
+const SLACK: Duration = Duration::from_secs(10);
+
+const NETWORK: &str = "a network of its own (run as root, with iproute2)";
+
+/// A host that the server asks before the right one refuses, says nothing, or is a standby.
+#[test]
+fn the_registry_is_the_second_of_the_hosts() {
+    let fleet = Fleet::start(LEASES);
+    let standby = fleet.registry.start_standby(&[]);
+    let (dead, right) = (Proxy::to(&fleet.registry), Proxy::to(&fleet.registry));
+    dead.set_fault(Fault::Silence);
+    let to_standby = Proxy::to(&standby);
+    let cases = [
+        ("refuses", unused_port(), ""),
+        ("says nothing", dead.port(), ""),
+        ("says nothing, for a short time", dead.port(), "connect_timeout=2"),
+        ("standby", to_standby.port(), "target_session_attrs=read-write"),
+    ];
+    let servers: Vec<Cluster> = cases
+        .iter()
+        .map(|(case, first, options)| {
+            let hosts = format!("host=127.0.0.1,127.0.0.1 port={first},{}", right.port());
+            let string = format!("{hosts} user=fleet dbname=postgres {options}");
+            fleet.server_by(string).set("cluster_name", case).set("snowflake_id.node_name", case).start()
+        })
+        .collect();
+    for ((case, ..), server) in cases.iter().zip(&servers) {
+        server.stop_server("fast");
+        fs::remove_file(server.data_dir().join("snowflake_id.lease")).unwrap_or_default();
+        let start = Instant::now();
+        server.start_server();
+        leased_worker(server);
+        let time = start.elapsed();
+        println!("{case}: first ID after {time:?}");
+        assert!(time < 2 * SLACK, "{case}: {time:?}");
+    }
+    // The list does not say that a primary is wanted: what the standby answers does.
+    let lost = fleet.server_by(to_standby.connection_string()).start();
+    wait_for_error(&lost, "this server is a standby of the registry");
+}
+
+/// A host name with two addresses, of which the first says nothing.
+#[test]
+fn a_host_with_two_addresses() {
+    let fleet = Fleet::start(LEASES);
+    let dead = Proxy::to(&fleet.registry);
+    dead.set_fault(Fault::Silence);
+    let _right = Proxy::at(Ipv4Addr::new(127, 0, 0, 2), dead.port(), &fleet.registry);
+    let string = format!("host=registry.example port={} user=fleet dbname=postgres", dead.port());
+    let server = fleet.server_by(string).stopped();
+    let hosts = "127.0.0.1 registry.example\n127.0.0.2 registry.example\n";
+    let started = start_with_file(&server, "/etc/hosts", hosts);
+    let Some(()) = needs("a file system of its own (run as root)", started) else { return };
+    server.connect().run("CREATE EXTENSION snowflake_id");
+    leased_worker(&server);
+    assert!(dead.made() > 0, "the other address came first");
+}
+
+/// Of two addresses the first is a black hole.
+#[test]
+fn the_first_address_is_a_black_hole() {
+    let Some(network) = needs(NETWORK, Network::make()) else { return };
+    let registry = Cluster::builder().stopped();
+    network.start_server(&registry);
+    let fleet = Fleet::on(registry, LEASES);
+    let dead = Network::make().unwrap();
+    dead.lose_all();
+    let addresses = format!("hostaddr={},{}", dead.address(), network.address());
+    let registry = format!("host=registry,registry {addresses} user=fleet dbname=postgres");
+    let server = fleet.server_by(registry).start();
+    leased_worker(&server);
+}
+
+/// What libpq finds elsewhere: a service, a password, certificates, an address.
+#[test]
+fn whatever_libpq_can() {
+    let registry = Cluster::builder().stopped();
+    let address = format!("127.77.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250);
+    registry.configure(&[("listen_addresses", &address), ("ssl", "on")]);
+    // Who connects to another address of this host comes from 127.0.0.1.
+    let hba = "local all all trust\nhostssl all fleet 127.0.0.1/32 scram-sha-256\n";
+    fs::write(registry.data_dir().join("pg_hba.conf"), hba).unwrap();
+    let authority = certificates(&registry, "registry.example");
+    registry.start_server();
+    let fleet = Fleet::on(registry, LEASES);
+    fleet.registry.connect().run("ALTER ROLE fleet PASSWORD 'Gänse füßchen'");
+    let try_with = |string: &str, service: Option<&str>| {
+        let server = fleet.server_by(string).stopped();
+        let files = server.host();
+        write_private(&server, "passwords", "registry.example:*:*:fleet:Gänse füßchen\n");
+        if let Some(service) = service {
+            write_private(&server, "services", service);
+        }
+        let environment = [
+            ("PGSERVICEFILE", files.join("services")),
+            ("PGPASSFILE", files.join("passwords")),
+            ("PGSSLROOTCERT", authority.clone()),
+        ];
+        let started = server.try_to_start_by(|mut pg_ctl| {
+            pg_ctl.envs(environment.iter().map(|(name, value)| (name, value)));
+            pg_ctl
+        });
+        started.unwrap_or_else(|log| {
+            panic!(
+                "the server did not start:
+{log}"
+            )
+        });
+        server.connect().run("CREATE EXTENSION snowflake_id");
+        server
+    };
+    let whole =
+        format!("host=registry.example hostaddr={address} user=fleet dbname=postgres sslmode=verify-full");
+    leased_worker(&try_with(&whole, None));
+    let service = format!(
+        "[registry]\nhost=registry.example,registry.example\nhostaddr=127.0.0.1,{address}\nport={},5432\n\
+         user=fleet\ndbname=postgres\nsslmode=verify-full\n",
+        unused_port()
+    );
+    leased_worker(&try_with("service=registry", Some(&service)));
+    let url = format!("postgresql://fleet@registry.example/postgres?hostaddr={address}&sslmode=verify-full");
+    leased_worker(&try_with(&url, None));
+    // What is wrong is told in libpq's words, and no password with it.
+    for (string, said) in [
+        (whole.replace("registry.example", "other.example"), "does not match host name \"other.example\""),
+        (format!("{whole} passfile=/nonexistent"), "password authentication failed|no password supplied"),
+        (format!("{whole} sslrootcert=/nonexistent/root.crt"), "root certificate"),
+        ("service=nowhere".into(), "service"),
+    ] {
+        let server = try_with(&string, Some(&service));
+        let error = wait_for_error(&server, said);
+        assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
+        assert!(!error.contains("füßchen") && !server.log().contains("füßchen"), "{error}");
+        assert_eq!(failure(&mut server.connect(), "SELECT snowflake_nextval()").0, "55000");
+    }
+}
+
+/// Servers share two connections to the registry, by a pool that gives them out for one transaction each.
+#[test]
+fn a_pool_of_connections() {
+    let fleet = Fleet::start(LEASES);
+    let Some(pool) = Pool::start_at(&fleet.registry, unused_port()) else { return };
+    let string = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", pool.port);
+    let server = fleet.server_by(string).set("shared_buffers", "1MB");
+    let servers: Vec<Cluster> = (0..5).map(|_| server.clone().start()).collect();
+    let workers: Vec<i64> = servers.iter().map(|server| leased_worker(server).into()).collect();
+    assert_distinct(&workers);
+    assert_distinct(&take_from(&servers));
+    for server in &servers {
+        assert_renewed(server);
+    }
+    let mut registry = fleet.registry.connect();
+    assert!(fleet_connections(&mut registry) <= 2);
+    // The pool is started again: all go on.
+    let port = pool.port;
+    drop(pool);
+    wait_for_registry_state(&servers[0], "unreachable");
+    let _pool = Pool::start_at(&fleet.registry, port).unwrap();
+    for (server, worker) in servers.iter().zip(workers) {
+        assert_renewed(server);
+        assert_eq!(i64::from(leased_worker(server)), worker);
+    }
+}
+
+/// A port on which nobody listens.
+fn unused_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Starts a server with a file of the host replaced for it alone.
+pub fn start_with_file(server: &Cluster, file: &str, text: &str) -> Result<(), String> {
+    fs::write(server.host().join("file"), text).unwrap();
+    // In a file system of its own, which ends with the server.
+    let within = |pg_ctl: Command| {
+        let mut start = Command::new("unshare");
+        start.args(["--mount", "sh", "-c", "mount --bind file \"$0\" && exec \"$@\"", file]);
+        start.arg(pg_ctl.get_program()).args(pg_ctl.get_args()).current_dir(server.host());
+        start
+    };
+    server.try_to_start_by(within)
+}
+
+/// Writes a file in a server's directory that only the server's user can read.
+fn write_private(server: &Cluster, name: &str, text: &str) -> PathBuf {
+    let file = server.host().join(name);
+    fs::write(&file, text).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    server.own(&file);
+    file
+}
+
+/// Gives a server a key and a certificate for a host name; the certificate of who has signed it.
+fn certificates(server: &Cluster, host: &str) -> PathBuf {
+    let dir = server.host();
+    let openssl = |arguments: &str| {
+        successful(Command::new("openssl").args(arguments.split_whitespace()).current_dir(dir));
+    };
+    let new = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    openssl(&format!("{new} -x509 -days 2 -subj /CN=authority -keyout authority.key -out authority.crt"));
+    openssl(&format!("{new} -subj /CN={host} -keyout server.key -out server.csr"));
+    openssl(
+        "x509 -req -in server.csr -CA authority.crt -CAkey authority.key -CAcreateserial -days 2 -out server.crt",
+    );
+    for file in ["server.key", "server.crt"] {
+        let text = fs::read_to_string(dir.join(file)).unwrap();
+        let written = write_private(server, file, &text);
+        fs::rename(written, server.data_dir().join(file)).unwrap();
+    }
+    dir.join("authority.crt")
+}
+
+/// PgBouncer in front of a registry, in transaction mode, with two connections to it.
+struct Pool {
+    process: Child,
+    port: u16,
+}
+
+impl Pool {
+    /// Starts one at a port.
+    fn start_at(registry: &Cluster, port: u16) -> Option<Pool> {
+        needs("PgBouncer (Debian: pgbouncer)", Command::new("pgbouncer").arg("--version").output())?;
+        let users = write_private(registry, "users.txt", "\"fleet\" \"\"\n");
+        let configuration = format!(
+            "[databases]\npostgres = host={} port=5432\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = transaction\ndefault_pool_size = 2\n\
+             logfile = {}\n",
+            registry.host().display(),
+            users.display(),
+            registry.host().join("pgbouncer.log").display()
+        );
+        let configuration = write_private(registry, "pgbouncer.ini", &configuration);
+        let process = Pool::command(registry)
+            .arg(configuration)
+            .current_dir(registry.host())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pool = Pool { process, port };
+        eventually("PgBouncer", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+        Some(pool)
+    }
+
+    /// PgBouncer, which refuses root, as the server's user.
+    fn command(registry: &Cluster) -> Command {
+        let program = registry.program("pg_ctl");
+        if Path::new(program.get_program()).file_name().is_some_and(|name| name == "runuser") {
+            let mut command = Command::new("runuser");
+            command.args(program.get_args().take(3)).arg("pgbouncer");
+            return command;
+        }
+        Command::new("pgbouncer")
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        // At once; runuser passes it on.
+        kill("TERM", self.process.id() as i32);
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,255 @@
+//! Copies of servers that lease their worker IDs, however they are made: each makes IDs under a lease of its own, and no
+//! ID comes twice.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use harness::*;
+
+/// How long clients take IDs before something happens, and afterwards.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+/// Runs clients on both servers, of which the second is started meanwhile. Returns what both gave.
+fn both_under_load(original: &Cluster, start_copy: impl FnOnce(), copy: &Cluster) -> [HandedOut; 2] {
+    let (of_original, of_copy) = under_load(original, || {
+        start_copy();
+        leased_worker(copy);
+        under_load(copy, || thread::sleep(A_WHILE)).0
+    });
+    [of_original, of_copy]
+}
+
+fn assert_all_distinct(all: &[HandedOut]) {
+    assert_distinct(all.iter().flat_map(|some| some.rows.iter().chain(&some.others)));
+    assert!(all.iter().all(|some| some.rows.len() > 50 && some.others.len() > 500), "hardly any IDs");
+}
+
+/// A row with the ID of another would have been refused.
+fn assert_no_duplicate_rows(servers: &[&Cluster]) {
+    for server in servers {
+        assert!(!server.log().contains("duplicate key"), "{}", server.log());
+    }
+}
+
+/// Both servers go on, each under an identity of its own.
+fn expect_strangers(original: &Cluster, copy: &Cluster, all: &[HandedOut]) {
+    assert_ne!(leased_worker(original), leased_worker(copy));
+    assert_all_distinct(all);
+    assert_no_duplicate_rows(&[original, copy]);
+}
+
+#[test]
+fn a_copy_of_a_stopped_server() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let original = fleet.server().start();
+    create_orders(&original);
+    let worker = leased_worker(&original);
+    original.stop_server("fast");
+    let copy = original.duplicate();
+    original.start_server();
+    let all = both_under_load(&original, || copy.start_server(), &copy);
+    expect_strangers(&original, &copy, &all);
+    assert_eq!(leased_worker(&original), worker);
+    assert!(copy.log().contains("is not used: it is a copy"), "{}", copy.log());
+    // Moved back and forth, the file is no copy.
+    original.stop_server("fast");
+    let elsewhere = original.host().join("data.elsewhere");
+    fs::rename(original.data_dir(), &elsewhere).unwrap();
+    fs::rename(&elsewhere, original.data_dir()).unwrap();
+    original.start_server();
+    assert_eq!(leased_worker(&original), worker);
+}
+
+#[test]
+fn a_base_backup() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let original = fleet.server().start();
+    create_orders(&original);
+    leased_worker(&original);
+    let mut copy = None;
+    let (mut before, ()) = under_load(&original, || {
+        thread::sleep(A_WHILE);
+        copy = Some(original.base_backup(&[]));
+    });
+    let copy = copy.unwrap();
+    assert!(lease_path(&copy).exists());
+    let all = both_under_load(&original, || copy.start_server(), &copy);
+    before.extend(&all[0]);
+    let [_, of_copy] = all;
+    expect_strangers(&original, &copy, &[before, of_copy]);
+}
+
+/// The rewound server has the lease file of the one that it follows now, in the place of its own.
+#[test]
+fn a_rewound_server() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let old = fleet.server().set("wal_log_hints", "on").set("wal_keep_size", "1GB").start();
+    create_orders(&old);
+    let mut all = some_ids(&old);
+    let new = old.start_standby(&[]);
+    all.extend(some_ids(&old));
+    new.promote();
+    // Both go on: a split brain.
+    let parts = both_under_load(&old, || (), &new);
+    expect_strangers(&old, &new, &parts);
+    all.extend(parts.iter().flat_map(HandedOut::all));
+    old.stop_server("fast");
+    new.connect().run("CHECKPOINT");
+    let source = format!("host={} user=test dbname=postgres", new.host().display());
+    let configuration = fs::read(old.data_dir().join("postgresql.conf")).unwrap();
+    successful(old.program("pg_rewind").arg("--target-pgdata").arg(old.data_dir()).args([
+        "--no-sync",
+        "--source-server",
+        &source,
+    ]));
+    assert_eq!(original_in(&lease_file(&old)), original_in(&lease_file(&new)));
+    fs::write(old.data_dir().join("postgresql.conf"), configuration).unwrap();
+    // As a primary: a second split brain, which a standby could never have.
+    old.start_server();
+    let parts = both_under_load(&new, || (), &old);
+    expect_strangers(&new, &old, &parts);
+    all.extend(parts.iter().flat_map(HandedOut::all));
+    assert_distinct(&all);
+    assert!(old.log().contains("is not used: it is a copy"), "{}", old.log());
+}
+
+/// What a lease file says of the file that it is.
+fn original_in(file: &str) -> Vec<&str> {
+    file.lines().filter(|line| line.contains("\"inode\"") || line.contains("\"born_ns\"")).collect()
+}
+
+#[test]
+fn a_server_restored_from_an_archive() {
+    let fleet = Fleet::start(LONG_LEASES);
+    let original = fleet
+        .server()
+        .set("archive_mode", "on")
+        .set("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")
+        .start();
+    create_orders(&original);
+    leased_worker(&original);
+    let restore_command = format!("cp {}/archive/%f %p", original.host().display());
+    let mut copy = None;
+    let (mut before, ()) = under_load(&original, || {
+        copy = Some(original.base_backup(&[("archive_mode", "off"), ("restore_command", &restore_command)]));
+        thread::sleep(A_WHILE);
+        let mut client = original.connect();
+        let target: String = single(&mut client, "SELECT pg_current_wal_lsn()::text");
+        copy.as_ref().unwrap().configure(&[("recovery_target_lsn", &target)]);
+        thread::sleep(A_WHILE);
+        original.archive_all();
+    });
+    let copy = copy.unwrap();
+    copy.recover_to_target();
+    copy.promote();
+    let all = both_under_load(&original, || (), &copy);
+    before.extend(&all[0]);
+    let [_, of_copy] = all;
+    expect_strangers(&original, &copy, &[before, of_copy]);
+}
+
+/// The old primary lives on under load; and it does not. The first ID comes soon.
+#[test]
+fn a_promoted_standby() {
+    for is_killed in [false, true] {
+        let fleet = Fleet::start(LONG_LEASES);
+        let primary = fleet.server().start();
+        create_orders(&primary);
+        leased_worker(&primary);
+        let standby = primary.start_standby(&[]);
+        let (before, (after, took)) = under_load(&primary, || {
+            thread::sleep(A_WHILE);
+            if is_killed {
+                kill_server(&primary);
+            }
+            let start = Instant::now();
+            standby.promote();
+            leased_worker(&standby);
+            let took = start.elapsed();
+            (under_load(&standby, || thread::sleep(A_WHILE)).0, took)
+        });
+        println!("primary killed {is_killed}: first ID {took:?} after promotion");
+        // Up to snowflake_id.lease is the wait for the clock to come to the horizon of the primary.
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert_all_distinct(&[before, after]);
+        assert_no_duplicate_rows(&[&primary, &standby]);
+        if is_killed {
+            primary.start_server();
+        }
+        assert_ne!(leased_worker(&primary), leased_worker(&standby));
+    }
+}
+
+/// Has the lease file of a copy say that it is the original.
+fn forge(copy: &Cluster) {
+    let path = lease_path(copy);
+    let metadata = fs::metadata(&path).unwrap();
+    let born = metadata.created().unwrap().duration_since(UNIX_EPOCH).unwrap().as_nanos();
+    let forged = |line: &str| -> String {
+        let (indent, key) = line.split_at(line.len() - line.trim_start().len());
+        match key.split(':').next().unwrap() {
+            "\"inode\"" => format!("{indent}\"inode\": {},", metadata.ino()),
+            "\"born_ns\"" => format!("{indent}\"born_ns\": {born},"),
+            "\"device\"" => format!("{indent}\"device\": {},", metadata.dev()),
+            _ => line.into(),
+        }
+    };
+    let text: Vec<String> = fs::read_to_string(&path).unwrap().lines().map(forged).collect();
+    fs::write(&path, text.join("\n")).unwrap(); // In its place: still the same file.
+}
+
+/// A twin, which cannot be told from the original by its file: the registry finds out at the second renewal.
+#[test]
+fn a_twin() {
+    let fleet = Fleet::start("lease => '10s', renew_every => '1s'");
+    // The twin need not wait for the clock.
+    let soon = [("snowflake_id.lease", "200ms"), ("snowflake_id.max_drift", "100ms")];
+    let original = fleet.server().settings(&soon).start();
+    create_orders(&original);
+    let worker = leased_worker(&original);
+    let twin = original.base_backup(&[]);
+    let found = |server: &Cluster| server.log().contains("another server has the same lease");
+    let start_of_twin = Instant::now();
+    let (of_original, of_twin) = under_load(&original, || {
+        // Its state of this moment, not of the backup.
+        eventually("a state that holds during the copy", || {
+            let text = fs::read_to_string(lease_path(&original)).ok()?;
+            fs::write(lease_path(&twin), &text).ok()?;
+            forge(&twin);
+            twin.start_server();
+            Some(())
+        });
+        under_load(&twin, || {
+            eventually("the discovery", || found(&original) || found(&twin));
+            println!("found out {:?} after the start of the twin", start_of_twin.elapsed());
+            eventually("two identities", || {
+                let workers = [&original, &twin].map(|server| {
+                    let row = server.connect().query_one("SELECT snowflake_worker(snowflake_nextval())", &[]);
+                    row.ok().map(|row| row.get::<_, i32>(0))
+                });
+                workers[0].is_some() && workers[1].is_some() && workers[0] != workers[1]
+            });
+        })
+        .0
+    });
+    let (before_original, before_twin) = (of_original.all(), of_twin.all());
+    assert_distinct(&before_original);
+    assert_distinct(&before_twin);
+    let mut known: std::collections::HashSet<i64> = before_original.iter().copied().collect();
+    let repeats = before_twin.iter().filter(|id| known.contains(id)).count();
+    println!(
+        "until then {} IDs by the original, {} by the twin, {repeats} of them the same",
+        before_original.len(),
+        before_twin.len()
+    );
+    assert!(found(&original) != found(&twin), "one of the two goes on");
+    known.extend(&before_twin);
+    // From here on, nothing comes twice, nor again.
+    let all = both_under_load(&original, || (), &twin);
+    assert!([&original, &twin].iter().filter(|server| leased_worker(server) == worker).count() <= 1);
+    assert_all_distinct(&all);
+    let again = all.iter().flat_map(HandedOut::all).filter(|id| known.contains(id));
+    assert_eq!(again.count(), 0);
+}

@@ -1,0 +1,293 @@
+//! The file in which a server keeps its lease: lost, damaged, not to be written, and the server killed while it writes.
+//! Other accidents of a server that has a lease. No ID comes twice, and nobody is taken for a copy of itself.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+/// Their end lies beyond that of the test.
+const LEASES: &str = "lease => '2min', renew_every => '500ms'";
+
+fn assert_no_duplicate_rows(server: &Cluster) {
+    assert!(!server.log().contains("duplicate key"), "{}", server.log());
+}
+
+/// Changes a file of a server, which stays its own.
+fn change_file(server: &Cluster, path: &Path, change: impl FnOnce(&Path)) {
+    change(path);
+    if path.exists() {
+        server.own(path);
+    }
+}
+
+#[test]
+fn a_lost_or_damaged_lease_file() {
+    type Damage = (&'static str, fn(&Path), Option<&'static str>);
+    let damages: [Damage; 5] = [
+        ("lost", |path| fs::remove_file(path).unwrap(), None),
+        ("garbage", |path| fs::write(path, b"\0\xff{]").unwrap(), Some("cannot use file snowflake_id.lease")),
+        ("empty", |path| fs::write(path, "").unwrap(), Some("cannot use file snowflake_id.lease")),
+        (
+            "truncated",
+            |path| {
+                let text = fs::read(path).unwrap();
+                fs::write(path, &text[..text.len() / 2]).unwrap();
+            },
+            Some("cannot use file snowflake_id.lease"),
+        ),
+        (
+            "copied",
+            |path| {
+                let text = fs::read(path).unwrap();
+                fs::remove_file(path).unwrap();
+                fs::write(path, text).unwrap();
+            },
+            Some("it is a copy"),
+        ),
+    ];
+    let fleet = Fleet::start(LEASES);
+    let server = fleet.server().short_horizon().start();
+    let mut all = some_ids(&server);
+    let mut workers = vec![leased_worker(&server)];
+    for (what, damage, said) in damages {
+        server.stop_server("fast");
+        let logged = server.log().len();
+        change_file(&server, &lease_path(&server), damage);
+        server.start_server();
+        all.extend(some_ids(&server));
+        let worker = leased_worker(&server);
+        assert!(!workers.contains(&worker), "{what}: {worker}");
+        workers.push(worker);
+        let log = &server.log()[logged..];
+        assert!(said.is_none_or(|said| log.contains(said)), "{what}: {log}");
+        // What was written is whole again.
+        server.restart("immediate");
+        assert_eq!(leased_worker(&server), worker, "{what}");
+        all.extend(some_ids(&server));
+    }
+    assert_distinct(&all);
+}
+
+/// A lease that cannot be written down is not used. The worker does not end over it.
+#[test]
+fn a_lease_file_that_cannot_be_written() {
+    let fleet = Fleet::start(LEASES);
+    let server = fleet.server().short_horizon().start();
+    let mut all = some_ids(&server);
+    let first = leased_worker(&server);
+    server.stop_server("fast");
+    for name in ["snowflake_id.lease", "snowflake_id.lease.tmp"] {
+        let _ = fs::remove_file(lease_path(&server));
+        let in_the_way = server.data_dir().join(name);
+        change_file(&server, &in_the_way, |path| fs::create_dir(path).unwrap());
+        server.start_server();
+        let mut client = server.connect();
+        let problem = eventually("the problem", || {
+            shown(&mut client, "last_error").filter(|problem| problem.contains("cannot write file"))
+        });
+        assert!(problem.contains("cannot write file snowflake_id.lease: "), "{problem}");
+        let worker = background_pid(&server, "snowflake_id registry").unwrap();
+        for _ in 0..20 {
+            assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000", "{name}");
+            assert_eq!(shown(&mut client, "lease_until"), None);
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(background_pid(&server, "snowflake_id registry"), Some(worker), "{}", server.log());
+        fs::remove_dir(&in_the_way).unwrap();
+        all.extend(some_ids(&server));
+        assert_ne!(leased_worker(&server), first);
+        server.stop_server("fast");
+    }
+    assert_distinct(&all);
+}
+
+/// Renewals that cannot be written down are not used, and a server that crashes then still has its lease.
+#[test]
+fn a_lease_file_that_cannot_be_renewed() {
+    let fleet = Fleet::start("lease => '12s', renew_every => '300ms'");
+    let server = fleet.server().short_horizon().start();
+    let mut all = some_ids(&server);
+    let worker = leased_worker(&server);
+    let in_the_way = server.data_dir().join("snowflake_id.lease.tmp");
+    let mut client = server.connect();
+    // The worker may be writing just now.
+    eventually("room for the directory", || {
+        let _ = fs::remove_file(&in_the_way);
+        fs::create_dir(&in_the_way).ok()
+    });
+    server.own(&in_the_way);
+    eventually("the problem", || {
+        shown(&mut client, "last_error").filter(|problem| problem.contains("cannot write file"))
+    });
+    let until: String = shown(&mut client, "lease_until").unwrap();
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(shown(&mut client, "lease_until").unwrap(), until);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(10000)"));
+    // The registry has been told a nonce that must be in the file.
+    server.restart("immediate");
+    all.extend(some_ids(&server));
+    assert_eq!(leased_worker(&server), worker);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+    let mut client = server.connect();
+    let warning = eventually("the warning", || shown(&mut client, "warning"));
+    assert!(warning.contains("was not renewed"), "{warning}");
+    wait_for_end_of_lease(&mut client);
+    wait_for_refusal(&mut client);
+    fs::remove_dir(&in_the_way).unwrap();
+    all.extend(some_ids(&server));
+    assert_eq!(leased_worker(&server), worker);
+    assert_distinct(&all);
+}
+
+/// Another registry in the place of the one before, by mistake or not: nothing is mixed up.
+#[test]
+fn another_registry() {
+    let (fleet, other) = (Fleet::start(SHORT_LEASES), Fleet::start(SHORT_LEASES));
+    let server = fleet.server().short_horizon().start();
+    create_orders(&server);
+    let worker = leased_worker(&server);
+    let of_other = other.server().start();
+    create_orders(&of_other);
+    assert_eq!(leased_worker(&of_other), worker, "both give the same worker ID");
+    let mut client = server.connect();
+    let (handed_out, ()) = under_load(&server, || {
+        server.change("snowflake_id.registry", &other.connection_string());
+        wait_for_registry_state(&server, "another registry");
+        assert_eq!(leased_worker(&server), worker);
+        assert!(server.log().contains("it is another registry than the one before"), "{}", server.log());
+        wait_for_end_of_lease(&mut client);
+    });
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("\"another registry\""), "{message}");
+    // The same after a restart.
+    server.restart("fast");
+    wait_for_registry_state(&server, "another registry");
+    assert_eq!(failure(&mut server.connect(), "SELECT snowflake_nextval()").0, "55000");
+    // What an administrator does who means it.
+    server.stop_server("fast");
+    fs::remove_file(lease_path(&server)).unwrap();
+    server.start_server();
+    assert_ne!(leased_worker(&server), worker);
+    let mut all = handed_out.all();
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+}
+
+/// The worker, or the whole server, is killed again and again, at random moments of renewals and exchanges.
+#[test]
+fn killed_while_the_file_is_written() {
+    let fleet = Fleet::start("lease => '1min', renew_every => '100ms'");
+    // A restart need not wait for the clock.
+    let server =
+        fleet.server().set("snowflake_id.lease", "200ms").set("snowflake_id.max_drift", "100ms").start();
+    let mut random = Random::seeded();
+    let mut all = some_ids(&server);
+    let rounds = rounds(15);
+    for round in 0..rounds {
+        if round % 5 == 0 {
+            let worker = leased_worker(&server);
+            fleet.take_away(worker);
+        }
+        random.pause(120);
+        if round % 3 == 0 {
+            kill_server(&server);
+            server.start_server();
+        } else {
+            let worker =
+                eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
+            random.pause(100);
+            kill("KILL", worker);
+            server.wait_until_up();
+        }
+        let batch = eventually("an ID", || {
+            let mut client = server.try_connect("postgres").ok()?;
+            client.query("SELECT snowflake_batch(1000)", &[]).ok()
+        });
+        all.extend(batch.iter().map(|row| row.get::<_, i64>(0)));
+    }
+    assert_distinct(&all);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+}
+
+/// A backend crashes, so that shared memory is made anew, while identities are exchanged under load.
+#[test]
+fn crashes_of_backends() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().start();
+    create_orders(&server);
+    let mut all = some_ids(&server);
+    let mut random = Random::seeded();
+    for round in 0..8 {
+        let (handed_out, ()) = under_load(&server, || {
+            random.pause(300);
+            if round % 2 == 0 {
+                let worker = leased_worker(&server);
+                fleet.take_away(worker);
+                random.pause(800);
+            }
+            server.crash_a_backend();
+        });
+        all.extend(handed_out.all());
+        all.extend(some_ids(&server));
+    }
+    assert_distinct(&all);
+    assert_no_duplicate_rows(&server);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+}
+
+/// What the server has stored goes away while it has a lease.
+#[test]
+fn the_extension_is_created_again() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().start();
+    let worker = leased_worker(&server);
+    let mut all = some_ids(&server);
+    for mode in [None, Some("immediate"), Some("fast")] {
+        let mut client = server.connect();
+        client.run("DROP EXTENSION snowflake_id");
+        client.run("CREATE EXTENSION snowflake_id");
+        if let Some(mode) = mode {
+            server.restart(mode);
+        }
+        all.extend(some_ids(&server));
+        all.extend(some_ids(&server));
+    }
+    println!("worker {worker}, then {}", leased_worker(&server));
+    assert_distinct(&all);
+}
+
+/// Keeper and registry worker are terminated again and again under load, during exchanges as well.
+#[test]
+fn workers_are_terminated() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().short_horizon().start();
+    create_orders(&server);
+    leased_worker(&server);
+    let mut random = Random::seeded();
+    let (handed_out, ()) = under_load(&server, || {
+        let mut client = server.connect();
+        let end = Instant::now() + Duration::from_secs(12);
+        while Instant::now() < end {
+            if random.below(4) == 0 {
+                let mut registry = fleet.registry.connect();
+                let take_away = "SELECT snowflake_registry.take_away(worker_id)
+                                 FROM snowflake_registry.fleet WHERE state = 'held'";
+                registry.execute(take_away, &[]).unwrap();
+            }
+            let victim = ["snowflake_id keeper", "snowflake_id registry"][random.below(2) as usize];
+            let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";
+            client.execute(terminate, &[&victim]).unwrap();
+            random.pause(600);
+        }
+    });
+    let mut all = handed_out.all();
+    println!("{} IDs", all.len());
+    all.extend(some_ids(&server));
+    assert_distinct(&all);
+    assert_no_duplicate_rows(&server);
+    assert!(!server.log().contains("has the same lease"), "{}", server.log());
+}

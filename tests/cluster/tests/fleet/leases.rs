@@ -1,0 +1,274 @@
+//! Servers that lease their worker IDs: who gets which one, how long it lasts, and what they say when it is over.
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+#[test]
+fn every_server_has_a_worker_id_of_its_own() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let servers: Vec<Cluster> = (0..3).map(|_| fleet.server().start()).collect();
+    let mut workers: Vec<i32> = servers.iter().map(leased_worker).collect();
+    workers.sort_unstable();
+    workers.dedup();
+    assert_eq!(workers.len(), 3);
+    let mut client = servers[0].connect();
+    let show = |client: &mut _, column| shown(client, column).unwrap_or_default();
+    assert_eq!(show(&mut client, "identity_source"), "registry");
+    assert_eq!(show(&mut client, "registry_state"), "granted");
+    assert_eq!(show(&mut client, "state"), "ready");
+    assert_eq!(shown(&mut client, "warning"), None);
+    // Renewed again and again.
+    let first = show(&mut client, "lease_until");
+    eventually("a renewal", || show(&mut client, "lease_until") > first);
+    assert_eq!(servers.iter().map(leased_worker).collect::<Vec<_>>().len(), 3);
+}
+
+/// All databases and layouts of a server are under the one lease; a layout for which the worker ID is too large
+/// fails, and no other.
+#[test]
+fn a_layout_without_room_for_the_worker_id() {
+    let fleet = Fleet::start("first_worker => 500");
+    let server = fleet.server().start();
+    assert_eq!(leased_worker(&server), 500);
+    let mut client = server.connect();
+    client.run("CREATE DATABASE narrow");
+    client.run("ALTER DATABASE narrow SET snowflake_id.layout = 'js53'");
+    let mut narrow = server.connect_to("narrow");
+    narrow.run("CREATE EXTENSION snowflake_id");
+    let (state, message) = failure(&mut narrow, "SELECT snowflake_nextval()");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("worker 500"), "{message}");
+    narrow.run("SET snowflake_id.layout = 'wide epoch=2020-01-01T00:00:00Z'");
+    assert_eq!(failure(&mut narrow, "SELECT snowflake_nextval()").0, "22023");
+    narrow.run("SET snowflake_id.layout = 'redis'; SELECT snowflake_nextval()");
+    client.run("SELECT snowflake_nextval()");
+}
+
+/// Servers whose default layout has 4 worker IDs: so many get one, the others an error that says when.
+#[test]
+fn more_servers_than_worker_ids() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().set("snowflake_id.layout", "time:41 worker:2 sequence:20");
+    let servers: Vec<Cluster> = (0..7).map(|_| server.clone().start()).collect();
+    let mut without = vec![];
+    let mut workers = vec![];
+    for server in servers {
+        let state = eventually("a decision of the registry", || {
+            let state = shown(&mut server.connect(), "registry_state")?;
+            (state == "granted" || state == "all taken").then_some(state)
+        });
+        match state.as_str() {
+            "granted" => workers.push((leased_worker(&server), server)),
+            _ => without.push(server),
+        }
+    }
+    assert_eq!((workers.len(), without.len()), (4, 3));
+    let numbers: Vec<i64> = workers.iter().map(|(worker, _)| i64::from(*worker)).collect();
+    assert_distinct(&numbers);
+    for server in &without {
+        let mut client = server.connect();
+        let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+        assert_eq!(state, "55000", "{message}");
+        assert!(message.contains("no lease") && message.contains("will be free at"), "{message}");
+        assert_eq!(shown(&mut client, "state").unwrap(), "no lease");
+        assert!(!message.contains("/cluster."), "{message}");
+    }
+    // What two servers leave behind is taken over once it has lapsed.
+    workers.drain(..2).for_each(|(_, server)| server.stop_server("immediate"));
+    eventually("a worker ID that was left behind", || {
+        let ready = without.iter().filter(|server| shown(&mut server.connect(), "state").unwrap() == "ready");
+        ready.count() == 2
+    });
+}
+
+/// Without the registry a server goes on to the end of its lease, says so in time, and goes on when the registry is
+/// back.
+#[test]
+fn the_registry_is_away() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().start();
+    create_orders(&server);
+    let worker = leased_worker(&server);
+    let mut client = server.connect();
+    fleet.lose_registry();
+    let (handed_out, warning) = under_load(&server, || {
+        let warning = eventually("a warning", || shown(&mut client, "warning"));
+        wait_for_end_of_lease(&mut client);
+        eventually("the state", || shown(&mut client, "state").as_deref() == Some("lease ended"));
+        warning
+    });
+    assert!(warning.contains("was not renewed"), "{warning}");
+    assert!(server.log().contains(&warning), "{}", server.log());
+    // At once, whatever max_wait is.
+    let start = Instant::now();
+    let (state, message) =
+        failure(&mut client, "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()");
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("has ended") && message.contains("unreachable"), "{message}");
+    // Nothing is written for the sake of a lease that has ended.
+    let position = "SELECT pg_current_wal_insert_lsn()::text";
+    let before: String = single(&mut client, position);
+    // Several times what the horizon would last.
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(single::<String>(&mut client, position), before);
+
+    fleet.registry.start_server();
+    let mut all = handed_out.all();
+    eventually("the renewal", || client.batch_execute("SELECT snowflake_nextval()").ok());
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(10000)"));
+    assert_distinct(&all);
+}
+
+/// A restart goes on with the lease in the file; without the registry as well.
+#[test]
+fn a_restart() {
+    let fleet = Fleet::start("lease => '1min', renew_every => '10s'");
+    let server = fleet.server().start();
+    let worker = leased_worker(&server);
+    let mut all = ids(&mut server.connect(), "SELECT snowflake_batch(1000)");
+    for (mode, has_registry) in [("fast", true), ("immediate", true), ("fast", false), ("immediate", false)] {
+        if !has_registry && mode == "fast" {
+            fleet.lose_registry();
+        }
+        server.restart(mode);
+        let started = Instant::now();
+        assert_eq!(leased_worker(&server), worker, "{mode}, {has_registry}");
+        println!("{mode}, registry {has_registry}: first ID after {:?}", started.elapsed());
+        all.extend(ids(&mut server.connect(), "SELECT snowflake_batch(1000)"));
+    }
+    assert_increasing(&all);
+}
+
+/// An exchange under load: the new worker ID goes on in the next tick.
+#[test]
+fn the_worker_id_is_exchanged_under_load() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().start();
+    create_orders(&server);
+    let first = leased_worker(&server);
+    let mut client = server.connect();
+    let (handed_out, second) = under_load(&server, || {
+        fleet.take_away(first);
+        eventually("another worker ID", || Some(leased_worker(&server)).filter(|&worker| worker != first))
+    });
+    assert_distinct(&handed_out.all());
+    // Order holds across the exchange, over all sessions.
+    let disorder: i64 = single(
+        &mut client,
+        &format!(
+            "SELECT count(*) FROM orders WHERE snowflake_worker(id) = {first}
+             AND id > (SELECT min(id) FROM orders WHERE snowflake_worker(id) = {second})
+             AND snowflake_timestamp(id) >= (SELECT min(snowflake_timestamp(id)) FROM orders WHERE snowflake_worker(id) = {second})"
+        ),
+    );
+    assert_eq!(disorder, 0);
+}
+
+/// With a number in the configuration the registry gives that one or none.
+#[test]
+fn a_pinned_worker_id() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let holder = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "holder").start();
+    assert_eq!(leased_worker(&holder), 7);
+    let other = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "other").start();
+    wait_for_registry_state(&other, "all taken");
+    assert_eq!(failure(&mut other.connect(), "SELECT snowflake_nextval()").0, "55000");
+    // A change of the number is an exchange.
+    other.change("snowflake_id.worker_id", "9");
+    assert_eq!(leased_worker(&other), 9);
+    other.change("snowflake_id.worker_id", "-1");
+    assert_eq!(leased_worker(&other), 9);
+    // The datacenter is part of the identity.
+    let elsewhere = [
+        ("snowflake_id.datacenter_id", "3"),
+        ("snowflake_id.layout", "twitter"),
+        ("snowflake_id.worker_id", "7"),
+    ];
+    let elsewhere = fleet.server().settings(&elsewhere).start();
+    assert_eq!(leased_worker(&elsewhere), 7);
+}
+
+/// What the page says about moving from fixed numbers to a registry and back, with the servers under load: each keeps its
+/// number, and no call fails for want of one.
+#[test]
+fn from_fixed_numbers_to_a_registry_and_back() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let fixed = ["0", "5"].map(|worker| {
+        let server = Cluster::builder().worker(worker).start();
+        create_orders(&server);
+        assert_eq!(leased_worker(&server).to_string(), worker);
+        server
+    });
+    let change = |server: &Cluster, name: &str, value: &str, worker: i32, source: &str| {
+        server.change(name, value);
+        let mut client = server.connect();
+        eventually(source, || shown(&mut client, "identity_source").as_deref() == Some(source));
+        eventually("the same worker ID", || leased_worker(server) == worker);
+    };
+    let mut all = Vec::new();
+    for (server, worker) in fixed.iter().zip([0, 5]) {
+        let (handed_out, ()) = under_load(server, || {
+            change(server, "snowflake_id.registry", &fleet.connection_string(), worker, "registry");
+            change(server, "snowflake_id.worker_id", "-1", worker, "registry");
+        });
+        all.extend(handed_out.all());
+    }
+    let newcomer = fleet.server().start();
+    let third = leased_worker(&newcomer);
+    assert!(![0, 5].contains(&third), "{third}");
+    all.extend(some_ids(&newcomer));
+    for (server, worker) in fixed.iter().zip([0, 5]) {
+        let (handed_out, ()) = under_load(server, || {
+            server.configure(&[("snowflake_id.worker_id", &worker.to_string())]);
+            change(server, "snowflake_id.registry", "", worker, "settings");
+        });
+        all.extend(handed_out.all());
+    }
+    assert_distinct(&all);
+    let workers: BTreeSet<i64> = all.iter().map(|id| (id >> 12) & 1023).collect();
+    assert_eq!(workers, BTreeSet::from([0, 5, third.into()]));
+}
+
+/// Two servers of one name hold two worker IDs. A server that is new, under a name that had one, gets that one if it is
+/// free.
+#[test]
+fn a_name_is_a_preference() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let name = [("snowflake_id.node_name", "orders")];
+    let first = fleet.server().settings(&name).start();
+    let second = fleet.server().settings(&name).start();
+    let (one, two) = (leased_worker(&first), leased_worker(&second));
+    assert_ne!(one, two);
+    second.stop_server("immediate");
+    drop(second);
+    let third = fleet.server().settings(&name).start();
+    eventually("the lease of the server that is gone to lapse", || leased_worker(&third) != one);
+}
+
+/// All processes of a server are paused for longer than its lease, while another one takes over its worker ID.
+#[test]
+fn a_server_is_paused_beyond_its_lease() {
+    let fleet = Fleet::start(&format!("{SHORT_LEASES}, last_worker => 0"));
+    let paused = fleet.server().start();
+    create_orders(&paused);
+    assert_eq!(leased_worker(&paused), 0);
+    let mut heir = None;
+    let (handed_out, heirs) = under_load(&paused, || {
+        signal_all(&paused, "STOP");
+        let server = fleet.server().start();
+        assert_eq!(leased_worker(&server), 0);
+        let ids = ids(&mut server.connect(), "SELECT snowflake_batch(100000)");
+        signal_all(&paused, "CONT");
+        heir = Some(server);
+        wait_for_registry_state(&paused, "all taken");
+        ids
+    });
+    let HandedOut { rows, others } = handed_out;
+    assert_distinct(rows.iter().chain(&others).chain(&heirs));
+    assert_eq!(failure(&mut paused.connect(), "SELECT snowflake_nextval()").0, "55000");
+}

@@ -1,0 +1,174 @@
+//! What lies between a server and its registry fails in all the ways in which a network can: IDs go on to the end of
+//! the lease, none comes twice, nothing hangs, and all goes on by itself.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::network::{Fault, Network, Proxy};
+use harness::*;
+
+/// Leases that last while servers start.
+const LEASES: &str = "lease => '30s', renew_every => '500ms'";
+
+/// How long something may take that takes no time, on a busy machine.
+const SLACK: Duration = Duration::from_secs(10);
+
+const NETWORK: &str = "a network of its own (run as root, with iproute2)";
+
+/// Between renewals nobody is connected to the registry; it is killed and comes back.
+#[test]
+fn the_registry_is_killed() {
+    let fleet = Fleet::start("lease => '30s', renew_every => '1s'");
+    let server = fleet.server().start();
+    create_orders(&server);
+    let worker = leased_worker(&server);
+    let mut registry = fleet.registry.connect();
+    assert_renewed(&server);
+    let connected = (0..200).filter(|_| {
+        thread::sleep(Duration::from_millis(10));
+        fleet_connections(&mut registry) > 0
+    });
+    let connected = connected.count();
+    assert!(connected < 60, "connected in {connected} of 200 looks");
+    drop(registry);
+    let (handed_out, ()) = under_load(&server, || {
+        for mode in ["immediate", "fast"] {
+            fleet.registry.stop_server(mode);
+            wait_for_registry_state(&server, "unreachable");
+            fleet.registry.start_server();
+            assert_renewed(&server);
+        }
+    });
+    assert_distinct(&handed_out.all());
+    assert_eq!(leased_worker(&server), worker);
+    assert_eq!(grants(&fleet), 1);
+}
+
+/// Packets to the registry and back are lost without a word.
+#[test]
+fn all_packets_are_lost() {
+    let Some(network) = needs(NETWORK, Network::make()) else { return };
+    let registry = Cluster::builder().stopped();
+    network.start_server(&registry);
+    let fleet = Fleet::on(registry, "lease => '12s', renew_every => '500ms'");
+    let string = format!("host={} user=fleet dbname=postgres", network.address());
+    let server = fleet.server_by(string).start();
+    create_orders(&server);
+    let worker = leased_worker(&server);
+    assert_renewed(&server);
+    let mut client = server.connect();
+    let (handed_out, ()) = under_load(&server, || {
+        network.lose_all();
+        // A stop does not wait for anybody in the network, in whatever step the worker is.
+        wait_for_registry_state(&server, "unreachable");
+    });
+    assert!(lease_left(&mut client) > Duration::from_secs(1));
+    let mut all = handed_out.all();
+    assert!(time_to_stop(&server) < SLACK, "{}", server.log());
+    server.start_server();
+    // Without an answer the lease in the file goes on.
+    let start = Instant::now();
+    assert_eq!(leased_worker(&server), worker);
+    println!("first ID after {:?}", start.elapsed());
+    let mut client = server.connect();
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    eventually("the end of the lease", || shown(&mut client, "state").as_deref() == Some("lease ended"));
+    assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+    network.mend();
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_distinct(&all);
+    // The worker waits for an answer.
+    let hold = hold_up(&fleet);
+    eventually("the worker to wait", || fleet_connections(&mut fleet.registry.connect()) > 0);
+    network.lose_all();
+    assert!(time_to_stop(&server) < SLACK, "{}", server.log());
+    drop(hold);
+}
+
+/// The registry takes 5 s for each answer: that is enough.
+#[test]
+fn each_answer_takes_5_seconds() {
+    let fleet = Fleet::start(LEASES);
+    let proxy = Proxy::to(&fleet.registry);
+    let server = fleet.server_by(proxy.connection_string()).start();
+    leased_worker(&server);
+    proxy.set_fault(Fault::Delay(Duration::from_secs(5)));
+    let mut client = server.connect();
+    let first = shown(&mut client, "lease_renewed_at");
+    let mut renewals = std::collections::BTreeSet::new();
+    // One may be under way without a delay at the beginning.
+    eventually("two renewals", || {
+        let left = lease_left(&mut client);
+        assert!(left > Duration::from_secs(15), "{left:?}");
+        renewals.extend(shown(&mut client, "lease_renewed_at").filter(|at| Some(at) != first.as_ref()));
+        assert_eq!(shown(&mut client, "warning"), None);
+        renewals.len() > 2
+    });
+    assert!(proxy.open() <= 1);
+    assert!(time_to_stop(&server) < SLACK, "{}", server.log());
+}
+
+/// Connections are cut, at each byte of an answer, and answers lost: the registry has granted one lease, again and
+/// again.
+#[test]
+fn answers_are_lost() {
+    let fleet = Fleet::start("lease => '10min', renew_every => '200ms'");
+    let proxy = Proxy::to(&fleet.registry);
+    proxy.set_fault(Fault::CutAfterQuery);
+    let server = fleet.server_by(proxy.connection_string()).start();
+    let mut faults: Vec<Fault> = vec![Fault::CutAfterQuery, Fault::Garbage, Fault::GarbageAtOnce];
+    // The answer to an empty query is as long; an answer ends with CommandComplete and ReadyForQuery.
+    faults.extend((1..800).step_by(97).map(Fault::CutAnswer));
+    let mut client = server.connect();
+    let mut has_lease = false;
+    let mut all = vec![];
+    for turn in 0..2 {
+        for &fault in &faults {
+            proxy.set_fault(fault);
+            for _ in 0..2 {
+                let made = proxy.made();
+                ask_now(&server, &proxy.connection_string());
+                eventually("a question", || proxy.made() > made);
+            }
+            if !has_lease && shown(&mut client, "lease_until").is_some() {
+                println!("turn {turn}: a lease under {fault:?}");
+                has_lease = true;
+            }
+            if has_lease {
+                all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+            }
+            assert!(grants(&fleet) <= 1, "{fault:?}");
+        }
+        proxy.set_fault(Fault::None);
+        assert_renewed(&server);
+        has_lease = true;
+    }
+    assert_eq!(grants(&fleet), 1);
+    // Nor is it a stranger to the registry after all that.
+    assert!(!server.log().contains("does not know the lease"), "{}", server.log());
+    proxy.set_fault(Fault::NoAnswer);
+    assert_renewed_no_more(&server);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_distinct(&all);
+    assert!(time_to_stop(&server) < SLACK, "{}", server.log());
+}
+
+/// Waits until it is clear that the lease of a server is not renewed any more.
+fn assert_renewed_no_more(server: &Cluster) {
+    let mut client = server.connect();
+    eventually("the end of renewals", || {
+        let before = shown(&mut client, "lease_renewed_at");
+        thread::sleep(Duration::from_millis(1500));
+        shown(&mut client, "lease_renewed_at") == before
+    });
+}
+
+/// Keeps the registry from answering, until it goes out of scope.
+fn hold_up(fleet: &Fleet) -> Client {
+    let mut client = fleet.registry.connect();
+    // No rows are locked for so long, as lock_timeout ends that.
+    client.run("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(8); RETURN NEW; END';
+             CREATE TRIGGER slow BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW EXECUTE FUNCTION slow();");
+    client
+}

@@ -1,0 +1,171 @@
+//! Something else answers in the place of the registry.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::*;
+
+/// Something else answers in the registry's place.
+#[test]
+fn the_registry_answers_nonsense() {
+    let fleet = Fleet::start("lease => '5min', renew_every => '200ms'");
+    let mut registry = fleet.registry.connect();
+    let server = fleet.server().start();
+    let worker = leased_worker(&server);
+    let mut client = server.connect();
+    let mut all = vec![];
+    registry.run(
+        "CREATE SCHEMA kept;
+             ALTER FUNCTION snowflake_registry.renew SET SCHEMA kept;
+             ALTER FUNCTION snowflake_registry.acquire SET SCHEMA kept;",
+    );
+    registry.run(&fake("SELECT * FROM answer(NULL)"));
+    let newcomer = fleet.server().start();
+    let least = i64::MIN;
+    let most = i64::MAX;
+    let not_understood = "cannot be understood";
+    // What is left out is NULL.
+    let answers: Vec<(String, &str)> = vec![
+        ("outcome => NULL".into(), not_understood),
+        ("outcome => 'maybe'".into(), not_understood),
+        ("outcome => 'granted'".into(), not_understood),
+        (format!("outcome => 'granted', worker => -1, since => 1, til => {most} - 1"), not_understood),
+        (
+            format!("outcome => 'granted', worker => 2147483648, since => 1, til => {most} - 1"),
+            not_understood,
+        ),
+        (format!("outcome => 'granted', worker => 5, since => 1, til => {most}"), not_understood),
+        (format!("outcome => 'granted', worker => 5, since => ({least}), til => -1"), not_understood),
+        (format!("outcome => 'clock', registry_clock => ({least})"), "differ by"),
+        (format!("outcome => 'clock', registry_clock => {most}"), "differ by"),
+        (
+            format!("outcome => 'taken', free_from => {most}, lease => ({least}), renew_every => ({least})"),
+            "year 294247",
+        ),
+        (
+            format!("outcome => 'taken', free_from => ({least}), lease => {most}, renew_every => {most}"),
+            "year -290307",
+        ),
+        (format!("outcome => 'taken', serial => ({least}), renew_every => 0, lease => 0"), "no worker ID"),
+        ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "gives out nothing"),
+        (
+            "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
+            "another registry",
+        ),
+        ("outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 100)".into(), "Lorem ipsum %s"),
+        (
+            "outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 500000)".into(),
+            "a value is too long",
+        ),
+        ("outcome => repeat('granted', 1000000)".into(), "a value is too long"),
+    ];
+    let answers = answers.iter().map(|(answer, said)| (format!("SELECT * FROM answer({answer})"), *said));
+    let rows = [
+        ("SELECT * FROM answer('granted') LIMIT 0", "not answered with one row"),
+        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 2)", "not answered with one row"),
+        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "not answered with one row"),
+        ("SELECT 1 / 0", "division by zero"),
+    ];
+    for (body, said) in answers.chain(rows.map(|(body, said)| (body.to_owned(), said))) {
+        registry.run(&fake(&body));
+        // The second question shows that the answer to the first one did no harm.
+        for _ in 0..2 {
+            for (server, function) in [(&server, "renew"), (&newcomer, "acquire")] {
+                let before = calls(&mut registry, function);
+                ask_now(server, &fleet.connection_string());
+                eventually(&body, || calls(&mut registry, function) > before);
+            }
+        }
+        all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+        wait_for_error(&newcomer, said);
+        assert_eq!(failure(&mut newcomer.connect(), "SELECT snowflake_nextval()").0, "55000", "{body}");
+    }
+    // Another range is not that in hand: the server goes on with that, and asks for another worker ID as well.
+    let far_ahead = format!("outcome => 'granted', worker => 5, since => {most} - 1, til => {most} - 1");
+    registry.run(&fake(&format!("SELECT * FROM answer({far_ahead})")));
+    [&server, &newcomer].into_iter().for_each(|server| ask_now(server, &fleet.connection_string()));
+    for server in [&server, &newcomer] {
+        wait_for_error(server, "what no registry grants");
+    }
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    // It is asked no more often than a registry can want.
+    registry.run(&fake("SELECT * FROM answer('taken', renew_every => -1, lease => -1)"));
+    ask_now(&newcomer, &fleet.connection_string());
+    let before = calls(&mut registry, "acquire");
+    thread::sleep(Duration::from_secs(2));
+    let asked = calls(&mut registry, "acquire") - before;
+    assert!((1..50).contains(&asked), "asked {asked} times in 2 s");
+    assert_eq!(leased_worker(&server), worker);
+    assert!(lease_left(&mut client) < Duration::from_secs(300), "nonsense was believed");
+    for server in [&server, &newcomer] {
+        let log = server.log();
+        assert!(!log.contains("panicked") && !log.contains("terminated by signal"), "{log}");
+        assert!(!log.contains("attempt to"), "{log}");
+        let longest = log.lines().map(str::len).max().unwrap();
+        assert!(longest < 10_000, "a line of {longest} bytes in the log");
+    }
+    registry.run(
+        "DROP FUNCTION snowflake_registry.renew, snowflake_registry.acquire;
+             ALTER FUNCTION kept.renew SET SCHEMA snowflake_registry;
+             ALTER FUNCTION kept.acquire SET SCHEMA snowflake_registry;",
+    );
+    [&server, &newcomer].into_iter().for_each(|server| ask_now(server, &fleet.connection_string()));
+    assert_renewed(&server);
+    assert_ne!(leased_worker(&newcomer), leased_worker(&server));
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    all.extend(ids(&mut newcomer.connect(), "SELECT snowflake_batch(1000)"));
+    assert_distinct(&all);
+}
+
+/// Functions in place of those of the registry that count how often they are called, and answer something else.
+fn fake(body: &str) -> String {
+    format!(
+        "CREATE SEQUENCE IF NOT EXISTS kept.acquire_calls;
+         CREATE SEQUENCE IF NOT EXISTS kept.renew_calls;
+         SET search_path = kept, snowflake_registry, public;
+         DROP FUNCTION IF EXISTS snowflake_registry.renew, snowflake_registry.acquire;
+         CREATE OR REPLACE FUNCTION kept.answer(
+             outcome text, worker bigint DEFAULT NULL, since bigint DEFAULT NULL, til bigint DEFAULT NULL,
+             registry_id uuid DEFAULT NULL, serial bigint DEFAULT 1, registry_clock bigint DEFAULT 1,
+             lease bigint DEFAULT 1, renew_every bigint DEFAULT 1, free_from bigint DEFAULT NULL,
+             detail text DEFAULT NULL,
+             OUT outcome text, OUT surplus text, OUT datacenter_id bigint, OUT worker_id bigint,
+             OUT granted_from bigint, OUT granted_until bigint, OUT registry_id uuid, OUT serial bigint,
+             OUT registry_clock bigint, OUT lease bigint, OUT renew_every bigint, OUT free_from bigint,
+             OUT detail text)
+         LANGUAGE sql AS
+         'SELECT $1, NULL::text, 0::bigint, $2, $3, $4, coalesce($5, s.registry_id), $6, $7, $8, $9, $10, $11
+          FROM (SELECT registry_id FROM snowflake_registry.settings) AS s';
+         {}
+         {}
+         GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO fleet;
+         RESET search_path;",
+        fake_function(
+            "acquire",
+            "uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]",
+            body
+        ),
+        fake_function("renew", "uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb", body),
+    )
+}
+
+fn fake_function(name: &str, arguments: &str, body: &str) -> String {
+    format!(
+        "CREATE FUNCTION snowflake_registry.{name}({arguments})
+         RETURNS TABLE (outcome text, surplus text, datacenter_id bigint, worker_id bigint, granted_from bigint,
+             granted_until bigint, registry_id uuid, serial bigint, registry_clock bigint, lease bigint,
+             renew_every bigint, free_from bigint, detail text)
+         SECURITY DEFINER SET search_path = kept, snowflake_registry, public
+         LANGUAGE plpgsql AS $fake$
+         #variable_conflict use_column
+         BEGIN
+             PERFORM nextval('kept.{name}_calls');
+             RETURN QUERY {body};
+         END $fake$;"
+    )
+}
+
+/// How often a function that [`fake`] makes was called.
+fn calls(registry: &mut Client, function: &str) -> i64 {
+    single(registry, &format!("SELECT last_value FROM kept.{function}_calls"))
+}

@@ -1,0 +1,110 @@
+//! The process that asks the registry is ended, or there is no room for it.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+/// Leases that last while servers start.
+const LEASES: &str = "lease => '30s', renew_every => '500ms'";
+
+/// How long something may take that takes no time, on a busy machine.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// The process that asks the registry is ended in several ways, and its setting changed.
+#[test]
+fn the_registry_worker_ends() {
+    let fleet = Fleet::start(LEASES);
+    let server = fleet.server().start();
+    create_orders(&server);
+    let worker = leased_worker(&server);
+    let mut client = server.connect();
+    let (handed_out, ()) = under_load(&server, || {
+        let pid = registry_worker(&server);
+        client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+        eventually("another worker", || registry_worker(&server) != pid);
+        assert_renewed(&server);
+    });
+    let mut all = handed_out.all();
+    let pid = registry_worker(&server);
+    kill("KILL", pid);
+    server.wait_until_up();
+    eventually("another worker", || {
+        background_pid(&server, "snowflake_id registry").filter(|other| *other != pid)
+    });
+    let mut client = server.connect();
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_renewed(&server);
+
+    // What is wrong is refused, and all stays as it is.
+    for wrong in ["host=registry nonsense=1", "host='", "postgresql://[", "host=registry password=secret"] {
+        server.change("snowflake_id.registry", wrong);
+        let start = Instant::now();
+        eventually("the refusal", || {
+            server.log().contains("invalid value for parameter \"snowflake_id.registry\"")
+        });
+        assert!(start.elapsed() < SLACK);
+        assert_renewed(&server);
+        let shown: String = single(&mut server.connect(), "SHOW snowflake_id.registry");
+        assert_eq!(shown, fleet.connection_string(), "{wrong}");
+    }
+    // Emptied and set again.
+    server.change("snowflake_id.registry", "");
+    eventually("the worker to go", || background_pid(&server, "snowflake_id registry").is_none());
+    wait_for_refusal(&mut client);
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(!message.contains("registry has"), "{message}");
+    assert_eq!(shown(&mut client, "registry_state"), None);
+    assert_eq!(shown(&mut client, "state").as_deref(), Some("no worker id"));
+    server.change("snowflake_id.registry", &fleet.connection_string());
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_renewed(&server);
+    // Quickly, one after the other: the last one counts.
+    for _ in 0..5 {
+        for string in ["", &fleet.connection_string()] {
+            server.change("snowflake_id.registry", string);
+        }
+    }
+    assert_renewed(&server);
+    assert_eq!(leased_worker(&server), worker);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert_distinct(&all);
+    assert_eq!(grants(&fleet), 1);
+}
+
+/// There is no process left for the registry worker. It says so, as long as that is so.
+#[test]
+fn no_background_worker_is_left() {
+    let fleet = Fleet::start(LEASES);
+    // Those of the keeper and of logical replication.
+    let server = fleet.server().set("max_worker_processes", "2").start();
+    let mut client = server.connect();
+    let wanted = "needs one of max_worker_processes";
+    let error =
+        eventually("the error", || shown(&mut client, "last_error").filter(|error| error.contains(wanted)));
+    println!("{error}");
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        let said = shown(&mut client, "last_error").unwrap_or_default();
+        assert!(said.contains(wanted), "{said:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains(wanted), "{message}");
+    let said = server.log().matches(wanted).count();
+    assert!(said <= 2, "said {said} times:\n{}", server.log());
+    // The launcher of logical replication is not started again before the next start of the server.
+    server.configure(&[("max_logical_replication_workers", "0")]);
+    server.restart("fast");
+    leased_worker(&server);
+    eventually("the error to go", || shown(&mut server.connect(), "last_error").is_none());
+}
+
+/// The process that asks the registry.
+fn registry_worker(server: &Cluster) -> i32 {
+    eventually("the registry worker", || background_pid(server, "snowflake_id registry"))
+}

@@ -1,0 +1,95 @@
+//! The registry waits for its synchronous standby: nothing is granted that may be lost.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+/// The synchronous standby of the registry is gone: nothing is granted, and connections do not pile up.
+#[test]
+fn the_standby_of_the_registry_is_gone() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let standby = WalReceiver::start(&fleet.registry, "standby");
+    fleet.registry.replicate_synchronously();
+    let servers: Vec<Cluster> = (0..3).map(|_| fleet.server().start()).collect();
+    servers.iter().for_each(assert_renewed);
+    let mut all = take_from(&servers);
+    let newcomer = fleet.server().stopped();
+    drop(standby);
+    let mut registry = fleet.registry.connect();
+    eventually("a commit that waits", || !waiting_commits(&mut registry).is_empty());
+    newcomer.start_server();
+    newcomer.connect().run("CREATE EXTENSION snowflake_id");
+    let mut clients: Vec<Client> = servers.iter().map(Cluster::connect).collect();
+    let mut most = 0;
+    eventually("the ends of the leases", || {
+        most = most.max(fleet_connections(&mut registry));
+        clients.iter_mut().all(|client| shown(client, "state").as_deref() == Some("lease ended"))
+    });
+    // For longer than an answer may take.
+    let until = Instant::now() + Duration::from_secs(16);
+    while Instant::now() < until {
+        most = most.max(fleet_connections(&mut registry));
+        thread::sleep(Duration::from_millis(50));
+    }
+    println!("at most {most} connections");
+    // Each server has one that waits for the standby, and one that waits for the first.
+    assert!(most <= 8, "{most} connections");
+    assert_eq!(failure(&mut newcomer.connect(), "SELECT snowflake_nextval()").0, "55000");
+    let _standby = WalReceiver::start(&fleet.registry, "standby2");
+    fleet.registry.change("synchronous_standby_names", "standby2");
+    servers.iter().chain([&newcomer]).for_each(|server| ask_now(server, &fleet.connection_string()));
+    // Leases have lapsed: who comes first may have any of them.
+    let everybody: Vec<Cluster> = servers.into_iter().chain([newcomer]).collect();
+    let workers: Vec<i64> = everybody.iter().map(|server| leased_worker(server).into()).collect();
+    assert_distinct(&workers);
+    all.extend(take_from(&everybody));
+    assert_distinct(&all);
+    eventually("connections to go", || fleet_connections(&mut registry) <= 4);
+}
+
+/// A wait for the standby is cut short: the registry warns, and what it grants may be lost with it. The server asks
+/// again, for the same.
+#[test]
+fn a_grant_with_a_warning() {
+    let fleet = Fleet::start("lease => '30s', renew_every => '500ms'");
+    let mut registry = fleet.registry.connect();
+    fleet.registry.change("synchronous_standby_names", "standby");
+    let server = fleet.server().start();
+    let mut client = server.connect();
+    for round in 0..3 {
+        let pid = waiting_commit(&mut registry);
+        registry.execute("SELECT pg_cancel_backend($1)", &[&pid]).unwrap();
+        eventually("the next question", || waiting_commits(&mut registry).iter().any(|other| *other != pid));
+        assert_eq!(shown(&mut client, "lease_until"), None, "round {round}");
+        assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+        wait_for_error(&server, "may not be durable|lock timeout");
+    }
+    assert!(server.log().contains("may not be durable"), "{}", server.log());
+    // The same lease each time, though it was committed here three times.
+    assert_eq!(grants(&fleet), 1);
+    let standby = WalReceiver::start(&fleet.registry, "standby");
+    let worker = leased_worker(&server);
+    assert_renewed(&server);
+    assert_eq!(grants(&fleet), 1);
+
+    drop(standby);
+    let mut renewals = 0;
+    let before = eventually("a renewal that waits", || {
+        let pid = waiting_commit(&mut registry);
+        // Ends that were granted before the standby was gone may come yet.
+        let before = shown(&mut client, "lease_until");
+        registry.execute("SELECT pg_cancel_backend($1)", &[&pid]).unwrap();
+        eventually("the next question", || waiting_commits(&mut registry).iter().any(|other| *other != pid));
+        assert_eq!(shown(&mut client, "lease_until"), before);
+        renewals += 1;
+        (renewals == 3).then_some(before)
+    });
+    let stored: String = single(&mut registry, "SELECT granted_until::text FROM snowflake_registry.lease");
+    assert!(stored > before.unwrap(), "nothing was committed that should not be believed");
+    let _standby = WalReceiver::start(&fleet.registry, "standby2");
+    fleet.registry.change("synchronous_standby_names", "standby2");
+    assert_renewed(&server);
+    assert_eq!(leased_worker(&server), worker);
+    assert_eq!(grants(&fleet), 1);
+}

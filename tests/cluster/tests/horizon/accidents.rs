@@ -1,0 +1,180 @@
+//! Rounds of accidents of all kinds, one after another and at the same time, while clients take IDs: what is
+//! stored is dropped, created again and emptied, everything begins anew, orders are cancelled, the worker ID
+//! changes back and forth, processes are killed, and the clock is set, by years as well. Some clients use a layout with a
+//! clock sequence, which goes on when the clock was set back. No ID comes twice.
+
+use std::sync::Arc;
+
+use harness::accidents::{Client, Patient, recovered, rounds_of_accidents};
+use harness::*;
+
+const YEARS: f64 = 5.0 * 365.0 * 86_400.0;
+
+/// A server, and what the test does to it.
+struct Server {
+    cluster: Arc<Cluster>,
+    random: Random,
+    /// By how many seconds its clock differs.
+    shift: f64,
+    /// The highest worker ID that was ever given to it.
+    newest_worker: u64,
+    all: Vec<i64>,
+}
+
+impl Server {
+    /// Runs statements in the keeper's database. They may fail, as may everything else meanwhile.
+    fn run(&self, statements: &str) -> bool {
+        self.cluster.try_run(statements)
+    }
+
+    fn set_worker(&mut self, worker: u64) {
+        self.newest_worker = self.newest_worker.max(worker);
+        self.cluster.configure(&[("snowflake_id.worker_id", &worker.to_string())]);
+        // The server may be down.
+        self.run("SELECT pg_reload_conf()");
+    }
+
+    fn kill(&mut self, kind: &str) {
+        signal_one(&self.cluster, "KILL", &format!("backend_type = '{kind}'"), &mut self.random);
+    }
+}
+
+impl Patient for Server {
+    type Taken = Vec<i64>;
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// The numbers of the two layouts are the same as long as the value of the clock sequence is 0, and else those of
+    /// workers from 128 on, of which there are none. They are not in order when everything begins anew.
+    fn clients(&self) -> Vec<Client<Vec<i64>>> {
+        let client = |layout: &str| -> Client<Vec<i64>> {
+            let (cluster, first) =
+                (Arc::clone(&self.cluster), format!("SET snowflake_id.layout = '{layout}'"));
+            Box::new(move |stop| {
+                let queries = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(500)"];
+                let queries = queries.map(Into::into).into();
+                Taker { database: "other", first, queries, returns: true, ..Taker::of(&cluster) }.take(stop)
+            })
+        };
+        ["standard", "standard", "rollback3", "rollback3"].map(client).into()
+    }
+
+    fn have_an_accident(&mut self) -> String {
+        let accident = self.random.below(16);
+        match accident {
+            0 => self.kill("client backend"),
+            1 => self.kill("snowflake_id keeper"),
+            2 => cut_power(&self.cluster),
+            // It may be down already, or go down by itself meanwhile. What does not end is killed.
+            3 if !self.cluster.try_to_stop("fast") => cut_power(&self.cluster),
+            3 => {}
+            4 => {
+                self.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
+            }
+            5 => {
+                self.run("DROP EXTENSION snowflake_id");
+                self.random.pause(200);
+                self.run("CREATE EXTENSION snowflake_id");
+            }
+            6 => {
+                self.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
+            }
+            7 => {
+                self.run("SELECT setval('snowflake_internal.horizon', 1)");
+            }
+            8 => {
+                // Back to one that was used, or on to another.
+                let worker = 1 + self.random.below(self.newest_worker + 1);
+                self.set_worker(worker);
+            }
+            9 => {
+                let worker = 1 + self.random.below(self.newest_worker + 1);
+                let timeout = 1 + self.random.below(400);
+                let order =
+                    format!("SET statement_timeout = {timeout}; SELECT snowflake_reset_horizon({worker})");
+                if self.run(&order) {
+                    self.set_worker(worker);
+                }
+            }
+            10 => {
+                let timeout = 1 + self.random.below(20);
+                self.run(&format!(
+                    "SET statement_timeout = {timeout}; SELECT snowflake_advance(now() + interval '300 ms')"
+                ));
+            }
+            11 => {
+                // Years ahead, a crash meanwhile, and right again.
+                self.cluster.set_clock(self.shift + YEARS);
+                self.random.pause(300);
+                self.kill("client backend");
+                self.random.pause(1_500);
+                self.cluster.set_clock(self.shift);
+            }
+            12 | 13 => {
+                // Back by up to an hour, perhaps a crash meanwhile, and right again.
+                self.cluster.set_clock(self.shift - self.random.below(3_600) as f64);
+                self.random.pause(700);
+                match self.random.below(4) {
+                    0 => self.kill("client backend"),
+                    1 => self.kill("snowflake_id keeper"),
+                    2 => cut_power(&self.cluster),
+                    _ => {}
+                }
+                self.cluster.set_clock(self.shift);
+            }
+            _ => {
+                self.shift += self.random.below(20_000) as f64 / 1_000.0 - 10.0;
+                self.cluster.set_clock(self.shift);
+            }
+        }
+        accident.to_string()
+    }
+
+    fn keep(&mut self, taken: Vec<i64>) {
+        self.all.extend(taken);
+    }
+
+    /// Gives the server all that it needs to make IDs, and takes one.
+    fn recover(&mut self) {
+        let cluster = Arc::clone(&self.cluster);
+        cluster.bring_up();
+        self.run("CREATE EXTENSION IF NOT EXISTS snowflake_id");
+        let id = recovered(&cluster, "other", "SELECT snowflake_nextval()", |message, refusals| {
+            // The clock is behind, or a worker ID is shut out up to a time that lies ahead: it comes in the end.
+            if refusals % 10 == 9 {
+                self.shift += 5.0;
+                cluster.set_clock(self.shift);
+            }
+            if message.contains("clock has jumped") {
+                self.run("SELECT snowflake_accept_clock()");
+            }
+        });
+        self.all.push(id);
+    }
+}
+
+#[test]
+fn accidents_of_all_kinds() {
+    let rounds = rounds(15);
+    let cluster = Cluster::builder().worker(1).clock();
+    let cluster = cluster.short_horizon().set("snowflake_id.max_drift", "500ms").start();
+    cluster.connect().run("CREATE DATABASE other");
+    cluster.connect_to("other").run("CREATE EXTENSION snowflake_id");
+    let mut server = Server {
+        cluster: Arc::new(cluster),
+        random: Random::seeded(),
+        shift: 0.0,
+        newest_worker: 1,
+        all: vec![],
+    };
+    rounds_of_accidents(&mut server, rounds, 4);
+    let all = server.all;
+    println!("{} IDs in {rounds} rounds, {} workers", all.len(), server.newest_worker);
+    assert!(all.len() > 200 * rounds as usize);
+    // Bits 19 to 21.
+    let of_value = |value: i64| all.iter().filter(|&id| id >> 19 & 7 == value).count();
+    println!("with a clock sequence of 0 to 7: {:?}", [0, 1, 2, 3, 4, 5, 6, 7].map(of_value));
+    assert_distinct(&all);
+}

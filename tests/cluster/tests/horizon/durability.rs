@@ -1,0 +1,256 @@
+//! Promise 1 over restarts, crashes and a clock that is set: every ID that a client was ever given, committed
+//! or not, is compared with all others.
+
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+const HOUR: f64 = 3_600.0;
+
+/// The default of `snowflake_id.lease`.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// How much longer than it has to a wait may take on a busy machine.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the
+/// postmaster is killed or the server is stopped, in any order. After each round the clock is set to what the
+/// status view asks for, and generation has to go on within a lease, without other help.
+#[test]
+fn crashes_and_clock_steps() {
+    let mut random = Random::seeded();
+    let rounds = rounds(30);
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut all = Vec::new();
+    let mut shift = 0.0;
+    for round in 0..rounds {
+        // Half of the steps lead back into the last two seconds, where each millisecond has been used.
+        let step = match random.below(2) {
+            0 => random.below(2_000) as f64 / 1_000.0 - 2.0,
+            _ => random.below(3_630_000) as f64 / 1_000.0 - HOUR,
+        };
+        let (fault, clock_first) = (random.below(5), random.below(2) == 0);
+        println!("round {round}: fault {fault}, clock {step:+.3} s, first {clock_first}");
+        let (taken, ()) = while_taking(takers(&cluster, 8), || {
+            random.pause(400);
+            if clock_first {
+                cluster.set_clock(shift + step);
+                random.pause(400);
+            }
+            inflict(&cluster, fault, &mut random);
+            if !clock_first {
+                random.pause(400);
+                cluster.set_clock(shift + step);
+            }
+        });
+        all.extend(taken);
+        // Orphans of a killed postmaster may hold the shared memory for a while; a server that restarts by itself is up.
+        cluster.bring_up();
+        eventually("the keeper", || {
+            let query = "SELECT keeper_pid IS NOT NULL AND floor IS NOT NULL FROM snowflake_status LIMIT 1";
+            cluster
+                .try_connect("postgres")
+                .is_ok_and(|mut client| client.query_one(query, &[]).is_ok_and(|row| row.get::<_, bool>(0)))
+        });
+        shift = set_clock_as_needed(&cluster);
+        let start = Instant::now();
+        let id = eventually("an ID", || {
+            let mut client = cluster.try_connect("postgres").ok()?;
+            Some(client.query_one("SELECT snowflake_nextval()", &[]).ok()?.get::<_, i64>(0))
+        });
+        let waited = start.elapsed();
+        assert!(waited < LEASE + SLACK, "generation went on only after {waited:?}");
+        all.push(id);
+    }
+    println!("{} IDs in {rounds} rounds", all.len());
+    assert!(all.len() > 1_000 * rounds as usize);
+    assert_distinct(&all);
+}
+
+fn inflict(cluster: &Cluster, fault: u64, random: &mut Random) {
+    match fault {
+        0 => signal_one(cluster, "KILL", "backend_type = 'client backend'", random),
+        1 => signal_one(cluster, "KILL", "backend_type = 'snowflake_id keeper'", random),
+        2 => cut_power(cluster),
+        3 => cluster.stop_server("immediate"),
+        _ => cluster.restart("fast"),
+    }
+}
+
+/// A burst runs ahead of the clock by the whole `max_drift`; then the server crashes at once.
+#[test]
+fn a_crash_after_a_burst() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut newest = 0;
+    for _ in 0..3 {
+        // 4.096 million are a second of drift.
+        for _ in 0..4 {
+            let burst = "SELECT min(id), max(id), count(DISTINCT id) FROM snowflake_batch(1000000) AS id";
+            let burst = cluster.connect().query_one(burst, &[]).unwrap();
+            assert!(burst.get::<_, i64>(0) > newest, "{} came before {newest}", burst.get::<_, i64>(0));
+            assert_eq!(burst.get::<_, i64>(2), 1_000_000);
+            newest = burst.get(1);
+        }
+        cluster.restart("immediate");
+        let id: i64 = single(&mut cluster.connect(), "SELECT snowflake_nextval()");
+        assert!(id > newest, "{id} came before {newest}");
+        newest = id;
+    }
+}
+
+/// The clock is set back while the server is down, after a crash and after a clean stop.
+#[test]
+fn a_clock_set_back_while_the_server_is_down() {
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let mut all = Vec::new();
+    let mut shift = 0.0;
+    for mode in ["immediate", "fast", "immediate"] {
+        all.extend(ids(&mut cluster.connect(), "SELECT snowflake_nextval() FROM generate_series(1, 100000)"));
+        cluster.stop_server(mode);
+        shift -= 2.0;
+        cluster.set_clock(shift);
+        cluster.start_server();
+        let mut client = cluster.connect();
+        client.run("SET snowflake_id.max_wait = '20s'");
+        all.extend(ids(&mut client, "SELECT snowflake_nextval() FROM generate_series(1, 100000)"));
+    }
+    assert_increasing(&all);
+}
+
+#[test]
+fn the_keeper_is_terminated_under_load() {
+    let cluster = Cluster::builder().worker(1).start();
+    let (all, ()) = while_taking(takers(&cluster, 4), || {
+        let mut client = cluster.connect();
+        for _ in 0..3 {
+            let old = keeper_pid(&mut client);
+            let start = Instant::now();
+            replace_keeper(&mut client);
+            assert_eq!(server_state(&mut client), "ready");
+            client.run("SELECT snowflake_nextval()");
+            assert_ne!(keeper_pid(&mut client), old);
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        }
+    });
+    assert_distinct(&all);
+}
+
+#[test]
+fn the_extension_is_missing_in_the_keepers_database() {
+    let cluster = Cluster::builder().worker(1).home().stopped();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    client.run("CREATE EXTENSION snowflake_id");
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("\"home\""), "{message}");
+    client.run("CREATE DATABASE home");
+    cluster.connect_to("home").run("CREATE EXTENSION snowflake_id");
+    wait_for_first_id(&mut client);
+
+    // Dropped there, generation ends within the lease, and goes on, above, once it is back.
+    let before: i64 = single(&mut client, "SELECT snowflake_nextval()");
+    cluster.connect_to("home").run("DROP EXTENSION snowflake_id");
+    client.run("SET snowflake_id.max_wait = '100ms'");
+    let (state, message) = wait_for_refusal(&mut client);
+    assert_eq!(state, "55P03", "{message}");
+    assert!(message.contains("CREATE EXTENSION snowflake_id"), "{message}");
+    cluster.connect_to("home").run("CREATE EXTENSION snowflake_id");
+    client.run("SET snowflake_id.max_wait = '5s'");
+    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
+}
+
+/// Commits wait for a synchronous standby that is gone: so does the horizon, with an error that says it, and
+/// the server can be stopped all the same.
+#[test]
+fn a_synchronous_standby_that_is_gone() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_nextval()");
+    cluster.change("synchronous_standby_names", "gone");
+    client.run("SET snowflake_id.max_wait = '100ms'");
+    let message = eventually("the horizon to be reached", || {
+        match client.query_one("SELECT snowflake_nextval()", &[]) {
+            Ok(row) => {
+                all.push(row.get(0));
+                None
+            }
+            Err(error) => Some(text(&error)),
+        }
+    });
+    assert!(message.contains("A commit of the keeper has been under way"), "{message}");
+    assert_eq!(server_state(&mut client), "horizon stalled");
+    drop(client);
+    let start = Instant::now();
+    cluster.stop_server("fast");
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    cluster.configure(&[("synchronous_standby_names", "")]);
+    cluster.start_server();
+    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_batch(1000)"));
+    assert_increasing(&all);
+}
+
+/// Changed under load, the worker ID changes from one tick to the next: IDs stay distinct and in order.
+#[test]
+fn the_worker_id_changes_while_clients_run() {
+    let cluster = Cluster::builder().preload().set("snowflake_id.node_name", "here").start();
+    let mut client = cluster.connect();
+    client.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5), ('there', 6)");
+    let (all, ()) = while_taking(takers(&cluster, 4), || {
+        let mut expect = |worker: i32| {
+            let query = "SELECT snowflake_worker(snowflake_nextval())";
+            eventually("the worker ID", || single::<i32>(&mut client, query) == worker);
+        };
+        expect(5);
+        cluster.change("snowflake_id.node_name", "there");
+        expect(6);
+        cluster.change("snowflake_id.worker_id", "7");
+        expect(7);
+    });
+    assert_distinct(&all);
+    // With the row deleted and no setting, generation ends.
+    cluster.change("snowflake_id.worker_id", "-1");
+    client.run("DELETE FROM snowflake_worker");
+    let message = wait_for_refusal(&mut client).1;
+    assert!(
+        message.contains("no worker ID") && message.contains("INSERT INTO snowflake_worker"),
+        "{message}"
+    );
+}
+
+/// The sequence is lowered behind the keeper's back: it is written anew, and a crash repeats nothing.
+#[test]
+fn the_stored_horizon_is_lowered_by_hand() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    client.run("SELECT setval('snowflake_internal.horizon', 1)");
+    eventually("the horizon to be written anew", || {
+        all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+        single::<i64>(&mut client, "SELECT last_value FROM snowflake_internal.horizon") > 1
+    });
+    cluster.restart("immediate");
+    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_nextval()"));
+    assert_increasing(&all);
+}
+
+/// A lowered lease counts at once: what was stored under the higher one is given back.
+#[test]
+fn a_lease_that_is_lowered() {
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "10min").start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
+    cluster.change("snowflake_id.lease", "500ms");
+    eventually("the horizon to come nearer", || {
+        all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+        let near = "SELECT horizon < now() + interval '5 s' FROM snowflake_status LIMIT 1";
+        single::<bool>(&mut client, near)
+    });
+    cluster.restart("immediate");
+    let mut client = cluster.connect();
+    let start = Instant::now();
+    client.run("SET snowflake_id.max_wait = '30s'");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    assert_increasing(&all);
+}

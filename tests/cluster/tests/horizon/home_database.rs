@@ -1,0 +1,196 @@
+//! What is done to the database in which the keeper stores the horizon: it is made read-only, closed, dropped, robbed of
+//! the extension, and set up to end sessions.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::*;
+
+/// Takes IDs until the horizon has been extended three times.
+fn expect_renewals(client: &mut Client) {
+    keeper_pid(client);
+    for _ in 0..3 {
+        let query = "SELECT horizon FROM snowflake_status LIMIT 1";
+        let before: std::time::SystemTime = single(client, query);
+        eventually("the horizon to be extended", || {
+            ids(client, "SELECT snowflake_nextval()");
+            single::<std::time::SystemTime>(client, query) > before
+        });
+    }
+    let error: Option<String> = status(client, "last_error");
+    assert_eq!(error, None);
+}
+
+#[test]
+fn the_keepers_database_is_read_only() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    // By the configuration, for the keeper that runs; by the database, for the next.
+    cluster.change("default_transaction_read_only", "on");
+    eventually("the reload", || single::<String>(&mut client, "SHOW default_transaction_read_only") == "on");
+    expect_renewals(&mut client);
+    client.run("BEGIN READ WRITE; ALTER DATABASE postgres SET default_transaction_read_only = on; COMMIT");
+    replace_keeper(&mut client);
+    expect_renewals(&mut client);
+    cluster.stop_server("fast");
+    assert!(!cluster.log().contains("read-only"), "{}", cluster.log());
+    cluster.start_server();
+    expect_renewals(&mut cluster.connect());
+}
+
+#[test]
+fn the_keepers_database_allows_no_connections() {
+    let cluster = Cluster::builder().worker(1).short_horizon().home().stopped();
+    let mut client = cluster.start_with_home();
+    client.run("ALTER DATABASE home ALLOW_CONNECTIONS false");
+    assert!(cluster.try_connect("home").is_err());
+    expect_renewals(&mut client);
+    replace_keeper(&mut client);
+    expect_renewals(&mut client);
+    cluster.restart("immediate");
+    expect_renewals(&mut cluster.connect());
+}
+
+/// What is stored goes with the extension, while sessions in another database go on. The server still knows
+/// what it has promised, and a crash, right then or once the keeper has written it anew, repeats nothing.
+#[test]
+fn the_extension_is_dropped_and_created_again_under_load() {
+    let mut random = Random::seeded();
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let other = "other";
+    cluster.connect().run("CREATE DATABASE other");
+    cluster.connect_to(other).run("CREATE EXTENSION snowflake_id");
+    keeper_pid(&mut cluster.connect());
+    let mut all = Vec::new();
+    let mut shift = 0.0;
+    for round in 0..4 {
+        let (in_one, at_once) = (round % 2 == 0, round < 2);
+        println!("round {round}: in one transaction {in_one}, crash at once {at_once}");
+        let takers = takers(&cluster, 3).map(|taker| Taker { database: other, ..taker });
+        let (taken, ()) = while_taking(takers, || {
+            // More than the 2 s by which the clock then goes back, less the drift.
+            thread::sleep(Duration::from_millis(1_200) + random.milliseconds(600));
+            let mut client = cluster.connect();
+            let log_before = cluster.log().len();
+            if in_one {
+                client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
+            } else {
+                client.run("DROP EXTENSION snowflake_id");
+                random.pause(200);
+                client.run("CREATE EXTENSION snowflake_id");
+            }
+            if !at_once {
+                let stored = "SELECT last_value FROM snowflake_internal.horizon";
+                let promised: i64 = single(&mut client, stored);
+                eventually("the horizon to be written again", || {
+                    single::<i64>(&mut client, stored) > promised
+                });
+                // It warns that somebody else changed the horizon, or of the error that it met while that was
+                // under way.
+                let log = &cluster.log()[log_before..];
+                assert!(log.contains("snowflake_id: "), "{log}");
+            }
+            cluster.stop_server("immediate");
+        });
+        all.extend(taken);
+        shift -= 2.0;
+        cluster.set_clock(shift);
+        cluster.start_server();
+        keeper_pid(&mut cluster.connect());
+        shift = set_clock_as_needed(&cluster);
+    }
+    let mut client = cluster.connect_to(other);
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000000)"));
+    println!("{} IDs", all.len());
+    assert_distinct(&all);
+}
+
+/// Whatever ends the keeper's session, or makes it somebody else's, does not end IDs.
+#[test]
+fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    client.run("CREATE ROLE mallory");
+    for setting in [
+        "exit_on_error = on",
+        "role = 'mallory'",
+        "session_authorization = 'mallory'",
+        "transaction_timeout = '700ms'",
+        "statement_timeout = '1ms'",
+        "lock_timeout = '1ms'",
+        "default_transaction_isolation = 'serializable'",
+        "default_transaction_deferrable = on",
+    ] {
+        match client.batch_execute(&format!("ALTER DATABASE postgres SET {setting}")) {
+            Ok(()) => {}
+            // Before version 17 there is no such setting.
+            Err(error) if setting.starts_with("transaction_timeout") => {
+                assert!(text(&error).contains("unrecognized"), "{}", text(&error));
+                continue;
+            }
+            Err(error) => panic!("{setting}: {}", text(&error)),
+        }
+        println!("{setting}");
+        replace_keeper(&mut client);
+        expect_renewals(&mut client);
+        // With a lock on what it has to write, it waits and reports, and goes on.
+        let mut other = cluster.connect_to("template1");
+        other.run("SELECT 1");
+        client.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+        let mut keeper = || -> i32 {
+            single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'")
+        };
+        let before = keeper();
+        // It gives up after a second, and begins once more.
+        eventually("the report", || {
+            status::<Option<String>>(&mut client, "last_error")
+                .is_some_and(|error| error.contains("lock timeout"))
+        });
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(before, keeper(), "{setting}");
+        client.run("ROLLBACK; ALTER DATABASE postgres RESET ALL");
+        client.run(
+            "SET snowflake_id.max_wait = '20s'; SELECT snowflake_nextval(); RESET snowflake_id.max_wait",
+        );
+    }
+    cluster.stop_server("fast");
+}
+
+/// Its name in `snowflake_worker` is not ASCII, and the database has another encoding than the configuration.
+#[test]
+fn the_keepers_database_is_not_in_utf8() {
+    let cluster = Cluster::builder().preload().home().set("snowflake_id.node_name", "köln").stopped();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    client.run("CREATE DATABASE home ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut home = cluster.connect_to("home");
+    home.run("CREATE SCHEMA \"grün\"; CREATE EXTENSION snowflake_id SCHEMA \"grün\"");
+    home.run("INSERT INTO \"grün\".snowflake_worker (node_name, worker_id) VALUES ('köln', 5)");
+    eventually("an ID", || home.batch_execute("SELECT \"grün\".snowflake_nextval()").ok());
+    assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
+}
+
+/// By force the keeper's database can be dropped. IDs end when the horizon is reached, on the whole server,
+/// and go on when there is such a database again.
+#[test]
+fn the_keepers_database_is_dropped_by_force() {
+    let cluster = Cluster::builder().worker(1).short_horizon().home().stopped();
+    let mut client = cluster.start_with_home();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
+    client.run("DROP DATABASE home WITH (FORCE)");
+    client.run("SET snowflake_id.max_wait = '100ms'");
+    let message = wait_for_refusal(&mut client).1;
+    println!("{message}");
+    eventually("the state", || {
+        let state = server_state(&mut client);
+        assert_ne!(state, "ready");
+        let error: Option<String> = status(&mut client, "last_error");
+        error.is_some_and(|error| error.contains("cannot connect to database \"home\""))
+    });
+    client.run("CREATE DATABASE home");
+    cluster.connect_to("home").run("CREATE EXTENSION snowflake_id");
+    wait_for_first_id(&mut client);
+    client.run("SET snowflake_id.max_wait = '20s'");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
+    assert_increasing(&all);
+}

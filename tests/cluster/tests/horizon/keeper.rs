@@ -1,0 +1,263 @@
+//! The keeper waits for locks and commits, is asked in vain, ends again and again; and what it costs.
+
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+/// A lock on what the keeper reads, and one on what it writes. Calls fail when the horizon is reached, each
+/// within `max_wait` and with what is in the keeper's way, and go on by themselves when the lock is gone. The
+/// log is not filled.
+#[test]
+fn the_keeper_waits_for_a_lock() {
+    let cluster = Cluster::builder()
+        .preload()
+        .set("snowflake_id.node_name", "here")
+        .short_horizon()
+        .set("log_line_prefix", "%b: ")
+        .start();
+    let mut client = cluster.connect();
+    client.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5)");
+    let mut all = ids(&mut client, "SELECT snowflake_nextval()");
+    for lock in [
+        "LOCK TABLE snowflake_worker IN ACCESS EXCLUSIVE MODE",
+        "ALTER SEQUENCE snowflake_internal.horizon CACHE 1",
+    ] {
+        let mut locker = cluster.connect();
+        locker.run(&format!("BEGIN; {lock}"));
+        client.run("SET snowflake_id.max_wait = '300ms'");
+        let log_before = cluster.log().len();
+        let locked = Instant::now();
+        let mut failures = 0;
+        // The keeper waits for a second each time.
+        while failures < 5 || locked.elapsed() < Duration::from_secs(4) {
+            let start = Instant::now();
+            match client.query("SELECT snowflake_nextval()", &[]) {
+                Ok(rows) => all.push(rows[0].get(0)),
+                Err(error) => {
+                    failures += 1;
+                    let waited = start.elapsed();
+                    assert!(waited < Duration::from_secs(10), "{waited:?}");
+                    let message = text(&error);
+                    assert_eq!(error.code().unwrap().code(), "55P03", "{message}");
+                    if locked.elapsed() > Duration::from_secs(3) {
+                        assert!(message.contains("due to lock timeout"), "{lock}: {message}");
+                    }
+                }
+            }
+        }
+        assert_eq!(server_state(&mut client), "horizon stalled", "{lock}");
+        let log = cluster.log().split_off(log_before);
+        let lines: Vec<_> = log.lines().filter(|line| line.starts_with("snowflake_id keeper")).collect();
+        assert!((1..=2).contains(&lines.len()), "{lock}: {lines:?}");
+
+        locker.run("ROLLBACK");
+        client.run("SET snowflake_id.max_wait = '30s'");
+        all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+        let (state, error): (String, Option<String>) = {
+            let row =
+                client.query_one("SELECT state, last_error FROM snowflake_status LIMIT 1", &[]).unwrap();
+            (row.get(0), row.get(1))
+        };
+        assert_eq!((state.as_str(), error), ("ready", None), "{lock}");
+    }
+    assert_increasing(&all);
+}
+
+/// A call comes while the keeper's first commit waits for a synchronous standby. That wait uses up the call's
+/// signal, and yet the keeper has to remember that it was asked: the horizon is extended later on, too.
+#[test]
+fn a_call_that_comes_while_a_commit_waits() {
+    let cluster =
+        Cluster::builder().worker(1).short_horizon().set("synchronous_standby_names", "late").stopped();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    client.run("SET synchronous_commit = local; CREATE EXTENSION snowflake_id");
+    let waits = |client: &mut Client, who: &str, event: &str| {
+        let query =
+            format!("SELECT count(*) > 0 FROM pg_stat_activity WHERE {who} AND wait_event = '{event}'");
+        eventually(event, || single::<bool>(client, &query));
+    };
+    waits(&mut client, "backend_type = 'snowflake_id keeper'", "SyncRep");
+    thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            let call = "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()";
+            cluster.connect().run(call);
+        });
+        waits(
+            &mut client,
+            "query LIKE '%nextval%' AND pid <> pg_backend_pid()",
+            wait_event("SnowflakeHorizon"),
+        );
+        let refused =
+            failure(&mut cluster.connect(), "SET snowflake_id.max_wait = 0; SELECT snowflake_nextval()");
+        assert!(refused.1.contains("A commit of the keeper has been under way"), "{refused:?}");
+        // Until it has gone through a few of its short waits.
+        thread::sleep(Duration::from_millis(100));
+        let _standby = WalReceiver::start(&cluster, "late");
+        call.join().unwrap();
+        // Several times as long as what has been promised so far.
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(3) {
+            client.run("SET snowflake_id.max_wait = '2s'; SELECT snowflake_nextval()");
+            thread::sleep(Duration::from_millis(100));
+        }
+    });
+}
+
+/// Calls wait and ask for the keeper every few milliseconds, and all that it can do is to find that the
+/// extension is gone. It does not spend its time on that.
+#[test]
+fn calls_that_wait_do_not_keep_the_keeper_busy() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    client.run("CREATE DATABASE other");
+    let mut others: Vec<Client> = (0..3).map(|_| cluster.connect_to("other")).collect();
+    others[0].run("CREATE EXTENSION snowflake_id; SELECT snowflake_nextval()");
+    let keeper = keeper_pid(&mut client);
+    client.run("DROP EXTENSION snowflake_id");
+    eventually("the horizon to be reached", || {
+        others[0].batch_execute("SET snowflake_id.max_wait = 0; SELECT snowflake_nextval()").err()
+    });
+    let before = processor_time(keeper);
+    thread::scope(|scope| {
+        for client in &mut others {
+            scope.spawn(|| {
+                client.run("SET snowflake_id.max_wait = '3s'");
+                assert_eq!(failure(client, "SELECT snowflake_nextval()").0, "55P03");
+            });
+        }
+    });
+    let spent = processor_time(keeper) - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?} in 3 s");
+}
+
+/// The same without a worker ID, where each call fails at once and comes again.
+#[test]
+fn calls_without_a_worker_id_do_not_keep_the_keeper_busy() {
+    let cluster = Cluster::builder().preload().start();
+    let mut client = cluster.connect();
+    assert!(failure(&mut client, "SELECT snowflake_nextval()").1.contains("worker"));
+    let keeper: i32 = single(&mut client, "SELECT keeper_pid FROM snowflake_status");
+    let before = processor_time(keeper);
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut client = cluster.connect();
+                while start.elapsed() < Duration::from_secs(3) {
+                    assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+                }
+            });
+        }
+    });
+    let spent = processor_time(keeper) - before;
+    assert!(spent < Duration::from_millis(300), "{spent:?} in 3 s");
+}
+
+/// The processor time that a process has used, in steps of 10 ms.
+fn processor_time(pid: i32) -> Duration {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // After the name, which is in parentheses, utime and stime are the fields 12 and 13.
+    let (_, fields) = text.rsplit_once(')').unwrap();
+    let ticks: u64 =
+        fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(ticks * 10)
+}
+
+/// The WAL records between two places: the name of the resource manager and the length in bytes.
+fn wal_records(cluster: &Cluster, start: &str, end: &str) -> Vec<(String, u64)> {
+    let output = successful(
+        cluster
+            .program("pg_waldump")
+            .arg("--path")
+            .arg(cluster.data_dir().join("pg_wal"))
+            .args(["--start", start, "--end", end]),
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let record = |line: &str| {
+        // rmgr: Sequence    len (rec/tot):     99/    99, tx:        735, lsn: ...
+        let (head, _) = line.split_once(", tx:")?;
+        let (manager, lengths) = head.strip_prefix("rmgr: ")?.split_once("len (rec/tot):")?;
+        let (_, total) = lengths.split_once('/')?;
+        Some((manager.trim().to_owned(), total.trim().parse().ok()?))
+    };
+    text.lines().map(|line| record(line).unwrap_or_else(|| panic!("{line}"))).collect()
+}
+
+/// The end of the WAL, up to which it is on disk.
+fn end_of_wal(client: &mut Client) -> String {
+    client.run("SELECT pg_logical_emit_message(true, 'test', 'here')");
+    single(client, "SELECT pg_current_wal_flush_lsn()::text")
+}
+
+/// In bytes, as `pg_waldump` counts them: nothing before the first ID, and little for an ID every half
+/// second.
+#[test]
+fn what_the_keeper_writes_to_the_wal() {
+    let cluster = Cluster::builder().worker(1).set("autovacuum", "off").start();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    let start = end_of_wal(&mut client);
+    // Longer than the lease.
+    thread::sleep(Duration::from_secs(4));
+    let idle = end_of_wal(&mut client);
+    let records = wal_records(&cluster, &start, &idle);
+    assert!(!records.iter().any(|(manager, _)| manager == "Sequence"), "{records:?}");
+
+    client.run("SELECT snowflake_nextval()");
+    let (start, began) = (end_of_wal(&mut client), Instant::now());
+    for _ in 0..10 {
+        thread::sleep(Duration::from_millis(500));
+        client.run("SELECT snowflake_nextval()");
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    let end = end_of_wal(&mut client);
+    let records = wal_records(&cluster, &start, &end);
+    let renewals = records.iter().filter(|(manager, _)| manager == "Sequence").count();
+    // Everything is counted, what the test itself and PostgreSQL's own processes write as well.
+    let bytes: u64 = records.iter().map(|(_, length)| length).sum();
+    println!("{renewals} renewals, {bytes} bytes in {seconds:.1} s");
+    assert!(renewals > 0);
+    assert!((bytes as f64) < 1_000.0 * seconds, "{bytes} bytes in {seconds:.1} s");
+}
+
+/// The keeper ends over each look: the status does not say that all is well.
+#[test]
+fn a_keeper_that_ends_again_and_again() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    client.run("SELECT snowflake_nextval()");
+    let locked = AtomicBool::new(true);
+    thread::scope(|scope| {
+        // Ends each keeper while that waits for a lock.
+        let mut locker = cluster.connect();
+        locker.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+        let locked = &locked;
+        let cluster = &cluster;
+        scope.spawn(move || {
+            let mut killer = cluster.connect();
+            while locked.load(std::sync::atomic::Ordering::Relaxed) {
+                let waiting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                               WHERE backend_type = 'snowflake_id keeper' AND wait_event_type = 'Lock'";
+                killer.run(waiting);
+                thread::sleep(Duration::from_millis(10));
+            }
+        });
+        client.run("SET snowflake_id.max_wait = '100ms'");
+        wait_for_refusal(&mut client);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(4) {
+            let failed = client.batch_execute("SELECT snowflake_nextval()").is_err();
+            let state = server_state(&mut client);
+            assert!(!(failed && state == "ready"));
+            thread::sleep(Duration::from_millis(5));
+        }
+        locked.store(false, std::sync::atomic::Ordering::Relaxed);
+        locker.run("ROLLBACK");
+    });
+    wait_for_first_id(&mut client);
+    eventually("the state", || server_state(&mut client) == "ready");
+}

@@ -1,0 +1,219 @@
+//! What the server has stored of its past is lost while it runs: dropped and created again, emptied, replaced
+//! by an older copy. It still knows up to when IDs may have been made, and takes that for every worker ID.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use harness::*;
+
+const ANEW: &str = "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id";
+
+fn set_worker(cluster: &Cluster, client: &mut Client, worker: &str) {
+    cluster.change_for(client, "snowflake_id.worker_id", worker);
+}
+
+/// The first IDs under this worker ID that can be had within this time, or why there are none.
+fn try_to_take(client: &mut Client, worker: i32, time: Duration) -> Result<Vec<i64>, String> {
+    let start = Instant::now();
+    client.run("SET snowflake_id.max_wait = '300ms'");
+    loop {
+        let taken = client
+            .query_one("SELECT snowflake_worker(snowflake_nextval())", &[])
+            .map_err(|error| text(&error))
+            .and_then(|row| match row.get::<_, i32>(0) == worker {
+                true => Ok(()),
+                false => Err("IDs of another worker".into()),
+            });
+        match taken {
+            Ok(()) => return Ok(ids(client, "SELECT snowflake_batch(300000)")),
+            Err(problem) if start.elapsed() > time => return Err(problem),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// A burst by worker 1 with a clock that is 40 s ahead; the clock is set right, and everything begins anew
+/// for worker 9.
+fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
+    cluster.set_clock(40.0);
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(900000)");
+    cluster.set_clock(0.0);
+    client.run("SELECT snowflake_reset_horizon(9)");
+    set_worker(cluster, &mut client, "9");
+    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    all
+}
+
+/// Sets the clock to where it was when worker 1 made its IDs, the first ones of all, and takes what worker 1
+/// gives then. It must not give one twice.
+fn expect_no_repeat_of_worker_1(cluster: &Cluster, mut all: Vec<i64>) {
+    let mut client = cluster.connect();
+    set_worker(cluster, &mut client, "1");
+    match try_to_take(&mut client, 1, Duration::from_secs(2)) {
+        Ok(_) => {
+            let made: f64 = single(
+                &mut client,
+                &format!("SELECT extract(epoch FROM snowflake_timestamp({}))::float8", all[0]),
+            );
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+            cluster.set_clock(made - now);
+            for _ in 0..3 {
+                all.extend(try_to_take(&mut client, 1, Duration::from_secs(2)).unwrap_or_default());
+            }
+        }
+        Err(message) => {
+            assert!(message.contains("worker ID 1 may have been used by this server"), "{message}")
+        }
+    }
+    assert_distinct(&all);
+}
+
+#[test]
+fn created_again_after_a_reset() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut all = reset_after_a_wrong_clock(&cluster);
+    let mut client = cluster.connect();
+    client.run(ANEW);
+    all.extend(try_to_take(&mut client, 9, Duration::from_secs(10)).unwrap());
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
+/// Everything began anew for worker 9, but worker 1 is still set: it was the last one, and must not go on
+/// where worker 9 would have begun.
+#[test]
+fn created_again_after_a_reset_before_the_worker_is_set() {
+    for loss in [ANEW, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity"] {
+        let cluster = Cluster::builder().worker(1).clock().start();
+        cluster.set_clock(40.0);
+        let mut client = cluster.connect();
+        let all = ids(&mut client, "SELECT snowflake_batch(900000)");
+        cluster.set_clock(0.0);
+        client.run("SELECT snowflake_reset_horizon(9)");
+        client.run(loss);
+        expect_no_repeat_of_worker_1(&cluster, all);
+    }
+}
+
+/// The records are emptied, and the server is stopped before the keeper has noticed.
+#[test]
+fn emptied_and_stopped() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let all = reset_after_a_wrong_clock(&cluster);
+    cluster.connect().run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
+    cluster.restart("fast");
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
+/// The same, and the server crashes right then: what CREATE EXTENSION itself has stored has to do.
+#[test]
+fn created_again_after_a_reset_and_crashed() {
+    let cluster = Cluster::builder().worker(1).set("fsync", "on").clock().start();
+    let all = reset_after_a_wrong_clock(&cluster);
+    cluster.connect().run(ANEW);
+    cluster.restart("immediate");
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
+/// A backend crashes between DROP and CREATE EXTENSION, so that shared memory is made anew.
+#[test]
+fn created_again_after_a_crash_of_a_backend() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let all = reset_after_a_wrong_clock(&cluster);
+    cluster.connect().run("DROP EXTENSION snowflake_id");
+    cluster.crash_a_backend();
+    cluster.connect().run("CREATE EXTENSION snowflake_id");
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
+/// Worker 1 was used with a clock that was ahead, then worker 2: it is not forgotten together with the
+/// extension.
+#[test]
+fn created_again_after_another_worker() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    cluster.set_clock(40.0);
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(600000)");
+    set_worker(&cluster, &mut client, "2");
+    all.extend(try_to_take(&mut client, 2, Duration::from_secs(10)).unwrap());
+    client.run(ANEW);
+    cluster.set_clock(0.0);
+    let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(1)");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("cannot tell whether worker ID 1 has been used"), "{message}");
+    assert_distinct(&all);
+}
+
+/// The rows are gone, and nothing else: by the only statement that can do it.
+#[test]
+fn emptied() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let all = reset_after_a_wrong_clock(&cluster);
+    let mut client = cluster.connect();
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
+    expect_no_repeat_of_worker_1(&cluster, all);
+    assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
+}
+
+/// Copies the keeper's database. A template must not be in use: the keeper is made to leave for a moment.
+fn copy_home(client: &mut Client) {
+    eventually("the copy", || {
+        let keeper = keeper_pid(client);
+        client.execute("SELECT pg_terminate_backend($1)", &[&keeper]).unwrap();
+        client.batch_execute("CREATE DATABASE older TEMPLATE home").ok()
+    });
+}
+
+fn replace_home_by_copy(client: &mut Client) {
+    client.run("DROP DATABASE home WITH (FORCE)");
+    client.run("ALTER DATABASE older RENAME TO home");
+}
+
+/// The keeper's database is dropped, and an older copy of it takes its name: the sequence in it has the same
+/// OID.
+#[test]
+fn an_older_copy_of_the_database() {
+    let cluster = Cluster::builder().worker(1).home().stopped();
+    let mut client = cluster.start_with_home();
+    copy_home(&mut client);
+    let highest: i64 = ids(&mut client, "SELECT snowflake_batch(1000000)").into_iter().max().unwrap();
+    replace_home_by_copy(&mut client);
+    // Noticed and written anew, before a crash could make it the truth.
+    let mut home = cluster.connect_to("home");
+    let stored = "SELECT last_value FROM snowflake_internal.horizon";
+    let covered: i64 = single(
+        &mut client,
+        &format!("SELECT (extract(epoch FROM snowflake_timestamp({highest})) * 1000000)::bigint"),
+    );
+    eventually("the horizon to be written again", || single::<i64>(&mut home, stored) > covered);
+    assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
+}
+
+/// The same after everything began anew: the records in the copy are out of date, too.
+#[test]
+fn an_older_copy_after_a_reset() {
+    let cluster = Cluster::builder().worker(1).home().clock().stopped();
+    let mut client = cluster.start_with_home();
+    copy_home(&mut client);
+    keeper_pid(&mut client);
+    cluster.set_clock(40.0);
+    let mut all = ids(&mut client, "SELECT snowflake_batch(900000)");
+    cluster.set_clock(0.0);
+    cluster.connect_to("home").run("SELECT snowflake_reset_horizon(9)");
+    set_worker(&cluster, &mut client, "9");
+    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    replace_home_by_copy(&mut client);
+    all.extend(try_to_take(&mut client, 9, Duration::from_secs(20)).unwrap());
+    expect_no_repeat_of_worker_1(&cluster, all);
+}
+
+/// Nobody takes IDs: what is stored is watched all the same.
+#[test]
+fn the_horizon_is_lowered_while_the_server_is_idle() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    // For a minute after an ID the horizon is renewed anyway: none is taken.
+    keeper_pid(&mut client);
+    client.run("SELECT setval('snowflake_internal.horizon', 1)");
+    let stored = "SELECT last_value FROM snowflake_internal.horizon";
+    eventually("the horizon to be written again", || single::<i64>(&mut client, stored) > 1);
+}

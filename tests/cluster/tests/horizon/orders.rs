@@ -1,0 +1,263 @@
+//! What an administrator orders, sets right or forgets: it is done when the call says so, and what is set
+//! right is noticed without a call.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::*;
+
+const TEN_YEARS: f64 = 3_650.0 * 86_400.0;
+/// By how many seconds the floor lies ahead of the clock, once there is one.
+fn floor_ahead(client: &mut Client) -> f64 {
+    let query = "SELECT extract(epoch FROM floor - clock_timestamp())::float8 FROM snowflake_status LIMIT 1";
+    eventually("the floor", || single::<Option<f64>>(client, query))
+}
+
+/// As after a recovery: the floor is moved while the server has no worker ID, and it is started again in
+/// between.
+#[test]
+fn the_floor_is_moved_without_a_worker_id() {
+    for mode in ["fast", "immediate"] {
+        let cluster = Cluster::builder().preload().start();
+        cluster.connect().run("SELECT snowflake_advance(now() + '10 min')");
+        cluster.stop_server(mode);
+        cluster.configure(&[("snowflake_id.worker_id", "1")]);
+        cluster.start_server();
+        let mut client = cluster.connect();
+        let ahead = floor_ahead(&mut client);
+        assert!(ahead > 500.0, "{mode}: {ahead}");
+        keeper_pid(&mut client);
+        assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55P03", "{mode}");
+    }
+}
+
+/// The keeper cannot write the floor: the call does not say that it is done.
+#[test]
+fn the_floor_cannot_be_stored() {
+    let cluster = Cluster::builder().worker(1).start();
+    let (mut client, mut other) = (cluster.connect(), cluster.connect());
+    keeper_pid(&mut client);
+    other.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+    let (code, message) = failure(&mut client, "SELECT snowflake_advance(now() + '10 min')");
+    assert_eq!(code, "55000", "{message}");
+    assert!(message.contains("lock timeout"), "{message}");
+    other.run("ROLLBACK");
+    client.run("SELECT snowflake_advance(now() + '10 min')");
+    cluster.restart("immediate");
+    let ahead = floor_ahead(&mut cluster.connect());
+    assert!(ahead > 500.0, "{ahead}");
+}
+
+/// Nobody takes IDs, so that the keeper has nothing to do, while the clock is wrong.
+#[test]
+fn a_clock_that_jumped_is_set_right_while_nobody_asks() {
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "200ms").clock().start();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    cluster.set_clock(TEN_YEARS);
+    // Has it look, without an ID that would keep it looking.
+    client.run("SELECT snowflake_advance('2024-01-01Z')");
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(server_state(&mut client), "clock jumped");
+    cluster.set_clock(0.0);
+    eventually("the state", || server_state(&mut client) == "ready");
+    client.run("SELECT snowflake_nextval()");
+}
+
+/// Also the call that does not wait for the keeper wakes it, for the next one.
+#[test]
+fn sessions_that_never_wait() {
+    let server = Cluster::builder().worker(1).set("snowflake_id.lease", "100ms");
+    let cluster = server.set("snowflake_id.max_drift", "100ms").start();
+    let mut client = cluster.connect();
+    client.run("SET snowflake_id.max_wait = 0");
+    keeper_pid(&mut client);
+    eventually("the horizon to lapse", || status::<bool>(&mut client, "horizon < now()"));
+    assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55P03");
+    wait_for_first_id(&mut client);
+    client.run("SELECT snowflake_advance(now()), snowflake_accept_clock()");
+}
+
+/// The row with the worker ID is there at last: nobody has to ask for an ID first.
+#[test]
+fn the_row_of_the_worker_comes_later() {
+    let cluster = Cluster::builder().preload().start();
+    let mut client = cluster.connect();
+    eventually("the state", || server_state(&mut client) == "no worker id");
+    let node_name: String = status(&mut client, "node_name");
+    client
+        .execute("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ($1, 7)", &[&node_name])
+        .unwrap();
+    eventually("the state", || server_state(&mut client) == "ready");
+}
+
+/// A worker ID for which the layout has no room is seen without a call.
+#[test]
+fn a_worker_id_that_does_not_fit() {
+    let cluster = Cluster::builder().worker(5000).start();
+    let mut client = cluster.connect();
+    let error = "SELECT last_error FROM snowflake_status LIMIT 1";
+    eventually("the report", || {
+        let error = single::<Option<String>>(&mut client, error)?;
+        error.contains("worker ID 5000 does not fit snowflake_id.layout").then_some(())
+    });
+    // There may be other layouts.
+    client.run("SET snowflake_id.layout = 'time:41 worker:15'; SELECT snowflake_nextval()");
+}
+
+/// A call that was cancelled while the keeper stood still orders nothing.
+#[test]
+fn a_reset_that_was_cancelled() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    {
+        let _paused = Paused::new(vec![keeper_pid(&mut client)]);
+        let call = "SET statement_timeout = '300ms'; SELECT snowflake_reset_horizon(77)";
+        assert_eq!(failure(&mut client, call).0, "57014");
+    }
+    client.run("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')");
+    assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
+    client.run("SELECT snowflake_nextval()");
+}
+
+/// The same of a floor: also if the call was ended by a timeout of its own, or with its backend.
+#[test]
+fn a_floor_that_was_cancelled() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_nextval()");
+    let order = "SELECT snowflake_advance(now() + '10 min')";
+    {
+        let _paused = Paused::new(vec![keeper_pid(&mut client)]);
+        let cancelled = format!("SET statement_timeout = '300ms'; {order}");
+        assert_eq!(failure(&mut client, &cancelled).0, "57014");
+        client.run("RESET statement_timeout; SET snowflake_id.max_wait = '100ms'");
+        assert_eq!(failure(&mut client, order).0, "55000");
+        let mut victim = cluster.connect();
+        let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
+        let ended = thread::spawn(move || victim.batch_execute(order).unwrap_err());
+        let active = format!("SELECT state = 'active' FROM pg_stat_activity WHERE pid = {pid}");
+        eventually("the order", || single::<bool>(&mut client, &active));
+        client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+        ended.join().unwrap();
+    }
+    // Has the keeper look twice, after which it would have followed.
+    client.run("SELECT snowflake_accept_clock(); SELECT snowflake_accept_clock()");
+    let ahead = floor_ahead(&mut client);
+    assert!(ahead < 10.0, "{ahead}");
+    client.run("RESET snowflake_id.max_wait; SELECT snowflake_nextval()");
+}
+
+/// The keeper waits for a lock, for the sake of the order: the call that ordered it is cancelled meanwhile.
+#[test]
+fn a_reset_that_was_cancelled_while_the_keeper_waited() {
+    let cluster = Cluster::builder().worker(1).start();
+    let (mut client, mut other) = (cluster.connect(), cluster.connect());
+    client.run("SELECT snowflake_nextval()");
+    other.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+    let call = "SET statement_timeout = '500ms'; SELECT snowflake_reset_horizon(77)";
+    assert_eq!(failure(&mut client, call).0, "57014");
+    other.run("ROLLBACK");
+    client.run("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')");
+    client.run("SELECT snowflake_advance('2024-01-01Z')");
+    assert!(!cluster.log().contains("was reset"), "{}", cluster.log());
+    client.run("SELECT snowflake_nextval()");
+}
+
+/// Orders come at the same time, and are cancelled at any moment: what a call says is what happened.
+#[test]
+fn orders_that_are_cancelled_at_any_moment() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_nextval()");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = cluster.connect();
+            for _ in 0..100 {
+                other.run("SELECT snowflake_accept_clock()");
+            }
+        });
+        for round in 0..100 {
+            let floor: f64 = floor_ahead(&mut client);
+            let timeout = round % 20 + 1;
+            let wanted = format!("SELECT now() + '{round} ms'");
+            let wanted: std::time::SystemTime = single(&mut client, &wanted);
+            client.run(&format!("SET statement_timeout = '{timeout}ms'"));
+            let done = client.execute("SELECT snowflake_advance($1)", &[&wanted]).is_ok();
+            client.run("RESET statement_timeout");
+            if done {
+                let is_there = client
+                    .query_one("SELECT bool_and(floor >= $1) FROM snowflake_status", &[&wanted])
+                    .unwrap();
+                assert!(is_there.get::<_, bool>(0), "round {round}");
+            }
+            assert!(floor_ahead(&mut client) < floor.max(0.0) + 1.0);
+        }
+    });
+    client.run("SELECT snowflake_nextval()");
+}
+
+/// A clock that is not followed is not followed either after a crash of a backend, for which the server makes
+/// its shared memory anew. When it is right again, nobody has to say so.
+#[test]
+fn a_clock_that_jumped_before_a_crash() {
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
+    cluster.set_clock(TEN_YEARS);
+    eventually("the jump to be noticed", || {
+        let failed = client.batch_execute("SELECT snowflake_nextval()").is_err();
+        failed && server_state(&mut client) == "clock jumped"
+    });
+    for _ in 0..2 {
+        cluster.crash_a_backend();
+        client = cluster.connect();
+        eventually("the state", || server_state(&mut client) == "clock jumped");
+        assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000");
+    }
+    cluster.set_clock(0.0);
+    eventually("the state", || server_state(&mut client) == "ready");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    let ahead: f64 = status(&mut client, "extract(epoch FROM horizon - clock_timestamp())::float8");
+    assert!(ahead < 10.0, "{ahead}");
+    assert_distinct(&all);
+    // One that was accepted stays accepted.
+    cluster.set_clock(TEN_YEARS);
+    eventually("the order", || client.batch_execute("SELECT snowflake_accept_clock()").ok());
+    wait_for_first_id(&mut client);
+    cluster.crash_a_backend();
+    client = cluster.connect();
+    wait_for_first_id(&mut client);
+}
+
+/// The clock is right again by the time of the crash.
+#[test]
+fn a_clock_that_is_right_again_at_a_crash() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_nextval()");
+    cluster.set_clock(TEN_YEARS);
+    client.run("SELECT snowflake_advance('2024-01-01Z')");
+    assert_eq!(server_state(&mut client), "clock jumped");
+    cluster.set_clock(0.0);
+    let keeper = keeper_pid(&mut client);
+    kill("KILL", keeper);
+    cluster.wait_until_up();
+    client = eventually("a connection", || cluster.try_connect("postgres"));
+    wait_for_first_id(&mut client);
+}
+
+/// The same of an accepted clock: it jumps while the keeper stands still, and is not followed afterwards.
+#[test]
+fn an_accepted_clock_that_was_cancelled() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut client = cluster.connect();
+    {
+        let _paused = Paused::new(vec![keeper_pid(&mut client)]);
+        let call = "SET statement_timeout = '300ms'; SELECT snowflake_accept_clock()";
+        assert_eq!(failure(&mut client, call).0, "57014");
+        cluster.set_clock(TEN_YEARS);
+    }
+    client.run("RESET statement_timeout; SELECT snowflake_advance('2024-01-01Z')");
+    assert_eq!(server_state(&mut client), "clock jumped");
+}

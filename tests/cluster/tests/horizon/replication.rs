@@ -1,0 +1,171 @@
+//! Promise 1 over promotion: what a standby hands out is compared with what its primary handed out, and with the rows
+//! that it has. And servers that publish to each other.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::*;
+
+use super::stakes::{
+    A_WHILE, at_stake, burst, now, repeats, set_clock_behind, take_a_while, time_of, with_worker,
+};
+
+/// Every commit, those of the keeper too, has waited for the standby: it knows of all that was handed out,
+/// rows or not.
+#[test]
+fn a_synchronous_standby_is_promoted_under_load() {
+    let primary = Cluster::builder().worker(1).start();
+    create_orders(&primary);
+    let standby = primary.start_standby(&[]);
+    standby.set_clock(-2.0);
+    primary.replicate_synchronously();
+    let (before, ()) = under_load(&primary, || {
+        thread::sleep(3 * A_WHILE);
+        primary.stop_server("immediate");
+    });
+    let all = before.all();
+    set_clock_behind(&standby, &all);
+    standby.promote();
+    let at_stake = at_stake(&standby, &all);
+    let after = take_a_while(&standby);
+    println!("{} IDs handed out, {at_stake} of them at stake, {} after promotion", all.len(), after.len());
+    assert!(at_stake > 0);
+    assert_eq!(repeats(&after, &all), 0);
+    assert_eq!(repeats(&before.rows, &orders(&standby)), before.rows.len(), "a committed row is missing");
+}
+
+/// The standby has not received the last half second: rows that had arrived are safe.
+#[test]
+fn an_asynchronous_standby_is_promoted_under_load() {
+    let primary = Cluster::builder().worker(1).start();
+    create_orders(&primary);
+    let standby = primary.start_standby(&[]);
+    standby.set_clock(-2.0);
+    let (before, ()) = under_load(&primary, || {
+        thread::sleep(3 * A_WHILE);
+        standby.stop_receiving();
+        thread::sleep(Duration::from_millis(500));
+        primary.stop_server("immediate");
+    });
+    let arrived = orders(&standby);
+    set_clock_behind(&standby, &arrived);
+    standby.promote();
+    let at_stake = at_stake(&standby, &arrived);
+    let after = take_a_while(&standby);
+    let lost = before.rows.len() - repeats(&before.rows, &arrived);
+    println!(
+        "{} rows committed, {lost} of them lost, {at_stake} that arrived at stake, {} IDs after promotion",
+        before.rows.len(),
+        after.len()
+    );
+    assert!(at_stake > 0 && lost > 0);
+    assert_eq!(repeats(&after, &arrived), 0);
+}
+
+/// With a worker ID of its own, the standby cannot repeat what was lost either. The lease is so short that
+/// with the same worker ID it would.
+#[test]
+fn a_standby_with_a_worker_id_of_its_own() {
+    let primary = Cluster::builder()
+        .preload()
+        .set("snowflake_id.node_name", "alpha")
+        .set("snowflake_id.lease", "200ms")
+        .set("snowflake_id.max_drift", "100ms")
+        .start();
+    create_orders(&primary);
+    let workers = "INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('alpha', 1), ('beta', 2)";
+    primary.connect().run(workers);
+    let standby = primary.start_standby(&[("snowflake_id.node_name", "beta")]);
+    let (before, ()) = under_load(&primary, || {
+        thread::sleep(A_WHILE);
+        standby.stop_receiving();
+        thread::sleep(2 * A_WHILE);
+        primary.stop_server("immediate");
+    });
+    let all = before.all();
+    set_clock_behind(&standby, &all);
+    standby.promote();
+    let after = take_a_while(&standby);
+    let as_alpha: Vec<i64> = after.iter().map(|id| with_worker(*id, 1)).collect();
+    println!(
+        "{} IDs as alpha, {} as beta, which would repeat {} as alpha",
+        all.len(),
+        after.len(),
+        repeats(&as_alpha, &all)
+    );
+    assert!(all.iter().all(|id| *id == with_worker(*id, 1)));
+    assert!(after.iter().all(|id| *id == with_worker(*id, 2)));
+    assert!(repeats(&as_alpha, &all) > 0);
+    assert_eq!(repeats(&after, &all), 0);
+}
+
+/// The floor cannot be moved during recovery; the attempt does not do away with the one that is stored.
+#[test]
+fn the_floor_is_moved_by_hand_during_recovery() {
+    let primary = Cluster::builder().worker(1).start();
+    create_orders(&primary);
+    let standby = primary.start_standby(&[]);
+    primary.replicate_synchronously();
+    burst(&primary);
+    primary.stop_server("immediate");
+    let (state, message) = failure(&mut standby.connect(), "SELECT snowflake_advance('2024-06-01')");
+    assert_eq!(state, "55000", "{message}");
+    let before = orders(&standby);
+    standby.set_clock(time_of(*before.last().unwrap()) - 1.0 - now());
+    standby.promote();
+    let after = take_a_while(&standby);
+    println!("{} rows, {} IDs after promotion", before.len(), after.len());
+    assert_eq!(repeats(&after, &before), 0);
+    assert!(message.contains("recovery") && message.contains("pg_promote()"), "{message}");
+}
+
+/// Publications FOR ALL TABLES in both directions: what belongs to one server alone does not travel. A reset
+/// on one shuts out no worker ID of the other.
+#[test]
+fn publications_for_all_tables_in_both_directions() {
+    let start = |worker| Cluster::builder().worker(worker).set("wal_level", "logical").start();
+    // No server has ever had the other one's worker ID.
+    let (one, two) = (start("1"), start("2"));
+    let (mut first, mut second) = (one.connect(), two.connect());
+    for client in [&mut first, &mut second] {
+        wait_for_first_id(client);
+    }
+    for client in [&mut first, &mut second] {
+        client.run(
+            "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+                 CREATE PUBLICATION everything FOR ALL TABLES;",
+        );
+    }
+    for (client, source) in [(&mut first, &two), (&mut second, &one)] {
+        let host = source.host().display();
+        // Without an origin 16 would send rows back; the test has none that could come back.
+        client.run(&format!(
+            "CREATE SUBSCRIPTION from_other CONNECTION 'host={host} user=test dbname=postgres'
+                 PUBLICATION everything WITH (copy_data = false)"
+        ));
+    }
+    let published = "SELECT string_agg(tablename, ', ' ORDER BY tablename) FROM pg_publication_tables
+                     WHERE schemaname IN ('public', 'snowflake_internal')";
+    assert_eq!(single::<String>(&mut first, published), "orders, snowflake_mask_key, snowflake_worker");
+    first.run("SELECT snowflake_reset_horizon(9)");
+    one.change("snowflake_id.worker_id", "9");
+    eventually("an ID", || first.batch_execute("INSERT INTO orders DEFAULT VALUES").ok());
+    eventually("the row to arrive", || single::<i64>(&mut second, "SELECT count(*) FROM orders") > 0);
+    // Neither restart nor change of worker is hindered by what the other server did.
+    for worker in ["3", "2"] {
+        two.configure(&[("snowflake_id.worker_id", worker)]);
+        two.restart("fast");
+        let mut second = two.connect();
+        wait_for_first_id(&mut second);
+        assert_eq!(
+            single::<i32>(&mut second, "SELECT snowflake_worker(snowflake_nextval())").to_string(),
+            worker
+        );
+    }
+    let known = "SELECT count(*) FROM snowflake_internal.used_identity WHERE worker_id IN (1, 9)";
+    assert_eq!(single::<i64>(&mut two.connect(), known), 0);
+    // Slots hold up a shutdown no longer than the subscriptions exist.
+    for cluster in [&one, &two] {
+        cluster.stop_server("immediate");
+    }
+}

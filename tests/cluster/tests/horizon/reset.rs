@@ -1,0 +1,130 @@
+//! A server whose clock was far ahead when it was started, so that its horizon is burnt, and how it is put
+//! back to work.
+
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+const HOUR: f64 = 3_600.0;
+const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
+
+const TAKE: &str = "SELECT snowflake_nextval() FROM generate_series(1, 1000)";
+
+#[test]
+fn a_horizon_burnt_into_the_far_future() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, TAKE);
+    cluster.stop_server("fast");
+    // At a start the clock is taken as it is.
+    cluster.set_clock(TEN_YEARS);
+    cluster.start_server();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_advance(now() + '1 s')");
+    all.extend(ids(&mut client, TAKE));
+    cluster.set_clock(0.0);
+    assert_eq!(failure(&mut client, TAKE).0, "55P03");
+
+    // Not under an identity that was used, not from elsewhere, not under what is none.
+    let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(1)");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("worker ID 1 has been used by this server"), "{message}");
+    assert_eq!(failure(&mut client, "SELECT snowflake_reset_horizon(-1)").0, "22023");
+    client.run("CREATE DATABASE elsewhere");
+    let mut elsewhere = cluster.connect_to("elsewhere");
+    elsewhere.run("CREATE EXTENSION snowflake_id");
+    let (state, message) = failure(&mut elsewhere, "SELECT snowflake_reset_horizon(9)");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("Connect to database \"postgres\"."), "{message}");
+
+    // The worker ID that was used is shut out, in sessions that were there before as well.
+    client.run("SELECT snowflake_reset_horizon(9)");
+    let (state, message) = failure(&mut client, &format!("SET snowflake_id.max_wait = '2s'; {TAKE}"));
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("set snowflake_id.worker_id"), "{message}");
+
+    // The new one goes on in the present, whatever a wrong clock had ordered.
+    let set_worker = |client: &mut Client, worker: &str| {
+        cluster.change_for(client, "snowflake_id.worker_id", worker);
+    };
+    set_worker(&mut client, "9");
+    wait_for_first_id(&mut client);
+    all.extend(ids(&mut client, TAKE));
+    let ahead: f64 = single(
+        &mut client,
+        "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())::float8",
+    );
+    assert!(ahead.abs() < 10.0, "{ahead}");
+
+    // All that is durable.
+    for mode in ["immediate", "fast"] {
+        cluster.restart(mode);
+        client = cluster.connect();
+        client.run("SET snowflake_id.max_wait = '20s'");
+        all.extend(ids(&mut client, TAKE));
+        set_worker(&mut client, "1");
+        let start = Instant::now();
+        let message = wait_for_refusal(&mut client).1;
+        assert!(message.contains("worker ID 1 may have been used by this server"), "{message}");
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        set_worker(&mut client, "9");
+    }
+
+    // When the horizon has come back to where it was, the old one can be used again, above all that it has
+    // made.
+    cluster.set_clock(TEN_YEARS);
+    eventually("the clock to be accepted", || client.batch_execute("SELECT snowflake_accept_clock()").ok());
+    wait_for_first_id(&mut client);
+    set_worker(&mut client, "1");
+    eventually("an ID of the old worker", || {
+        let row =
+            client.query_one("SELECT snowflake_nextval() AS id, snowflake_worker(snowflake_currval())", &[]);
+        row.is_ok_and(|row| row.get::<_, i32>(1) == 1)
+    });
+    all.extend(ids(&mut client, TAKE));
+    assert_distinct(&all);
+}
+
+/// More values per second than this layout has are ahead of the clock; a second's worth may be.
+const SMALL: &str =
+    "SET snowflake_id.layout = 'time:41 worker:18 sequence:4'; SET snowflake_id.max_wait = '10s'";
+
+/// A reset where there was no need for one, and the server keeps its worker ID: that one begins again where
+/// its IDs ended, in sessions that were there before as well.
+#[test]
+fn a_reset_on_a_healthy_server() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let (mut client, mut session) = (cluster.connect(), cluster.connect());
+    client.run(SMALL);
+    session.run(SMALL);
+    let mut all = ids(&mut client, "SELECT snowflake_batch(100)");
+    all.extend(ids(&mut session, "SELECT snowflake_batch(15000)"));
+    client.run("SELECT snowflake_reset_horizon(13)");
+    let start = Instant::now();
+    all.extend(ids(&mut session, "SELECT snowflake_batch(15000)"));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    all.extend(ids(&mut client, "SELECT snowflake_batch(15000)"));
+    assert_distinct(&all);
+    assert_increasing(&all);
+}
+
+/// The extension, created anew, knows under which worker ID the server makes IDs.
+#[test]
+fn a_reset_after_the_extension_was_created_again() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_nextval()");
+    client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
+    let known = "SELECT count(*) > 0 FROM snowflake_internal.used_identity WHERE worker_id = 1";
+    assert!(single::<bool>(&mut client, known));
+    assert_eq!(failure(&mut client, "SELECT snowflake_reset_horizon(1)").0, "22023");
+    // Nobody can change the records by hand; emptied, they are written again.
+    assert_eq!(failure(&mut client, "DELETE FROM snowflake_internal.used_identity").0, "42809");
+    assert_eq!(failure(&mut client, "TRUNCATE snowflake_internal.used_identity").0, "42809");
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
+    assert_eq!(failure(&mut client, "SELECT snowflake_reset_horizon(1)").0, "22023");
+    eventually("the keeper to note it", || {
+        client.run("SELECT snowflake_nextval()");
+        single::<bool>(&mut client, known)
+    });
+}

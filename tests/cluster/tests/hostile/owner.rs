@@ -1,0 +1,156 @@
+//! The keeper's database belongs to somebody hostile, who is no superuser. Nothing of hers runs with the
+//! keeper's rights, and she is named as a risk.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::*;
+
+/// A server whose keeper works in a database of mallory's, with the extension in `public`, which is hers as
+/// well.
+fn start() -> (Cluster, Client, Client) {
+    let cluster = Cluster::builder()
+        .preload()
+        .home()
+        .set("snowflake_id.node_name", "here")
+        .short_horizon()
+        .extensions(&[])
+        .start();
+    let mut client = cluster.connect();
+    client.run("CREATE ROLE mallory LOGIN");
+    client.run("CREATE DATABASE home OWNER mallory");
+    client.run("CREATE EXTENSION snowflake_id");
+    let mut home = cluster.connect_to("home");
+    home.run("CREATE EXTENSION snowflake_id");
+    home.run("INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5)");
+    keeper_pid(&mut client);
+    home.run("SET SESSION AUTHORIZATION mallory");
+    (cluster, client, home)
+}
+
+/// What mallory would have a superuser run for her.
+const TRAP: &str = "
+    CREATE FUNCTION public.trap() RETURNS int LANGUAGE plpgsql AS $$
+    BEGIN
+        EXECUTE 'ALTER ROLE mallory SUPERUSER';
+        RETURN 5;
+    END
+    $$;";
+
+fn expect_no_superuser(cluster: &Cluster, client: &mut Client) {
+    thread::sleep(Duration::from_secs(3));
+    let superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'";
+    assert!(!single::<bool>(client, superuser), "{}", cluster.log());
+}
+
+/// Has the keeper look, and waits until it waits for a lock.
+fn wait_for_the_keeper_to_wait(client: &mut Client) {
+    client.run("SET snowflake_id.max_wait = '10ms'");
+    eventually("the keeper to wait for a lock", || {
+        let _ = client.batch_execute("SELECT snowflake_nextval()");
+        let waits = "SELECT count(*) > 0 FROM pg_stat_activity
+                     WHERE backend_type = 'snowflake_id keeper' AND wait_event_type = 'Lock'";
+        single::<bool>(client, waits)
+    });
+    client.run("RESET snowflake_id.max_wait");
+}
+
+/// While the keeper waits for a lock on her schema's table, she puts a view in its place.
+#[test]
+fn a_view_takes_the_place_of_the_workers() {
+    let (cluster, mut client, mut home) = start();
+    // She cannot lock the table, but she can rename the schema, and drop it.
+    home.run("BEGIN; ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public;");
+    home.run(TRAP);
+    home.run(
+        "CREATE VIEW public.snowflake_worker AS
+             SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
+         GRANT ALL ON public.snowflake_worker, snowflake_worker TO PUBLIC;",
+    );
+    // It is a superuser who holds up the keeper: with a VACUUM FULL, for example.
+    let mut locker = cluster.connect_to("home");
+    locker.run("BEGIN; LOCK TABLE snowflake_worker");
+    wait_for_the_keeper_to_wait(&mut client);
+    home.run("COMMIT");
+    locker.run("ROLLBACK");
+    replace_keeper(&mut client);
+    expect_no_superuser(&cluster, &mut client);
+    wait_for_first_id(&mut client);
+}
+
+/// She drops the schema with the extension, and puts a view in the place of the horizon.
+#[test]
+fn a_view_takes_the_place_of_the_horizon() {
+    let (cluster, mut client, mut home) = start();
+    home.run("BEGIN; DROP SCHEMA public CASCADE; CREATE SCHEMA public; CREATE SCHEMA snowflake_internal;");
+    home.run(TRAP);
+    home.run(
+        "CREATE VIEW snowflake_internal.horizon AS
+             SELECT public.trap()::bigint AS last_value, 0::bigint AS log_cnt, true AS is_called;
+         CREATE VIEW public.snowflake_worker AS
+             SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
+         GRANT ALL ON ALL TABLES IN SCHEMA public, snowflake_internal TO PUBLIC;
+         GRANT ALL ON SCHEMA public, snowflake_internal TO PUBLIC",
+    );
+    wait_for_the_keeper_to_wait(&mut client);
+    home.run("COMMIT");
+    expect_no_superuser(&cluster, &mut client);
+    eventually("the report", || {
+        let is_refused = client.batch_execute("SELECT snowflake_nextval()").is_err();
+        let error: Option<String> = status(&mut client, "last_error");
+        is_refused && error.is_some_and(|error| error.contains("extension snowflake_id is not in database"))
+    });
+}
+
+/// She can end IDs for the whole server: that is said in the log and in the status.
+#[test]
+fn the_owner_is_named_as_a_risk() {
+    let (cluster, mut client, _home) = start();
+    let warning: Option<String> = status(&mut client, "warning");
+    assert!(warning.unwrap().contains("belongs to a role that is no superuser"), "{}", cluster.log());
+    assert_eq!(
+        cluster.log().matches("belongs to a role that is no superuser").count(),
+        1,
+        "{}",
+        cluster.log()
+    );
+    client.run("ALTER DATABASE home OWNER TO test");
+    eventually("the warning to go", || {
+        client.run("SELECT snowflake_nextval()");
+        status::<Option<String>>(&mut client, "warning").is_none()
+    });
+}
+
+/// What the extension made was given to her, and she gives the table of the workers another form: the keeper takes it for no row, and
+/// does not crash.
+#[test]
+fn the_table_of_the_workers_gets_another_form() {
+    let (cluster, mut client, mut home) = start();
+    home.run(
+        "RESET SESSION AUTHORIZATION; CREATE ROLE admin SUPERUSER; SET SESSION AUTHORIZATION admin;
+         DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id;
+         INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('here', 5);
+         RESET SESSION AUTHORIZATION; REASSIGN OWNED BY admin TO mallory",
+    );
+    home.run(
+        "SET SESSION AUTHORIZATION mallory;
+         ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_worker_id_check;
+         UPDATE snowflake_worker SET worker_id = -2147483648",
+    );
+    let no_worker = |client: &mut Client| {
+        eventually("the refusal", || {
+            let state = server_state(client);
+            let _ = client.batch_execute("SELECT snowflake_nextval()");
+            state == "no worker id"
+        });
+    };
+    no_worker(&mut client);
+    home.run(
+        "ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_node_name_check;
+         ALTER TABLE snowflake_worker ALTER node_name TYPE int8 USING 5",
+    );
+    thread::sleep(Duration::from_secs(3));
+    no_worker(&mut client);
+    assert!(!cluster.log().contains("terminated by signal"), "{}", cluster.log());
+    assert!(!cluster.log().contains("bug:"), "{}", cluster.log());
+}

@@ -1,0 +1,115 @@
+//! What works without shared memory, without a worker ID and during recovery: everything but new IDs.
+
+use harness::*;
+
+#[test]
+fn not_preloaded() {
+    // Settings of ours are in the file all the same, as after a line was commented out in a hurry.
+    let cluster =
+        Cluster::builder().set("snowflake_id.worker_id", "1").set("snowflake_id.layout", "twitter").start();
+    let mut client = cluster.connect();
+    for query in ["SELECT snowflake_nextval()", "SELECT snowflake_batch(1)"] {
+        let (state, message) = failure(&mut client, query);
+        assert_eq!(state, "55000", "{message}");
+        assert!(message.contains("shared_preload_libraries"), "{message}");
+    }
+    assert_eq!(failure(&mut client, "SELECT snowflake_currval()").0, "55000");
+    // Decoding works, with the layout that is set.
+    let worker: i32 = single(&mut client, "SELECT worker_id FROM snowflake_decode(1541815603606036480)");
+    assert_eq!(worker, 26);
+    assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(1541815603606036480, 'leaf')"), 378);
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_layouts"), 17);
+    client.run("LOAD 'snowflake_id'; SET snowflake_id.max_wait = '1s'");
+    // A table with the default can be made (and restored); rows cannot.
+    client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n int)");
+    assert_eq!(failure(&mut client, "INSERT INTO orders (n) VALUES (1)").0, "55000");
+    client.run("INSERT INTO orders VALUES (1, 1); DROP TABLE orders; DROP EXTENSION snowflake_id");
+}
+
+#[test]
+fn no_worker_id() {
+    let cluster = Cluster::builder().preload().start();
+    let mut client = cluster.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("ALTER SYSTEM SET snowflake_id.worker_id = "), "{message}");
+    // The hint works.
+    client.run("ALTER SYSTEM SET snowflake_id.worker_id = 1");
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(snowflake_nextval())"), 1);
+}
+
+#[test]
+fn an_identity_that_does_not_fit_the_layout() {
+    let cluster = Cluster::builder()
+        .worker(40)
+        .set("snowflake_id.datacenter_id", "3")
+        .set("snowflake_id.layout", "twitter")
+        .start();
+    let mut client = cluster.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("worker 40") && message.contains("0 to 31"), "{message}");
+    let (state, message) =
+        failure(&mut client, "SET snowflake_id.layout = 'standard'; SELECT snowflake_nextval()");
+    assert_eq!(state, "22023", "{message}");
+    assert!(message.contains("no datacenter field"), "{message}");
+    let id =
+        "SET snowflake_id.layout = 'time:41 datacenter:3 worker:7 sequence:12'; SELECT snowflake_nextval()";
+    client.run(id);
+    let row =
+        client.query_one("SELECT datacenter_id, worker_id FROM snowflake_decode(snowflake_currval())", &[]);
+    let row = row.unwrap();
+    assert_eq!((row.get(0), row.get(1)), (3, 40));
+}
+
+/// A standby that was copied from its primary has the same worker ID: it must not use it.
+#[test]
+fn no_ids_during_recovery_until_promotion() {
+    let cluster = Cluster::builder().worker(1).start();
+    cluster.stop_server("fast");
+    let signal = cluster.data_dir().join("standby.signal");
+    std::fs::write(&signal, "").unwrap();
+    successful(std::process::Command::new("chown").arg("--reference").arg(cluster.data_dir()).arg(&signal));
+    cluster.start_server();
+    let mut client = cluster.connect();
+    let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
+    assert_eq!(state, "55000", "{message}");
+    assert!(message.contains("recovery"), "{message}");
+    let _: i32 = single(&mut client, "SELECT snowflake_worker(1541815603606036480, 'twitter')");
+    client.run("SELECT pg_promote()");
+    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > 0);
+}
+
+/// After `kill -9` of a backend the postmaster makes shared memory anew, and opens the gate again.
+#[test]
+fn a_killed_backend_leaves_a_server_that_goes_on() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut victim = cluster.connect();
+    let before: i64 = single(&mut victim, "SELECT snowflake_nextval()");
+    let pid: i32 = single(&mut victim, "SELECT pg_backend_pid()");
+    successful(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]));
+    let is_ready = |log: &str| log.matches("database system is ready to accept connections").count();
+    eventually("the server to come up again", || is_ready(&cluster.log()) == 2);
+    assert!(single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()") > before);
+}
+
+/// Without preloading, a bad layout in postgresql.conf is an error only where the session's layout is used:
+/// not in a query that names one, nor in its parallel workers.
+#[test]
+fn a_bad_layout_without_preloading() {
+    let cluster = Cluster::builder()
+        .set("snowflake_id.layout", "twiter")
+        .set("parallel_setup_cost", "0")
+        .set("parallel_tuple_cost", "0")
+        .set("min_parallel_table_scan_size", "0")
+        .start();
+    let mut client = cluster.connect();
+    client.run("CREATE TABLE numbers AS SELECT generate_series(1::bigint, 100000) AS n; ANALYZE numbers");
+    let count: i64 = single(&mut client, "SELECT count(snowflake_worker(n, 'twitter')) FROM numbers");
+    assert_eq!(count, 100_000);
+    let (state, message) = failure(&mut client, "SELECT count(snowflake_worker(n)) FROM numbers");
+    assert_eq!(state, "22023", "{message}");
+}

@@ -1,0 +1,40 @@
+//! What view `snowflake_status` counts.
+
+use harness::*;
+
+#[test]
+fn the_status_counts_ids_waits_and_steps_of_the_clock() {
+    let cluster = Cluster::builder().worker(1).clock().start();
+    let mut observer = cluster.connect();
+    let mut client = cluster.connect();
+    client.run("SELECT count(snowflake_nextval()) FROM generate_series(1, 2345)");
+    client.run("SELECT count(*) FROM snowflake_batch(1000)");
+    // Within a lease, or when the session ends.
+    drop(client);
+    let issued = "SELECT ids_issued FROM snowflake_status";
+    eventually("the count", || single::<i64>(&mut observer, issued) == 3_345);
+
+    // A layout that gives 200 IDs per second, and no drift: some calls wait.
+    cluster.change("snowflake_id.max_drift", "0");
+    eventually("the reload", || single::<String>(&mut observer, "SHOW snowflake_id.max_drift") == "0");
+    let waits = "SELECT calls_waited FROM snowflake_status LIMIT 1";
+    let before: i64 = single(&mut observer, waits);
+    observer.run(
+        "SET snowflake_id.layout = 'time:38 worker:10 unit=5ms';
+             SELECT count(snowflake_nextval()) FROM generate_series(1, 20)",
+    );
+    let waited = single::<i64>(&mut observer, waits) - before;
+    assert!((15..=20).contains(&waited), "{waited}");
+    let milliseconds: f64 = status(&mut observer, "extract(epoch FROM time_waited)::float8 * 1000");
+    assert!(milliseconds > 50.0, "{milliseconds}");
+
+    let steps = "SELECT clock_steps_back FROM snowflake_status LIMIT 1";
+    assert_eq!(single::<i64>(&mut observer, steps), 0);
+    cluster.set_clock(-0.5);
+    eventually("the step to be seen", || {
+        observer.run("SELECT snowflake_nextval()");
+        single::<i64>(&mut observer, steps) == 1
+    });
+    let largest: f64 = status(&mut observer, "extract(epoch FROM largest_clock_step_back)::float8");
+    assert!((0.4..0.6).contains(&largest), "{largest}");
+}

@@ -1,0 +1,91 @@
+//! Tests on real servers, all in one program: folder and file name the story that a test tells.
+//!
+//! Those in `alone` have bounds on time that a busy machine would break. scripts/test.sh runs them by themselves, one
+//! after the other.
+
+extern crate snowflake_id_cluster_tests as harness;
+
+mod alone {
+    mod clock_set_back;
+    mod max_wait;
+    mod restarts;
+    mod stops;
+}
+mod book {
+    mod clients;
+    mod links;
+    mod monitoring;
+    mod pages;
+    mod reference;
+}
+mod clock_sequence {
+    mod past;
+    mod steps;
+    pub mod values;
+}
+mod fleet {
+    mod accidents;
+    mod clocks;
+    pub mod connecting;
+    mod copies;
+    mod corners;
+    mod failover;
+    mod lease_file;
+    mod leases;
+    mod network;
+    mod nonsense;
+    mod registry_worker;
+    mod slow_commits;
+}
+mod hostile {
+    mod database;
+    mod owner;
+    mod tables;
+}
+mod horizon {
+    mod accidents;
+    mod durability;
+    mod faults;
+    mod floor;
+    mod home_database;
+    mod keeper;
+    mod lost_past;
+    mod orders;
+    mod replication;
+    mod reset;
+    mod restored;
+    mod stakes;
+}
+mod ids {
+    mod copy;
+    mod layouts;
+    mod memory;
+    mod preload;
+    mod statistics;
+    mod uniqueness;
+    mod waiting;
+}
+mod registry {
+    mod installing;
+    mod leases;
+    mod lost_grants;
+    mod lost_ranges;
+    mod member;
+    mod segments;
+    mod segments_by_date;
+    mod taker;
+}
+mod segments {
+    mod accidents;
+    mod bad_names;
+    mod by_date;
+    mod numbers;
+    mod registries;
+}
+mod tables {
+    mod adopt;
+    mod dump;
+    mod names;
+    mod partitions;
+    mod partman;
+}

@@ -1,0 +1,154 @@
+//! The registry of a fleet is copied, dumped and restored, and installed by psql.
+
+use std::path::PathBuf;
+
+use harness::*;
+
+use super::member::{Member, granted, reason, start};
+
+/// The database is put back from a copy that CREATE DATABASE has made: same server, same timeline, and the rows
+/// are those of the transactions that wrote them.
+#[test]
+fn a_copy_of_the_database_takes_its_place() {
+    let cluster = Cluster::builder().extensions(&[]).start();
+    let mut admin = cluster.connect();
+    admin.run("CREATE DATABASE registry");
+    let mut client = cluster.connect_to("registry");
+    client.run(
+        "CREATE EXTENSION snowflake_id_registry;
+             SELECT snowflake_registry.start_fleet();
+             SELECT snowflake_registry.create_segment('shared');
+             UPDATE snowflake_registry.segment SET has_left = true",
+    );
+    let mut early = granted(&mut client);
+    drop(client);
+    let copy = |admin: &mut Client, from: &str, to: &str| {
+        // Backends that have ended may be connected for a moment.
+        eventually("a copy", || admin.batch_execute(&format!("CREATE DATABASE {to} TEMPLATE {from}")).ok());
+    };
+    copy(&mut admin, "registry", "kept");
+    let mut client = cluster.connect_to("registry");
+    let lost = granted(&mut client);
+    drop(client);
+    eventually("the database to be dropped", || admin.batch_execute("DROP DATABASE registry").ok());
+    eventually("the copy to be renamed", || {
+        admin.batch_execute("ALTER DATABASE kept RENAME TO registry").ok()
+    });
+
+    let mut client = cluster.connect_to("registry");
+    let answer = Member::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(answer.outcome, "taken", "{answer:?}, and {} may have the same", lost.lease_id);
+    assert!(reason(&mut client).contains("another database now"), "{}", reason(&mut client));
+    let segment = "SELECT state FROM snowflake_registry.segments";
+    assert_eq!(single::<String>(&mut client, segment), "closed");
+    assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    granted(&mut client);
+    // Another name alone changes nothing.
+    drop(client);
+    eventually("another name", || admin.batch_execute("ALTER DATABASE registry RENAME TO renamed").ok());
+    granted(&mut cluster.connect_to("renamed"));
+}
+
+#[test]
+fn a_registry_is_dumped_and_restored() {
+    let old = start(Cluster::builder());
+    let mut client = old.connect();
+    // The owner is no superuser, and has granted rights.
+    client.run(
+        "DROP EXTENSION snowflake_id_registry CASCADE; DROP SCHEMA snowflake_registry;
+             CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN;
+             GRANT CREATE ON DATABASE postgres TO keeper_of_ids;
+             SET ROLE keeper_of_ids;
+             CREATE EXTENSION snowflake_id_registry;
+             GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+             GRANT EXECUTE ON FUNCTION snowflake_registry.renew TO fleet;
+             SELECT snowflake_registry.start_fleet();
+             RESET ROLE",
+    );
+    let mut member = granted(&mut client);
+    let dump = old.host().join("dump");
+    let format = ["--format=custom", "--dbname=postgres", "--file"];
+    successful(old.client_program("pg_dump").args(format).arg(&dump));
+    member.renew(&mut client).unwrap();
+
+    let restore = |cluster: &Cluster, database: &str| {
+        let mut client = cluster.connect();
+        client.run(&format!("CREATE DATABASE {database}"));
+        let mut pg_restore = cluster.client_program("pg_restore");
+        successful(pg_restore.args(["--exit-on-error", "--dbname", database]).arg(&dump));
+        cluster.connect_to(database)
+    };
+    let new = Cluster::builder().extensions(&[]).start();
+    new.connect().run("CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN");
+    for (cluster, database, why) in
+        [(&new, "elsewhere", "another database cluster"), (&old, "beside", "restored from a dump")]
+    {
+        let mut client = restore(cluster, database);
+        let mut member = member.clone();
+        let answer = Member::new().acquire(&mut client, 1024).unwrap();
+        assert_eq!(answer.outcome, "taken", "{answer:?}");
+        assert!(reason(&mut client).contains(why), "{}", reason(&mut client));
+        client.run("SET ROLE fleet");
+        assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+        client.run("RESET ROLE");
+        let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
+        assert_eq!(code, "2BP01");
+        assert!(said.contains("view snowflake_registry.the_fleet_is_in_use_call_end_fleet_first"), "{said}");
+        client.run("SELECT snowflake_registry.end_quarantine()");
+        granted(&mut client);
+        client.run("DROP SCHEMA snowflake_registry CASCADE");
+    }
+}
+
+/// Where no extension can be installed: the file is run by psql, as a role that has no more than CREATE.
+#[test]
+fn the_registry_is_installed_by_psql() {
+    let cluster = Cluster::builder().extensions(&[]).start();
+    let mut client = cluster.connect();
+    for command in [
+        "CREATE ROLE ordinary LOGIN",
+        "CREATE ROLE nobody_much LOGIN",
+        "CREATE DATABASE managed",
+        "GRANT CREATE ON DATABASE managed TO ordinary",
+        "CREATE DATABASE owned OWNER ordinary",
+    ] {
+        client.run(command);
+    }
+    let path: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../../sql/registry/snowflake_id_registry--0.1.0.sql"].iter().collect();
+    let script = std::fs::read_to_string(path).unwrap();
+    let run = |user: &str, database: &str, script: &str| {
+        let file = cluster.host().join("registry.sql");
+        std::fs::write(&file, script).unwrap();
+        let mut psql = cluster.program("psql");
+        psql.args(["--no-psqlrc", "--quiet", "--username", user, "--dbname", database, "--host"]);
+        let output = psql.arg(cluster.host()).arg("--file").arg(file).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for database in ["managed", "owned"] {
+        let mut client = cluster.connect_to(database);
+        let exists = "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_registry'";
+        let said = run("nobody_much", database, &script);
+        assert!(said.contains("permission denied for database"), "{said}");
+        // The last of all steps fails: nothing is left, though psql goes on after errors.
+        let broken =
+            script.replace("PERFORM set_config('search_path', search_path_before, true);", "PERFORM 1 / 0;");
+        assert_ne!(broken, script);
+        let said = run("ordinary", database, &broken);
+        assert!(said.contains("division by zero"), "{said}");
+        assert_eq!(single::<i64>(&mut client, exists), 0);
+
+        assert_eq!(run("ordinary", database, &script), "");
+        let said = run("ordinary", database, &script);
+        assert!(said.contains("schema snowflake_registry is not empty"), "{said}");
+        let owner = "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'snowflake_registry'";
+        assert_eq!(single::<String>(&mut client, owner), "ordinary");
+        client.run("SET ROLE ordinary; SELECT snowflake_registry.start_fleet()");
+        let mut member = granted(&mut client);
+        assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+        let (code, _) = failure(&mut client, "DROP SCHEMA snowflake_registry");
+        assert_eq!(code, "2BP01");
+        client.run("DROP SCHEMA snowflake_registry CASCADE");
+    }
+}

@@ -1,0 +1,291 @@
+//! The registry of a fleet, and many servers at once. Topic `registry` of pg_regress has what one session can show.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+use super::member::{Answer, Member, granted, many, sqlstate, start, state};
+
+#[test]
+fn fifty_servers_ask_for_sixteen_identities() {
+    let cluster = start(many());
+    let barrier = Barrier::new(50);
+    let answers = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                let mut client = cluster.connect();
+                barrier.wait();
+                let answer =
+                    Member::new().acquire(&mut client, 16).unwrap_or_else(|e| panic!("{}", text(&e)));
+                answers.lock().unwrap().push(answer);
+            });
+        }
+    });
+    let answers = answers.into_inner().unwrap();
+    let mut workers: Vec<_> = answers.iter().filter_map(|answer| answer.worker).collect();
+    workers.sort_unstable();
+    assert_eq!(workers, (0..16).collect::<Vec<_>>());
+    let taken: Vec<_> = answers.iter().filter(|answer| answer.outcome == "taken").collect();
+    assert_eq!(taken.len(), 34);
+    let first_end = answers.iter().filter_map(|answer| answer.until).min();
+    assert!(taken.iter().all(|answer| answer.free_from == first_end), "{taken:?}");
+    let log = cluster.log();
+    assert_eq!(log.matches("goes to a server without a name").count(), 16, "{log}");
+}
+
+/// Leases are so short that identities change hands all the time; renewals, orders and quarantines cross
+/// them. What was granted of one identity never overlaps.
+#[test]
+fn ranges_of_one_identity_do_not_overlap() {
+    let cluster = start(many());
+    let configure = "SELECT snowflake_registry.configure(lease => '1 second', renew_every => '100 ms')";
+    cluster.connect().run(configure);
+    let ends = Instant::now() + Duration::from_secs(8);
+    // Identity, lease, range.
+    let ranges: Mutex<Vec<(i32, String, i64, i64)>> = Mutex::new(Vec::new());
+    // Locks may be waited for in vain.
+    let answered = |asked: Result<Answer, postgres::Error>| {
+        asked.unwrap_or_else(|error| {
+            assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
+            Answer::default()
+        })
+    };
+    thread::scope(|scope| {
+        for number in 0..12 {
+            let (cluster, ranges, answered) = (&cluster, &ranges, &answered);
+            scope.spawn(move || {
+                let mut client = cluster.connect();
+                while Instant::now() < ends {
+                    let mut member = Member::new();
+                    let mut answer = answered(member.acquire(&mut client, 4));
+                    let mut renewals = 0;
+                    while answer.outcome == "granted" && Instant::now() < ends {
+                        let range = (answer.worker, member.lease_id.clone(), answer.from, answer.until);
+                        ranges.lock().unwrap().push((
+                            range.0.unwrap(),
+                            range.1,
+                            range.2.unwrap(),
+                            range.3.unwrap(),
+                        ));
+                        renewals += 1;
+                        if renewals > 5 {
+                            break;
+                        }
+                        // Some come too late.
+                        thread::sleep(Duration::from_millis(if renewals % 3 == number % 3 {
+                            1_100
+                        } else {
+                            50
+                        }));
+                        answer = answered(member.renew(&mut client));
+                    }
+                    thread::sleep(Duration::from_millis(20));
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut client = cluster.connect();
+            while Instant::now() < ends {
+                for order in ["take_away(0)", "quarantine()", "end_quarantine()", "take_away(1)"] {
+                    let _ = client.batch_execute(&format!("SELECT snowflake_registry.{order}"));
+                    thread::sleep(Duration::from_millis(130));
+                }
+            }
+        });
+    });
+    let ranges = ranges.into_inner().unwrap();
+    let mut leases = std::collections::HashMap::new();
+    for (worker, lease_id, from, until) in &ranges {
+        let range = leases.entry((worker, lease_id)).or_insert((*from, *until));
+        assert_eq!(range.0, *from, "the range of a lease began anew");
+        assert!(*until >= range.1, "a granted end went back");
+        range.1 = *until;
+    }
+    for worker in 0..4 {
+        let mut of_worker: Vec<_> =
+            leases.iter().filter(|((of, _), _)| **of == worker).map(|(_, range)| *range).collect();
+        of_worker.sort_unstable();
+        println!("worker ID {worker} was given {} times", of_worker.len());
+        assert!(of_worker.len() > 2);
+        for pair in of_worker.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "worker ID {worker}: {pair:?} overlap");
+        }
+    }
+}
+
+/// A copy renews beside the original. Whichever comes second is told so, though it asked before the first one
+/// had committed.
+#[test]
+fn of_two_that_renew_one_lease_one_is_a_twin() {
+    let cluster = start(Cluster::builder());
+    let (mut a, mut b) = (cluster.connect(), cluster.connect());
+    let mut original = granted(&mut a);
+    let mut copy = original.clone();
+    a.run("BEGIN");
+    assert_eq!(original.renew(&mut a).unwrap().outcome, "granted");
+    thread::scope(|scope| {
+        let second = scope.spawn(|| copy.renew(&mut b).unwrap().outcome);
+        eventually("the copy to wait", || {
+            let waits = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+            single::<bool>(&mut cluster.connect(), waits)
+        });
+        a.run("COMMIT");
+        assert_eq!(second.join().unwrap(), "twin");
+    });
+    assert_eq!(original.renew(&mut a).unwrap().outcome, "granted");
+    assert_eq!(state(&mut a), "ready");
+    assert!(cluster.log().contains("two servers hold worker ID 0 (datacenter 0)"), "{}", cluster.log());
+}
+
+/// A transaction that is left open holds up who asks for an identity, and not for ever.
+#[test]
+fn an_open_transaction_is_waited_for_in_vain() {
+    let cluster = start(Cluster::builder());
+    let (mut a, mut b) = (cluster.connect(), cluster.connect());
+    let mut member = granted(&mut a);
+    a.run("BEGIN");
+    // The answer is not believed before the commit.
+    member.clone().renew(&mut a).unwrap();
+    let error = Member::new().acquire(&mut b, 1024).unwrap_err();
+    assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
+    let (code, said) = failure(&mut b, "SELECT snowflake_registry.take_away(0)");
+    assert_eq!(code, "55P03", "{said}");
+    // The server ends the transaction after a while.
+    let answer = eventually("an identity", || Member::new().acquire(&mut b, 1024).ok());
+    assert_eq!(answer.worker, Some(1));
+    assert!(a.batch_execute("COMMIT").is_err());
+    assert_eq!(member.renew(&mut b).unwrap().outcome, "granted");
+    b.run("SELECT snowflake_registry.take_away(0)");
+    assert_eq!(member.renew(&mut b).unwrap().outcome, "unknown");
+}
+
+/// Renewals do not queue behind one another's commits, and do not keep those who ask for an identity waiting.
+#[test]
+fn a_thousand_renewals_with_slow_commits() {
+    const COMMIT: Duration = Duration::from_millis(300);
+    let cluster = start(many());
+    let mut client = cluster.connect();
+    let members: Vec<_> = (0..40).map(|_| granted(&mut client)).collect();
+    let delay = format!("{}ms", COMMIT.as_millis());
+    let _standby = cluster.start_standby(&[("recovery_min_apply_delay", &delay)]);
+    cluster.configure(&[("synchronous_commit", "remote_apply")]);
+    cluster.replicate_synchronously();
+    let done = AtomicUsize::new(0);
+    let started = Instant::now();
+    let slowest_grant = thread::scope(|scope| {
+        for member in &members {
+            scope.spawn(|| {
+                let (mut member, mut client) = (member.clone(), cluster.connect());
+                for _ in 0..25 {
+                    let answer = member.renew(&mut client).unwrap_or_else(|error| panic!("{}", text(&error)));
+                    assert_eq!(answer.outcome, "granted", "{answer:?}");
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        eventually("renewals", || done.load(Ordering::Relaxed) > 40);
+        let mut slowest = Duration::ZERO;
+        for _ in 0..5 {
+            let asked = Instant::now();
+            granted(&mut client);
+            slowest = slowest.max(asked.elapsed());
+            thread::sleep(Duration::from_millis(200));
+        }
+        assert!(done.load(Ordering::Relaxed) < 1_000, "the renewals were over before");
+        slowest
+    });
+    let took = started.elapsed();
+    println!("1,000 renewals took {took:?}; a new server waited {slowest_grant:?} at most");
+    assert!(took >= 25 * COMMIT, "commits were not slow");
+    assert!(took < 100 * COMMIT, "renewals queue: {took:?}");
+    assert_eq!(state(&mut client), "ready");
+}
+
+/// Nothing was lost: who holds a lease notices nothing, and strangers wait for two renewals.
+#[test]
+fn the_server_of_the_registry_is_started_again() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    let configure = "SELECT snowflake_registry.configure(lease => '3 minutes', renew_every => '1 second')";
+    client.run(configure);
+    let mut holder = granted(&mut client);
+    let restart = |mode| {
+        cluster.restart(mode);
+        cluster.connect()
+    };
+    for mode in ["fast", "immediate"] {
+        let mut client = restart(mode);
+        // Whoever is in the way of signing keeps nobody waiting, and nothing is given out for all that.
+        let mut other = cluster.connect();
+        other.run("BEGIN; LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE");
+        assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
+        assert_eq!(state(&mut client), "ready");
+        other.run("ROLLBACK");
+        assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
+        assert_eq!(state(&mut client), "quarantine");
+        let mut stranger = Member::new();
+        let answer = stranger.acquire(&mut client, 1024).unwrap();
+        assert_eq!(answer.outcome, "taken", "{answer:?}");
+        let seconds = "SELECT extract(epoch FROM quarantine_until - clock_timestamp())::float8
+                       FROM snowflake_registry.status";
+        let left: f64 = single(&mut client, seconds);
+        assert!((0.0..=2.0).contains(&left), "{left} s");
+        eventually("an identity", || {
+            let answer = stranger.acquire(&mut client, 1024).unwrap();
+            answer.outcome == "granted"
+        });
+        assert_eq!(state(&mut client), "ready");
+        // The answer may have been lost.
+        let mut client = restart(mode);
+        assert_eq!(stranger.acquire(&mut client, 1024).unwrap().outcome, "granted");
+        assert_eq!(state(&mut client), "quarantine");
+        client.run("SELECT snowflake_registry.end_quarantine()");
+        granted(&mut client);
+    }
+    // A crash of a backend cannot set a disk back.
+    cluster.crash_a_backend();
+    let ask = || Member::new().acquire(&mut cluster.try_connect("postgres").ok()?, 1024).ok();
+    let answer = eventually("the server to recover", ask);
+    assert_eq!(answer.outcome, "granted", "{answer:?}");
+    let mut client = cluster.connect();
+    // As long as renewals are fresh, the administrator's word is believed.
+    client.run("SELECT snowflake_registry.configure(synchronous => true, renew_every => '1 minute')");
+    drop(client);
+    let mut client = restart("fast");
+    granted(&mut client);
+    let timestamps = "SET session_replication_role = replica;
+                      UPDATE snowflake_registry.lease SET renewed_at = renewed_at - interval '4 minutes';
+                      SELECT snowflake_registry.configure()";
+    client.run(timestamps);
+    drop(client);
+    let mut client = restart("fast");
+    assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
+}
+
+/// A lease that has ended may be somebody else's, if the disk was set back: it comes after those that are live.
+#[test]
+fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    let configure = "SELECT snowflake_registry.configure(lease => '2 seconds', renew_every => '1 second')";
+    client.run(configure);
+    let mut member = granted(&mut client);
+    drop(client);
+    cluster.stop_server("fast");
+    thread::sleep(Duration::from_secs(2));
+    cluster.start_server();
+    let mut client = cluster.connect();
+    // Also as long as nobody could sign.
+    let mut other = cluster.connect();
+    other.run("BEGIN; LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE");
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "quarantine");
+    other.run("ROLLBACK");
+    let answer = member.renew(&mut client).unwrap();
+    assert_eq!(answer.outcome, "quarantine");
+    assert!(answer.detail.unwrap().contains("was started at"));
+    eventually("the lease", || member.renew(&mut client).unwrap().outcome == "granted");
+}

@@ -1,0 +1,204 @@
+//! The registry of a fleet is promoted, set back or made of a dump: it finds out that it may have forgotten grants.
+
+use harness::*;
+
+use super::member::{Member, granted, reason, sqlstate, start, state};
+
+#[test]
+fn a_standby_is_promoted() {
+    let primary = start(Cluster::builder());
+    let mut client = primary.connect();
+    let (mut early, mut late) = (granted(&mut client), granted(&mut client));
+    let standby = primary.start_standby(&[]);
+    let error = early.renew(&mut standby.connect()).unwrap_err();
+    assert_eq!(sqlstate(&error), "25006");
+    assert!(text(&error).contains("this server is a standby of the registry"), "{}", text(&error));
+    standby.stop_receiving();
+    // Commits that the standby will not have: a renewal and a grant.
+    assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
+    let mut lost = granted(&mut client);
+    primary.stop_server("immediate");
+    standby.promote();
+
+    let mut client = standby.connect();
+    // The nonce of the lost renewal is not one that the registry knows. This is no twin.
+    assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "quarantine");
+    assert!(reason(&mut client).contains("timeline 2, before 1"), "{}", reason(&mut client));
+    assert_eq!(late.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(lost.renew(&mut client).unwrap().outcome, "unknown");
+    // Its range goes on: nobody may have its identity now.
+    let answer = Member::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(answer.outcome, "taken");
+    assert!(answer.detail.unwrap().contains("quarantine until"));
+    let minutes =
+        "SELECT extract(epoch FROM quarantine_until - now()) / 60 > 11 FROM snowflake_registry.status";
+    assert!(single::<bool>(&mut client, minutes));
+    assert!(standby.log().contains("snowflake_id_registry: quarantine"), "{}", standby.log());
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    granted(&mut client);
+    // It is not found out again, nor after a crash.
+    drop(client);
+    standby.restart("immediate");
+    let mut client = standby.connect();
+    assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
+    assert!(reason(&mut client).contains("was started at"), "{}", reason(&mut client));
+}
+
+#[test]
+fn a_synchronous_standby_is_promoted() {
+    let primary = start(Cluster::builder());
+    let mut client = primary.connect();
+    client.run("SELECT snowflake_registry.configure(synchronous => true)");
+    let mut member = granted(&mut client);
+    let standby = primary.start_standby(&[]);
+    primary.replicate_synchronously();
+    let waits = "SELECT waits_for_standbys FROM snowflake_registry.fleet LIMIT 1";
+    assert!(single::<bool>(&mut client, waits));
+    member.renew(&mut client).unwrap();
+    primary.stop_server("immediate");
+    standby.promote();
+    let mut client = standby.connect();
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "ready");
+    granted(&mut client);
+    let timeline = "SELECT timeline FROM snowflake_registry.settings";
+    assert_eq!(single::<i32>(&mut client, timeline), 2);
+
+    // The administrator is wrong: this one has not had the last commits. The first server that comes tells.
+    let other = standby.start_standby(&[]);
+    other.stop_receiving();
+    member.renew(&mut client).unwrap();
+    standby.stop_server("immediate");
+    other.promote();
+    let mut client = other.connect();
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "quarantine");
+    assert!(reason(&mut client).contains("a server "), "{}", reason(&mut client));
+}
+
+/// The disk is set back to an earlier state: same server, same timeline, same transactions.
+#[test]
+fn a_registry_is_set_back() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    let (mut one, mut other) = (granted(&mut client), granted(&mut client));
+    other.renew(&mut client).unwrap();
+    drop(client);
+    cluster.stop_server("fast");
+    let copy = cluster.duplicate();
+    cluster.start_server();
+    // Nothing but a renewal: no identity changes hands.
+    one.renew(&mut cluster.connect()).unwrap();
+    cluster.stop_server("fast");
+
+    copy.start_server();
+    let mut client = copy.connect();
+    assert_eq!(other.renew(&mut client).unwrap().outcome, "granted");
+    assert!(reason(&mut client).contains("was started at"), "{}", reason(&mut client));
+    assert_eq!(one.renew(&mut client).unwrap().outcome, "granted", "a sound server is taken for a twin");
+    assert_eq!(one.renew(&mut client).unwrap().outcome, "granted");
+    assert!(reason(&mut client).contains("a server has renewed its lease"), "{}", reason(&mut client));
+}
+
+/// A registry that has granted a lease and is ready for more, and a copy of its directory as it was before that.
+fn start_with_copy() -> (Cluster, Cluster, Member) {
+    let cluster = start(Cluster::builder());
+    let early = granted(&mut cluster.connect());
+    cluster.stop_server("fast");
+    let copy = cluster.duplicate();
+    cluster.start_server();
+    cluster.connect().run("SELECT snowflake_registry.end_quarantine()");
+    (cluster, copy, early)
+}
+
+/// The same, and a stranger comes before those that know better. What it was granted would be theirs, and would
+/// hide from then on that anything is lost.
+#[test]
+fn a_stranger_comes_first_to_a_registry_that_is_set_back() {
+    let (cluster, copy, mut early) = start_with_copy();
+    let mut client = cluster.connect();
+    let mut lost = granted(&mut client);
+    early.renew(&mut client).unwrap();
+    cluster.stop_server("fast");
+
+    copy.start_server();
+    let mut client = copy.connect();
+    let answer = Member::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(answer.outcome, "taken", "{answer:?}");
+    assert!(answer.detail.unwrap().contains("was started at"));
+    assert_eq!(lost.renew(&mut client).unwrap().outcome, "unknown");
+    assert!(reason(&mut client).contains("a server knows of"), "{}", reason(&mut client));
+    assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
+}
+
+/// The dump is older than the order that made leases longer. Nobody gets anything before those have ended.
+#[test]
+fn leases_were_longer_than_a_restored_registry_knows() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    let (mut early, mut other) = (granted(&mut client), granted(&mut client));
+    let dump = cluster.host().join("dump");
+    let format = ["--format=custom", "--dbname=postgres", "--file"];
+    successful(cluster.client_program("pg_dump").args(format).arg(&dump));
+    let configure = "SELECT snowflake_registry.configure(lease => '24 hours')";
+    client.run(configure);
+    let longest = early.renew(&mut client).unwrap().until.unwrap();
+    other.renew(&mut client).unwrap();
+    let mut lost = Member::new();
+    let lost_until = lost.acquire(&mut client, 1024).unwrap().until.unwrap();
+
+    client.run("CREATE DATABASE restored");
+    successful(
+        cluster.client_program("pg_restore").args(["--exit-on-error", "--dbname=restored"]).arg(&dump),
+    );
+    let mut client = cluster.connect_to("restored");
+    let until =
+        "SELECT (extract(epoch FROM quarantine_until) * 1000000)::bigint FROM snowflake_registry.status";
+    let facts = |until| format!("{{\"until\": {until}}}");
+    let answer = other.renew(&mut client).unwrap();
+    assert_eq!(answer.outcome, "granted");
+    assert!(single::<i64>(&mut client, until) < longest, "the dump knows of the order");
+    // Each one shows what it has.
+    let answer = early.renew_and_say(&mut client, &facts(longest)).unwrap();
+    assert_eq!((answer.outcome.as_str(), answer.until), ("granted", Some(longest)));
+    assert_eq!(single::<i64>(&mut client, until), longest + 120_000_000);
+    assert_eq!(lost.renew_and_say(&mut client, &facts(lost_until)).unwrap().outcome, "unknown");
+    assert_eq!(single::<i64>(&mut client, until), lost_until + 120_000_000);
+    assert!(reason(&mut client).contains("a server has a lease up to"), "{}", reason(&mut client));
+    // What is known is no news; what cannot be is made up.
+    for said in [longest, longest + 200_000_000_000, -1] {
+        assert_eq!(early.renew_and_say(&mut client, &facts(said)).unwrap().outcome, "granted");
+        assert_eq!(single::<i64>(&mut client, until), lost_until + 120_000_000, "{said}");
+    }
+}
+
+/// A stranger's grant has raised the count to what those have seen that know better.
+#[test]
+fn the_end_of_a_lease_shows_a_lost_grant() {
+    let (cluster, copy, mut early) = start_with_copy();
+    let mut client = cluster.connect();
+    let mut lost = Member::new();
+    let until = lost.acquire(&mut client, 1024).unwrap().until.unwrap();
+    cluster.stop_server("fast");
+
+    copy.start_server();
+    let mut client = copy.connect();
+    // The administrator says that nothing was lost.
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    granted(&mut client);
+    let facts = |until| format!("{{\"until\": {until}}}");
+    assert_eq!(lost.renew(&mut client).unwrap().outcome, "unknown");
+    assert_eq!(state(&mut client), "ready", "the count shows it");
+    assert_eq!(lost.renew_and_say(&mut client, &facts(until)).unwrap().outcome, "unknown");
+    assert_eq!(state(&mut client), "quarantine");
+    // What is taken away is no sign of a loss.
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    let mut taken = Member::new();
+    let until = taken.acquire(&mut client, 1024).unwrap().until.unwrap();
+    client.run("SELECT snowflake_registry.take_away(2)");
+    assert_eq!(taken.renew_and_say(&mut client, &facts(until)).unwrap().outcome, "unknown");
+    assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "ready");
+}

@@ -1,0 +1,177 @@
+//! The registry of segments is promoted, set back or made of a dump: it finds out that it may have forgotten ranges.
+
+use harness::*;
+
+use super::taker::{Member, closed_reason, order, start, state};
+
+/// A server whose ranges are lost with the primary. The registry's own server loses its rows as well.
+#[test]
+fn a_standby_is_promoted() {
+    let primary = start(Cluster::builder());
+    let mut client = primary.connect();
+    for name in ["shared", "untouched", "home"] {
+        order(&mut client, &format!("create_segment('{name}', min_step => 10, max_step => 10)"));
+    }
+    client.run("CREATE TABLE bills (id bigint PRIMARY KEY)");
+    let (mut server, mut other, mut here) = (Member::default(), Member::default(), Member::default());
+    server.granted(&mut client, "shared");
+    other.granted(&mut client, "shared");
+    other.granted(&mut client, "untouched");
+    let fill = |client: &mut Client, here: &mut Member| {
+        let range = here.take_by(client, "take_here", "home", "");
+        for number in range.numbers() {
+            client.execute("INSERT INTO bills VALUES ($1)", &[&number]).unwrap();
+        }
+    };
+    fill(&mut client, &mut here);
+    let standby = primary.start_standby(&[]);
+    let error = server.try_take(&mut standby.connect(), "take", &[("shared", "")]).unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "25006");
+    standby.stop_receiving();
+    let lost = server.granted(&mut client, "shared");
+    fill(&mut client, &mut here);
+    primary.stop_server("immediate");
+    standby.promote();
+
+    let mut client = standby.connect();
+    // The other one comes first, and gets nothing of what the first has.
+    let answer = other.take(&mut client, "shared");
+    assert_eq!(answer.outcome, "closed", "{answer:?}");
+    assert!(answer.detail.unwrap().contains("timeline 2, before 1"));
+    assert_eq!(state(&mut client, "untouched"), "closed");
+    assert_eq!(server.take(&mut client, "shared").outcome, "closed");
+    // The registry's own server goes on: with the numbers its rows are gone, too. What its file still knows
+    // is not given again either.
+    assert_eq!(single::<i64>(&mut client, "SELECT max(id) FROM bills"), 10);
+    assert_eq!(here.take_by(&mut client, "take_here", "home", "").first, Some(21));
+    assert_eq!(state(&mut client, "home"), "open");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.resume_segment('shared', 25)");
+    assert_eq!(code, "22023");
+    assert!(said.contains("Numbers below 31 were given"), "{said}");
+    // It is known that the registry is wrong about this one.
+    order(&mut client, "resume_segments()");
+    assert_eq!(state(&mut client, "shared"), "closed");
+    assert_eq!(other.granted(&mut client, "untouched").first, Some(11));
+    order(&mut client, "resume_segment('shared', 1000)");
+    let goes_on = other.granted(&mut client, "shared");
+    assert!(goes_on.first.unwrap() > lost.last());
+
+    // It is not found out again, nor after a crash.
+    drop(client);
+    standby.restart("immediate");
+    let mut client = standby.connect();
+    server.granted(&mut client, "shared");
+    assert_eq!(state(&mut client, "untouched"), "open");
+}
+
+#[test]
+fn a_synchronous_standby_is_promoted() {
+    let primary = start(Cluster::builder());
+    let mut client = primary.connect();
+    order(&mut client, "configure(synchronous => true)");
+    order(&mut client, "create_segment('a')");
+    let standby = primary.start_standby(&[]);
+    primary.replicate_synchronously();
+    let mut server = Member::default();
+    server.granted(&mut client, "a");
+    primary.stop_server("immediate");
+    standby.promote();
+    let mut client = standby.connect();
+    assert_eq!(server.granted(&mut client, "a").first, Some(1_001));
+}
+
+/// The disk is set back to an earlier state: same server, same timeline, same transactions.
+#[test]
+fn a_registry_is_set_back() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('a')");
+    order(&mut client, "create_segment('b')");
+    let (mut one, mut other) = (Member::default(), Member::default());
+    one.granted(&mut client, "a");
+    other.granted(&mut client, "b");
+    drop(client);
+    cluster.stop_server("fast");
+    let copy = cluster.duplicate();
+    let copy_after_order = cluster.duplicate();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    let mut hears_of_order = one.clone();
+    one.granted(&mut client, "a");
+    order(&mut client, "create_segment('c')");
+    hears_of_order.take(&mut client, "b");
+    drop(client);
+    cluster.stop_server("fast");
+
+    copy.start_server();
+    let mut client = copy.connect();
+    assert_eq!(one.take(&mut client, "a").outcome, "closed");
+    assert!(closed_reason(&mut client, "a").contains("numbers of segment \"a\" up to 2000"));
+    assert_eq!(other.take(&mut client, "b").outcome, "closed");
+    assert_eq!(
+        single::<i64>(&mut client, "SELECT seen_until FROM snowflake_registry.segments LIMIT 1"),
+        2_000
+    );
+
+    // An order that is lost is found out by the serial, whatever is asked for.
+    copy_after_order.start_server();
+    let mut client = copy_after_order.connect();
+    hears_of_order.had_until.clear();
+    assert_eq!(hears_of_order.take(&mut client, "a").outcome, "closed");
+    assert!(
+        closed_reason(&mut client, "a").contains("a server knows of"),
+        "{}",
+        closed_reason(&mut client, "a")
+    );
+}
+
+#[test]
+fn a_registry_is_dumped_and_restored() {
+    let old = start(Cluster::builder());
+    let mut client = old.connect();
+    for call in [
+        "create_segment('shared')",
+        "create_segment('home')",
+        "create_segment('dropped')",
+        "create_segment('by day', period => 'day', digits => 6)",
+    ] {
+        order(&mut client, call);
+    }
+    let mut server = Member::default();
+    for name in ["shared", "dropped", "by day"] {
+        server.granted(&mut client, name);
+    }
+    Member::default().take_by(&mut client, "take_here", "home", "");
+    order(&mut client, "drop_segment('dropped')");
+    let dump = old.host().join("dump");
+    let format = ["--format=custom", "--dbname=postgres", "--file"];
+    successful(old.client_program("pg_dump").args(format).arg(&dump));
+    let last = server.granted(&mut client, "shared");
+
+    client.run("CREATE DATABASE beside");
+    successful(old.client_program("pg_restore").args(["--exit-on-error", "--dbname=beside"]).arg(&dump));
+    let mut client = old.connect_to("beside");
+    let answer = server.take(&mut client, "shared");
+    assert_eq!(answer.outcome, "closed");
+    assert!(answer.detail.unwrap().contains("restored from a dump"));
+    assert_eq!(server.take(&mut client, "by day").outcome, "closed");
+    // All rows of the dump are older than the dump's ranges.
+    let home = Member::default().take_by(&mut client, "take_here", "home", "");
+    assert_eq!((home.outcome.as_str(), home.first), ("granted", Some(1_001)));
+    let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
+    assert_eq!(code, "2BP01");
+    assert!(said.contains("segments_are_in_use_call_drop_segment_first"), "{said}");
+    assert_eq!(failure(&mut client, "DELETE FROM snowflake_registry.segment").0, "23001");
+    assert_eq!(
+        failure(&mut client, &format!("SELECT snowflake_registry.resume_segment('shared', {})", last.last()))
+            .0,
+        "22023"
+    );
+    order(&mut client, &format!("resume_segment('shared', {})", last.last() + 1));
+    assert_eq!(server.granted(&mut client, "shared").first, Some(2_001));
+    // A dropped name is remembered, and what was given of it is not known.
+    order(&mut client, "create_segment('dropped')");
+    assert_eq!(server.take(&mut client, "dropped").outcome, "closed");
+    order(&mut client, "resume_segments()");
+    assert_eq!(server.granted(&mut client, "dropped").first, Some(1_001));
+}

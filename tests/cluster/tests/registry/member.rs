@@ -1,0 +1,129 @@
+//! A server of the fleet, as the registry of leases sees it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use harness::*;
+
+/// A server with enough connections for all servers of a test.
+pub fn many() -> Builder {
+    Cluster::builder().set("max_connections", 90)
+}
+
+/// What tells servers apart: lease IDs and nonces are made of it.
+pub static NEXT: AtomicU32 = AtomicU32::new(1);
+
+/// A server with the registry of a fleet.
+pub fn start(registry: Builder) -> Cluster {
+    let cluster = registry.extensions(&["snowflake_id_registry"]).start();
+    cluster.connect().run("SELECT snowflake_registry.start_fleet()");
+    cluster
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    pub outcome: String,
+    pub worker: Option<i32>,
+    pub from: Option<i64>,
+    pub until: Option<i64>,
+    pub registry_id: String,
+    pub serial: i64,
+    pub free_from: Option<i64>,
+    pub detail: Option<String>,
+}
+
+/// What a server of the fleet knows.
+#[derive(Clone)]
+pub struct Member {
+    pub lease_id: String,
+    pub nonce: String,
+    pub registry_id: Option<String>,
+    pub serial: i64,
+}
+
+pub fn uuid() -> String {
+    format!("00000000-0000-4000-8000-{:012}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Member {
+    pub fn new() -> Member {
+        Member { lease_id: uuid(), nonce: uuid(), registry_id: None, serial: 0 }
+    }
+
+    pub fn acquire(&mut self, client: &mut Client, worker_limit: i32) -> Result<Answer, postgres::Error> {
+        let query = format!(
+            "SELECT * FROM snowflake_registry.acquire({}, {}, {CLOCK}, 0, '{}', '{}', '{{}}', 0, NULL, \
+             {worker_limit}, NULL)",
+            self.quoted_registry_id(),
+            self.serial,
+            self.lease_id,
+            self.nonce,
+        );
+        self.ask(client, &query)
+    }
+
+    /// Renews, and goes on with the next nonce if that was granted.
+    pub fn renew(&mut self, client: &mut Client) -> Result<Answer, postgres::Error> {
+        self.renew_and_say(client, "{}")
+    }
+
+    /// The same, and tells facts, such as the end of the lease in hand.
+    pub fn renew_and_say(&mut self, client: &mut Client, facts: &str) -> Result<Answer, postgres::Error> {
+        let next = uuid();
+        let query = format!(
+            "SELECT * FROM snowflake_registry.renew({}, {}, {CLOCK}, 0, '{}', '{}', '{next}', '{facts}')",
+            self.quoted_registry_id(),
+            self.serial,
+            self.lease_id,
+            self.nonce,
+        );
+        let answer = self.ask(client, &query)?;
+        if answer.outcome == "granted" {
+            self.nonce = next;
+        }
+        Ok(answer)
+    }
+
+    pub fn ask(&mut self, client: &mut Client, query: &str) -> Result<Answer, postgres::Error> {
+        let columns =
+            "outcome, worker_id, granted_from, granted_until, registry_id::text, serial, free_from, detail";
+        let row = client.query_one(&query.replacen('*', columns, 1), &[])?;
+        let answer = Answer {
+            outcome: row.get(0),
+            worker: row.get(1),
+            from: row.get(2),
+            until: row.get(3),
+            registry_id: row.get(4),
+            serial: row.get(5),
+            free_from: row.get(6),
+            detail: row.get(7),
+        };
+        self.registry_id = Some(answer.registry_id.clone());
+        self.serial = self.serial.max(answer.serial);
+        Ok(answer)
+    }
+
+    pub fn quoted_registry_id(&self) -> String {
+        self.registry_id.as_ref().map_or_else(|| "NULL".into(), |id| format!("'{id}'"))
+    }
+}
+
+pub const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
+pub fn granted(client: &mut Client) -> Member {
+    let mut member = Member::new();
+    let answer = member.acquire(client, 1024).unwrap();
+    assert_eq!(answer.outcome, "granted", "{answer:?}");
+    member
+}
+
+pub fn state(client: &mut Client) -> String {
+    single(client, "SELECT state FROM snowflake_registry.status")
+}
+
+pub fn reason(client: &mut Client) -> String {
+    single(client, "SELECT coalesce(quarantine_reason, '') FROM snowflake_registry.status")
+}
+
+pub fn sqlstate(error: &postgres::Error) -> &str {
+    error.code().map_or("", |code| code.code())
+}

@@ -1,0 +1,220 @@
+//! Numbers without time, which the registry gives out in ranges, and many servers at once. Topic `registry_segments` of
+//! pg_regress has what one session can show.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::*;
+
+use super::taker::{Member, Taken, assert_no_number_twice, many, order, start, state};
+
+/// The same names in every order, while administrators change, drop and close them. Nobody waits for each
+/// other in a circle.
+#[test]
+fn many_servers_take_at_once() {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+    let cluster = start(many());
+    let mut client = cluster.connect();
+    for name in NAMES {
+        order(
+            &mut client,
+            &format!("create_segment('{name}', increment => 3, min_step => 1, max_step => 4)"),
+        );
+    }
+    let ends = Instant::now() + Duration::from_secs(5);
+    let ranges = Mutex::new(Vec::new());
+    let barrier = Barrier::new(16);
+    thread::scope(|scope| {
+        for number in 0..16_usize {
+            let (cluster, ranges, barrier) = (&cluster, &ranges, &barrier);
+            scope.spawn(move || {
+                let mut client = cluster.connect();
+                let mut member = Member::default();
+                let mut mine: Vec<Taken> = Vec::new();
+                barrier.wait();
+                let mut round = number;
+                while Instant::now() < ends {
+                    round += 1;
+                    let mut requests = NAMES.map(|name| (name, ", \"lasted\": 1"));
+                    requests.rotate_left(round % NAMES.len());
+                    if round % 2 == 0 {
+                        requests.reverse();
+                    }
+                    let asked = &requests[..1 + round % NAMES.len()];
+                    let before = member.had_until.clone();
+                    match member.try_take(&mut client, "take", asked) {
+                        Ok(answers) => {
+                            assert_eq!(answers.len(), asked.len());
+                            for taken in answers {
+                                if taken.outcome == "granted" {
+                                    let had = before.get(taken.name.as_ref().unwrap()).unwrap_or(&-1);
+                                    assert!(taken.first.unwrap() > *had, "{taken:?} after {had}");
+                                    mine.push(taken);
+                                } else {
+                                    let expected = ["busy", "closed", "unknown"];
+                                    assert!(expected.contains(&taken.outcome.as_str()), "{taken:?}");
+                                }
+                            }
+                        }
+                        // The lock of the administrator.
+                        Err(error) => {
+                            let code = error.code().map_or("", |code| code.code());
+                            assert_eq!(code, "55P03", "{}", text(&error));
+                        }
+                    }
+                }
+                ranges.lock().unwrap().extend(mine);
+            });
+        }
+        scope.spawn(|| {
+            let mut client = cluster.connect();
+            let mut done = 0;
+            while Instant::now() < ends {
+                for call in [
+                    "alter_segment('a', next_value => next_value + 100)
+                     FROM snowflake_registry.segments WHERE name = 'a'",
+                    "drop_segment('b')",
+                    "create_segment('b', increment => 3, min_step => 1, max_step => 4)",
+                    "quarantine()",
+                    "resume_segments()",
+                ] {
+                    done +=
+                        i32::from(client.batch_execute(&format!("SELECT snowflake_registry.{call}")).is_ok());
+                    thread::sleep(Duration::from_millis(20));
+                }
+            }
+            println!("{done} orders");
+            assert!(done > 50);
+        });
+    });
+    let ranges = ranges.into_inner().unwrap();
+    for name in NAMES {
+        assert!(ranges.iter().filter(|range| range.name.as_deref() == Some(name)).count() > 20);
+    }
+    assert_no_number_twice(&ranges);
+    assert!(!cluster.log().contains("deadlock"), "{}", cluster.log());
+}
+
+/// Whoever leaves a transaction open holds up the names that he has asked for, and no others.
+#[test]
+fn an_open_transaction_holds_up_its_own_names() {
+    let cluster = start(Cluster::builder());
+    let (mut a, mut b) = (cluster.connect(), cluster.connect());
+    for name in ["a", "b", "c", "d"] {
+        order(&mut a, &format!("create_segment('{name}')"));
+    }
+    a.run("BEGIN");
+    let mut lazy = Member::default();
+    lazy.try_take(&mut a, "take", &[("a", ""), ("b", ""), ("c", "")]).unwrap();
+    let started = Instant::now();
+    let asked = [("d", ""), ("c", ""), ("b", ""), ("a", "")];
+    let answers = Member::default().try_take(&mut b, "take", &asked).unwrap();
+    let took = started.elapsed();
+    let outcomes: Vec<_> = answers.iter().map(|taken| taken.outcome.as_str()).collect();
+    assert_eq!(outcomes, ["busy", "busy", "busy", "granted"]);
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    // What is rolled back was never granted: the server believes an answer after the commit.
+    a.run("ROLLBACK");
+    assert_eq!(Member::default().granted(&mut b, "a").first, Some(1));
+}
+
+#[test]
+fn a_crash_repeats_no_number() {
+    let cluster = start(many());
+    order(&mut cluster.connect(), "create_segment('a', min_step => 3, max_step => 3)");
+    let is_over = AtomicBool::new(false);
+    let ranges = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let mut member = Member::default();
+                while !is_over.load(Ordering::Relaxed) {
+                    let Ok(mut client) = cluster.try_connect("postgres") else { continue };
+                    while let Ok(mut answers) = member.try_take(&mut client, "take", &[("a", "")]) {
+                        let taken = answers.remove(0);
+                        assert_eq!(taken.outcome, "granted", "{taken:?}");
+                        ranges.lock().unwrap().push(taken);
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..3 {
+            let before = ranges.lock().unwrap().len();
+            eventually("ranges", || ranges.lock().unwrap().len() > before + 30);
+            cluster.crash_a_backend();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_no_number_twice(&ranges.into_inner().unwrap());
+}
+
+/// The registry is made anew, and moves elsewhere: the servers know what they had.
+#[test]
+fn a_server_comes_from_another_registry() {
+    let (old, new) = (start(Cluster::builder()), start(Cluster::builder()));
+    let mut client = old.connect();
+    let mut server = Member::default();
+    order(&mut client, "create_segment('a', start => 50000)");
+    server.take_by(&mut client, "take_here", "a", "");
+    client.run("DROP EXTENSION snowflake_id_registry CASCADE; CREATE EXTENSION snowflake_id_registry");
+    order(&mut client, "create_segment('a')");
+    let mut elsewhere = new.connect();
+    order(&mut elsewhere, "create_segment('a', increment => 10)");
+    for client in [&mut client, &mut elsewhere] {
+        assert_eq!(server.take_by(client, "take_here", "a", "").outcome, "foreign");
+        let had = server.had_until["a"];
+        let taken = server.granted(client, "a");
+        assert!(taken.first.unwrap() > had, "{taken:?} after {had}");
+        assert_eq!(state(client, "a"), "open");
+    }
+}
+
+/// What docs/segments.md says about moving over.
+#[test]
+fn numbers_of_other_systems_go_on() {
+    let page = include_str!("../../../../docs/segments.md");
+    let statements = |title: &str| -> String {
+        let (_, after) = page.split_once(&format!("### {title}\n")).unwrap_or_else(|| panic!("{title}"));
+        let lines = after.lines().skip_while(|line| !line.starts_with("    "));
+        lines.take_while(|line| line.starts_with("    ") || line.is_empty()).collect::<Vec<_>>().join("\n")
+    };
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE TABLE leaf_alloc (biz_tag text PRIMARY KEY, max_id bigint, step int);
+             INSERT INTO leaf_alloc VALUES ('leaf-segment-test', 2001, 2000), ('leaf-new', 1, 500);
+             CREATE TABLE tiny_id_info (biz_type text PRIMARY KEY, begin_id bigint, max_id bigint, step int,
+                                        delta int, remainder int);
+             INSERT INTO tiny_id_info VALUES ('one', 1, 100000, 1000, 1, 0), ('odd', 1, 100000, 1000, 2, 1),
+                                             ('even', 1, 100001, 1000, 2, 0), ('three', 0, 9, 10, 3, 0);",
+    );
+    for title in ["From Leaf", "From Tinyid", "From an auto-increment pair"] {
+        let commands = statements(title);
+        assert!(commands.contains("create_segment"), "{commands}");
+        client.run(&commands);
+    }
+    let mut server = Member::default();
+    for (name, first, increment, count) in [
+        ("leaf-segment-test", 2_001, 1, 2_000),
+        ("leaf-new", 1, 1, 500),
+        ("one", 100_001, 1, 1_000),
+        ("odd", 100_001, 2, 1_000),
+        ("even", 100_002, 2, 1_000),
+        ("three", 12, 3, 10),
+        ("orders of 1", 5_000_001, 2, 1_000),
+        ("orders of 2", 5_000_002, 2, 1_000),
+        ("orders", 5_000_001, 1, 1_000),
+    ] {
+        let taken = server.granted(&mut client, name);
+        assert_eq!(
+            (taken.first, taken.increment, taken.count),
+            (Some(first), Some(increment), Some(count)),
+            "{name}"
+        );
+    }
+}

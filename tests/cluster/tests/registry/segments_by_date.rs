@@ -1,0 +1,196 @@
+//! Numbers that begin with a date: midnights, years, and clocks that change.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use harness::segments::set_clock_to;
+use harness::*;
+
+use super::taker::{Member, assert_no_number_twice, many, order, start, state};
+
+/// A registry with a clock of its own, which shows this instant in UTC now.
+fn start_with_clock(instant: &str) -> Cluster {
+    let registry = start(many().clock());
+    set_clock_to(&registry, instant);
+    registry
+}
+
+#[test]
+fn numbers_by_date_over_midnight() {
+    let registry = start_with_clock("2027-05-09 23:59:00");
+    let mut client = registry.connect();
+    order(
+        &mut client,
+        "create_segment('bills', period => 'day', digits => 6, min_step => 10, max_step => 10)",
+    );
+    let (mut early, mut late, mut absent) = (Member::default(), Member::default(), Member::default());
+    assert_eq!(early.granted(&mut client, "bills").first, Some(20270509000001));
+    assert_eq!(absent.granted(&mut client, "bills").first, Some(20270509000011));
+    // Shortly before midnight, numbers of both days are given.
+    let ahead = early.take_by(&mut client, "take", "bills", ", \"next\": true");
+    assert_eq!((ahead.first, ahead.period_key), (Some(20270510000001), Some(20270510)));
+    assert!(ahead.period_starts.unwrap() > ahead.registry_clock);
+    let today = late.granted(&mut client, "bills");
+    assert_eq!(today.first, Some(20270509000021));
+    assert_eq!(today.period_ends, ahead.period_starts);
+    assert_eq!(late.take_by(&mut client, "take", "bills", ", \"next\": true").first, Some(20270510000011));
+    // Who has begun the next day is not led back.
+    assert_eq!(early.granted(&mut client, "bills").first, Some(20270510000021));
+
+    set_clock_to(&registry, "2027-05-10 00:00:01");
+    let after = absent.granted(&mut client, "bills");
+    assert_eq!((after.first, after.period_key), (Some(20270510000031), Some(20270510)));
+    assert!(after.period_starts.unwrap() < after.registry_clock);
+    // The clock is set back: nobody goes back to the day before.
+    for instant in ["2027-05-09 23:00:00", "2027-05-10 00:30:00", "2027-05-08 12:00:00"] {
+        set_clock_to(&registry, instant);
+        let taken = Member::default().granted(&mut client, "bills");
+        assert_eq!(taken.period_key, Some(20270510), "{taken:?}");
+    }
+    // The next day of all is the day after that one.
+    let ahead = late.take_by(&mut client, "take", "bills", ", \"next\": true");
+    assert_eq!(ahead.first, Some(20270511000001));
+    // Days without numbers: what was taken ahead is not used, and not given again.
+    set_clock_to(&registry, "2027-05-14 08:00:00");
+    assert_eq!(early.granted(&mut client, "bills").first, Some(20270514000001));
+    set_clock_to(&registry, "2027-05-11 08:00:00");
+    assert_eq!(early.granted(&mut client, "bills").first, Some(20270514000011));
+}
+
+#[test]
+fn the_year_ends_and_clocks_change() {
+    let registry = start_with_clock("2027-12-31 22:59:58");
+    let mut client = registry.connect();
+    for (name, period) in [("d", "day"), ("m", "month"), ("y", "year")] {
+        order(
+            &mut client,
+            &format!(
+                "create_segment('{name}', period => '{period}', digits => 3, time_zone => 'Europe/Berlin')"
+            ),
+        );
+    }
+    let asked = [("d", ""), ("m", ""), ("y", "")];
+    let first = |client: &mut Client| -> Vec<_> {
+        let answers = Member::default().try_take(client, "take", &asked).unwrap();
+        answers.iter().map(|taken| taken.first.unwrap_or_default()).collect()
+    };
+    assert_eq!(first(&mut client), [20271231001, 202712001, 2027001]);
+    // All 999 numbers were in that range.
+    let taken = Member::default().take(&mut client, "y");
+    assert_eq!(taken.outcome, "exhausted");
+    assert_eq!(taken.detail.unwrap(), "period 2027 has no more numbers of 3 digits");
+    assert_eq!(state(&mut client, "y"), "exhausted");
+    // Midnight of Berlin, and not of Greenwich.
+    set_clock_to(&registry, "2027-12-31 23:00:00");
+    assert_eq!(state(&mut client, "y"), "open");
+    assert_eq!(first(&mut client), [20280101001, 202801001, 2028001]);
+
+    // Days of 23 and of 25 hours, days with two midnights, and other odd ones.
+    for (number, (zone, begins, day, hours)) in [
+        ("Europe/Berlin", "2028-03-25 23:00:00", 20280326, 23.0),
+        ("Europe/Berlin", "2028-10-28 22:00:00", 20281029, 25.0),
+        ("America/Havana", "2028-11-05 04:00:00", 20281105, 25.0),
+        ("Australia/Lord_Howe", "2029-03-31 13:00:00", 20290401, 24.5),
+        ("Asia/Kathmandu", "2029-06-01 18:15:00", 20290602, 24.0),
+        ("Pacific/Kiritimati", "2029-06-30 10:00:00", 20290701, 24.0),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("zone {number}");
+        let instant: String =
+            single(&mut client, &format!("SELECT (timestamp '{begins}' - interval '1 s')::text"));
+        set_clock_to(&registry, &instant);
+        order(
+            &mut client,
+            &format!(
+                "create_segment('{name}', period => 'day', digits => 6, time_zone => '{zone}', min_step => 1,
+                                max_step => 1)"
+            ),
+        );
+        let mut server = Member::default();
+        let before = server.granted(&mut client, &name);
+        assert!(before.period_key.unwrap() < day, "{before:?}");
+        set_clock_to(&registry, begins);
+        let taken = server.granted(&mut client, &name);
+        assert_eq!(taken.first, Some(day * 1_000_000 + 1), "{zone}");
+        assert_eq!(taken.period_starts, before.period_ends, "{zone}");
+        let lasts = taken.period_ends.unwrap() - taken.period_starts.unwrap();
+        assert_eq!(lasts as f64 / 3.6e9, hours, "{zone}");
+        let last: String = single(
+            &mut client,
+            &format!(
+                "SELECT (to_timestamp({} / 1000000 - 1) AT TIME ZONE 'UTC')::text",
+                taken.period_ends.unwrap()
+            ),
+        );
+        set_clock_to(&registry, &last);
+        assert_eq!(server.granted(&mut client, &name).first, Some(day * 1_000_000 + 2), "{zone}");
+    }
+}
+
+/// The clock jumps over midnight and back, while servers take today's numbers and tomorrow's.
+#[test]
+fn many_servers_take_over_midnight() {
+    let registry = start_with_clock("2027-05-09 23:59:50");
+    order(
+        &mut registry.connect(),
+        "create_segment('bills', period => 'day', digits => 8, min_step => 1, max_step => 5)",
+    );
+    let is_over = AtomicBool::new(false);
+    let ranges = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for number in 0..8_u32 {
+            let (registry, ranges, is_over) = (&registry, &ranges, &is_over);
+            scope.spawn(move || {
+                let mut client = registry.connect();
+                let mut member = Member::default();
+                let mut round = number;
+                while !is_over.load(Ordering::Relaxed) {
+                    round += 1;
+                    let more =
+                        if round % 4 == 0 { ", \"lasted\": 1, \"next\": true" } else { ", \"lasted\": 1" };
+                    let had = member.had_until.get("bills").copied().unwrap_or_default();
+                    let taken = match member.try_take(&mut client, "take", &[("bills", more)]) {
+                        Ok(mut answers) => answers.remove(0),
+                        // Timeouts go by the clock as well.
+                        Err(error) => {
+                            assert_eq!(error.code().unwrap().code(), "57014", "{}", text(&error));
+                            continue;
+                        }
+                    };
+                    assert!(["granted", "busy"].contains(&taken.outcome.as_str()), "{taken:?}");
+                    if taken.outcome == "granted" {
+                        assert!(taken.first.unwrap() > had, "{taken:?} after {had}");
+                        ranges.lock().unwrap().push(taken);
+                    }
+                }
+            });
+        }
+        let _stop = StopAtEnd(&is_over);
+        // On a busy machine many ranges take long. The clock stands ten seconds before midnight meanwhile, or after it.
+        let many_are_taken = || {
+            let before = ranges.lock().unwrap().len();
+            eventually("ranges", || ranges.lock().unwrap().len() >= before + 40);
+        };
+        for day in 9..15 {
+            for _ in 0..2 {
+                set_clock_to(&registry, &format!("2027-05-{day:02} 23:59:50"));
+                many_are_taken();
+                set_clock_to(&registry, &format!("2027-05-{:02} 00:00:05", day + 1));
+                many_are_taken();
+            }
+        }
+    });
+    let ranges = ranges.into_inner().unwrap();
+    for day in 9..15 {
+        let of_day = ranges.iter().filter(|range| range.period_key == Some(20270500 + day)).count();
+        assert!(of_day > 10, "{of_day} ranges on day {day}");
+    }
+    for range in &ranges {
+        assert_eq!(range.first.unwrap() / 100_000_000, range.period_key.unwrap());
+        assert_eq!(range.last() / 100_000_000, range.period_key.unwrap());
+    }
+    assert_no_number_twice(&ranges);
+}

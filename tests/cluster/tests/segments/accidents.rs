@@ -1,0 +1,342 @@
+//! Rounds of accidents of all kinds, while clients take numbers of segments: two of five begin with a date. Three servers
+//! have one registry with a synchronous standby, a fourth has one of its own. Processes, servers and registries are
+//! killed and paused, cut off and replaced, clocks are set over midnight and back. Some registries lose commits: their
+//! administrator says where numbers go on. No number comes twice, and those of each client rise.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use harness::accidents::{Client, Pair, Patient, recovered, rounds_of_accidents};
+use harness::segments::*;
+use harness::*;
+
+/// Each with its increment and its number of digits, if its numbers begin with the date.
+const SEGMENTS: [(&str, i64, Option<u32>, &str); 5] = [
+    ("orders", 1, None, "min_step => 20, max_step => 200"),
+    ("items", 3, None, "start => 7, increment => 3, min_step => 20, max_step => 100"),
+    ("users", 1, None, "min_step => 1000, max_step => 5000"),
+    ("bills", 1, Some(9), "period => 'day', digits => 9, min_step => 20, max_step => 200"),
+    (
+        "receipts",
+        1,
+        Some(10),
+        "period => 'day', digits => 10, time_zone => 'Asia/Tokyo', min_step => 50, max_step => 200",
+    ),
+];
+/// More numbers than all servers together can have in hand, with what they took in commits that are lost.
+const MARGIN: i64 = 1_000_000;
+/// Which of the servers has a registry of its own.
+const ALONE: usize = 3;
+
+/// What clients were given, by the registry it is from and the name.
+type Numbers = BTreeMap<(bool, &'static str), Vec<i64>>;
+
+/// The servers, and what the test does to them.
+struct Servers {
+    registry: Pair,
+    /// By how many seconds the registry's clock differs from the real one.
+    shift: f64,
+    servers: Vec<Arc<Cluster>>,
+    /// Whether the registry has lost commits and not been told yet where numbers go on.
+    has_lost: bool,
+    random: Random,
+    all: Numbers,
+    accidents: BTreeMap<&'static str, u32>,
+}
+
+fn create_segments(registry: &Cluster) {
+    for (name, _, _, settings) in SEGMENTS {
+        order(registry, &format!("create_segment('{name}', {settings})"));
+    }
+}
+
+/// A client that takes numbers of all segments, over crashes as well. Those of a name have to rise.
+fn take(server: &Cluster, is_alone: bool, stop: &AtomicBool) -> Numbers {
+    let ways = [
+        |name| format!("SELECT snowflake_segment_nextval('{name}')"),
+        |name| format!("SELECT snowflake_segment_batch('{name}', 20)"),
+        |name| format!("SELECT snowflake_segment_nextval('{name}') FROM generate_series(1, 10)"),
+    ];
+    let queries = ways.iter().flat_map(|way| SEGMENTS.map(|(name, ..)| way(name))).collect();
+    let pause = Duration::from_millis(2);
+    let mut mine = Numbers::new();
+    Taker { queries, returns: true, pause, ..Taker::of(server) }.run(stop, |at, taken| {
+        mine.entry((is_alone, SEGMENTS[at % SEGMENTS.len()].0)).or_default().extend(taken);
+    });
+    mine.values().for_each(|numbers| assert_increasing(numbers));
+    mine
+}
+
+impl Servers {
+    fn start() -> Servers {
+        let registry = registry_with_clock("2027-05-09 12:00:00");
+        registry.configure(&[
+            ("wal_keep_size", "64MB"),
+            // The standby is to look for its primary often; and a clock that is set is no reason to part.
+            ("wal_retrieve_retry_interval", "200ms"),
+            ("wal_sender_timeout", "0"),
+            ("wal_receiver_timeout", "0"),
+        ]);
+        registry.reload();
+        create_segments(&registry);
+        order(&registry, "configure(synchronous => true)");
+        let server = |at| {
+            let builder = if at == ALONE { single_server() } else { server_of(&registry) };
+            let server = builder.set("snowflake_id.max_wait", "2s").clock().start();
+            if at == ALONE {
+                create_segments(&server);
+            }
+            Arc::new(server)
+        };
+        let servers = (0..=ALONE).map(server).collect();
+        let mut servers = Servers {
+            registry: Pair::of(registry),
+            shift: 0.0,
+            servers,
+            has_lost: false,
+            random: Random::seeded(),
+            all: Numbers::new(),
+            accidents: BTreeMap::new(),
+        };
+        servers.set_clocks_before_midnight(3600.0);
+        servers
+    }
+
+    fn seconds(&mut self, end: u64) -> f64 {
+        self.random.milliseconds(end * 1000).as_secs_f64()
+    }
+
+    /// Sets the clocks of registry and servers.
+    fn set_clocks(&mut self, shift: f64) {
+        self.shift = shift;
+        [&self.registry.primary, &self.registry.standby]
+            .into_iter()
+            .for_each(|server| server.set_clock(shift));
+        self.servers.iter().for_each(|server| server.set_clock(shift));
+    }
+
+    /// Sets all clocks to so many seconds before the next day of one of the segments begins.
+    fn set_clocks_before_midnight(&mut self, seconds: f64) {
+        let name = if self.random.below(2) == 0 { "bills" } else { "receipts" };
+        let query = format!(
+            "SELECT extract(epoch FROM snowflake_registry.period_begins(
+                 period, time_zone, snowflake_registry.key_after(period, period_key)))::float8
+             FROM snowflake_registry.segment WHERE name = '{name}'"
+        );
+        let registry = self.registry.primary.try_connect("postgres");
+        if let Ok(row) = registry.and_then(|mut client| client.query_one(&query, &[])) {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+            self.set_clocks(row.get::<_, f64>(0) - seconds - now);
+        }
+    }
+
+    /// Tells a server where the registry is.
+    fn tell_where(&self, server: &Cluster) {
+        server.configure(&[("snowflake_id.registry", &connection_string(&self.registry.primary))]);
+        // It may be down.
+        server.try_run("SELECT pg_reload_conf()");
+    }
+
+    /// The registry is elsewhere, and its standby is new.
+    fn tell_all(&self) {
+        self.registry.standby.set_clock(self.shift);
+        self.servers[..ALONE].iter().for_each(|server| self.tell_where(server));
+    }
+
+    fn end_process(&mut self, at: usize, kind: &'static str) -> &'static str {
+        let signal = if self.random.below(3) == 0 { "TERM" } else { "KILL" };
+        signal_one(&self.servers[at], signal, &format!("backend_type = '{kind}'"), &mut self.random);
+        kind
+    }
+
+    /// The registry dies, and what takes its place has not seen its last commits. If that is its standby, it finds out
+    /// by itself; if it is a backup, its administrator says so.
+    fn lose_commits(&mut self) {
+        if self.random.below(2) == 0 {
+            // The standby gets to know that it may miss some.
+            order(&self.registry.primary, "configure(synchronous => false)");
+            self.registry.primary.change("synchronous_standby_names", "");
+            self.registry.standby.stop_receiving();
+            self.random.pause(1_500);
+            self.registry.fail_over();
+        } else {
+            let copy = self.registry.primary.base_backup(&[("synchronous_standby_names", "")]);
+            copy.set_clock(self.shift);
+            self.random.pause(1_500);
+            self.registry.restore(copy);
+        }
+        self.has_lost = true;
+        self.tell_all();
+    }
+
+    /// What an administrator does where segments are closed. Returns what was said, for a failure.
+    fn resume(&mut self) -> Result<(), postgres::Error> {
+        let mut client = self.registry.primary.try_connect("postgres")?;
+        if !self.has_lost {
+            client.batch_execute("SELECT snowflake_registry.resume_segments()")?;
+            return Ok(());
+        }
+        // Nobody may have asked yet: what was not noticed is noticed now.
+        client.batch_execute("SELECT snowflake_registry.take(NULL, NULL, '[]', 'administrator')")?;
+        for (name, increment, digits, _) in SEGMENTS {
+            let row = client.query_one(
+                "SELECT greatest(next_value, ahead_value, seen_until)::bigint, closed_reason IS NOT NULL
+                 FROM snowflake_registry.segment WHERE name = $1",
+                &[&name],
+            )?;
+            let noted = self.all.get(&(false, name)).and_then(|all| all.iter().max().copied());
+            let highest = noted.unwrap_or(0).max(row.get(0));
+            let next = match digits {
+                None => highest + MARGIN * increment,
+                // Servers may have numbers of the next day.
+                Some(digits) => {
+                    let base = 10_i64.pow(digits);
+                    let key: i64 = client
+                        .query_one("SELECT snowflake_registry.key_after('day', $1)", &[&(highest / base)])?
+                        .get(0);
+                    key * base + MARGIN
+                }
+            };
+            if row.get(1) {
+                client.execute("SELECT FROM snowflake_registry.resume_segment($1, $2)", &[&name, &next])?;
+            }
+        }
+        self.has_lost = false;
+        client.batch_execute("SELECT snowflake_registry.configure(synchronous => true)")
+    }
+}
+
+impl Patient for Servers {
+    type Taken = Numbers;
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    fn clients(&self) -> Vec<Client<Numbers>> {
+        let both = self.servers.iter().enumerate().flat_map(|server| [server, server]);
+        let client = |(at, server): (usize, &Arc<Cluster>)| -> Client<Numbers> {
+            let server = Arc::clone(server);
+            Box::new(move |stop| take(&server, at == ALONE, stop))
+        };
+        both.map(client).collect()
+    }
+
+    fn have_an_accident(&mut self) -> String {
+        let at = self.random.below(self.servers.len() as u64) as usize;
+        let accident = match self.random.below(18) {
+            0 | 1 => self.end_process(at, "client backend"),
+            2 | 3 => self.end_process(at, "snowflake_id keeper"),
+            4 | 5 => self.end_process(at, "snowflake_id segments"),
+            6 => self.end_process(at, "snowflake_id registry"),
+            7 | 8 => {
+                cut_power(&self.servers[at]);
+                "server"
+            }
+            9 => {
+                let _paused = Paused::new(processes(&self.servers[at]));
+                self.random.pause(2_000);
+                "pause of a server"
+            }
+            10 => {
+                let _paused = Paused::new(processes(&self.registry.primary));
+                self.random.pause(2_000);
+                "pause of the registry"
+            }
+            11 => {
+                let server = Arc::clone(&self.servers[at % ALONE]);
+                server.configure(&[("snowflake_id.registry", "host=/nowhere user=fleet")]);
+                server.try_run("SELECT pg_reload_conf()");
+                self.random.pause(2_000);
+                self.tell_where(&server);
+                "cut off"
+            }
+            12 => {
+                cut_power(&self.registry.primary);
+                self.random.pause(1_000);
+                self.registry.primary.bring_up();
+                "registry"
+            }
+            13 => {
+                self.registry.fail_over();
+                self.tell_all();
+                "failover"
+            }
+            14 => {
+                self.lose_commits();
+                "lost commits"
+            }
+            15 => {
+                let seconds = self.seconds(3);
+                self.set_clocks_before_midnight(seconds);
+                // Over midnight.
+                thread::sleep(Duration::from_secs_f64(seconds + 0.3));
+                "midnight"
+            }
+            16 => {
+                let back = self.seconds(7_200);
+                self.set_clocks(self.shift - back);
+                "clocks back"
+            }
+            _ => {
+                let shift = self.shift + self.seconds(36_000) - 18_000.0;
+                self.servers[at].set_clock(shift);
+                "clock of a server"
+            }
+        };
+        *self.accidents.entry(accident).or_default() += 1;
+        format!("{accident}@{at}")
+    }
+
+    fn keep(&mut self, taken: Numbers) {
+        for (of, numbers) in taken {
+            self.all.entry(of).or_default().extend(numbers);
+        }
+    }
+
+    /// Has all servers give numbers of all segments again.
+    fn recover(&mut self) {
+        self.registry.primary.bring_up();
+        for (at, server) in self.servers.clone().iter().enumerate() {
+            server.bring_up();
+            for (name, ..) in SEGMENTS {
+                let query = format!("SELECT snowflake_segment_nextval('{name}')");
+                let number = recovered(server, "postgres", &query, |problem, _| {
+                    if problem.contains("is closed") {
+                        if let Err(error) = self.resume() {
+                            println!("resume: {}", text(&error));
+                        }
+                    } else if problem.contains("in a later period") || problem.contains("has no numbers yet")
+                    {
+                        self.set_clocks_before_midnight(-1.0);
+                    }
+                });
+                self.all.entry((at == ALONE, name)).or_default().push(number);
+            }
+        }
+        // All have numbers in hand, and nobody has noticed.
+        if self.has_lost {
+            self.resume().unwrap_or_else(|error| panic!("resume: {}", text(&error)));
+        }
+    }
+}
+
+#[test]
+fn accidents_of_segments() {
+    let rounds = rounds(3);
+    let began = Instant::now();
+    let mut servers = Servers::start();
+    rounds_of_accidents(&mut servers, rounds, 3);
+    let count: usize = servers.all.values().map(Vec::len).sum();
+    println!("{count} numbers of segments in {rounds} rounds and {} s", began.elapsed().as_secs());
+    println!("accidents: {:?}", servers.accidents);
+    for ((is_alone, name), numbers) in &servers.all {
+        let of_whom = if *is_alone { "the server alone" } else { "the fleet" };
+        println!("{name} of {of_whom}: {} numbers", numbers.len());
+        assert_distinct(numbers);
+    }
+    assert!(count > 1_000 * rounds as usize, "only {count} numbers");
+}

@@ -1,0 +1,148 @@
+//! Names for which the registry's statement fails, such as one that its database cannot write: they alone get no numbers.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::segments::*;
+use harness::*;
+
+const GOOD: [&str; 10] =
+    ["orders", "items", "users", "größe", "bills", "parcels", "notes", "events", "jobs", "files"];
+const BAD: [&str; 3] = ["заказ", "注文", "παραγγελία"];
+
+/// Makes a registry in a database in Latin 1 of a server that may be in another encoding.
+fn make_latin_registry(server: &Cluster) {
+    server.connect().run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+    let mut client = server.connect_to("latin");
+    client.run("CREATE EXTENSION snowflake_id_registry");
+    for name in GOOD {
+        let create = "SELECT snowflake_registry.create_segment($1, min_step => 10, max_step => 20)";
+        client.execute(create, &[&name]).unwrap();
+    }
+}
+
+/// A server that takes from that registry, whose own name cannot be written there either.
+fn server_of_latin(registry: &Cluster) -> Cluster {
+    make_latin_registry(registry);
+    registry.connect_to("latin").run(
+        "GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+             GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
+    );
+    let registry = connection_string(registry).replace("dbname=postgres", "dbname=latin");
+    preloaded().set("snowflake_id.registry", registry).set("snowflake_id.node_name", "сервер").start()
+}
+
+/// All names are asked for at once, again and again: the good ones get numbers, the others an error.
+fn ask_for_all(server: &Cluster) {
+    thread::scope(|scope| {
+        for name in GOOD {
+            scope.spawn(move || {
+                let mut client = server.connect();
+                let all: Vec<_> = (0..100).map(|_| next(&mut client, name)).collect();
+                assert_eq!(all, (1..=100).collect::<Vec<_>>(), "{name}");
+            });
+        }
+        for name in BAD {
+            scope.spawn(move || {
+                let mut client = server.connect();
+                for _ in 0..20 {
+                    let (code, said) = refusal(&mut client, name);
+                    assert_eq!(code, "55000", "{said}");
+                    assert!(
+                        said.contains("gives no numbers") && said.contains("has no equivalent in encoding"),
+                        "{said}"
+                    );
+                }
+            });
+        }
+    });
+    for name in BAD {
+        let told = format!("segment \"{name}\": the registry fails");
+        assert_eq!(server.log().matches(&told).count(), 1, "{}", server.log());
+    }
+}
+
+#[test]
+fn a_name_that_the_registry_cannot_write_harms_no_other() {
+    let registry = registry();
+    let server = server_of_latin(&registry);
+    ask_for_all(&server);
+    // The registry logs each failure, however often somebody asks.
+    let mut client = server.connect();
+    let failures = || registry.log().matches("has no equivalent in encoding").count();
+    let (before, began) = (failures(), Instant::now());
+    while began.elapsed() < Duration::from_secs(4) {
+        refusal(&mut client, BAD[0]);
+    }
+    assert!(failures() - before <= 8, "{}", failures() - before);
+}
+
+#[test]
+fn nor_does_it_where_the_registry_is_in_the_servers_own_database() {
+    let server =
+        preloaded().set("snowflake_id.database", "latin").set("snowflake_id.node_name", "сервер").start();
+    make_latin_registry(&server);
+    server.connect_to("latin").run("CREATE EXTENSION snowflake_id");
+    ask_for_all(&server);
+}
+
+/// Bad names give their places to others.
+#[test]
+fn bad_names_take_no_place() {
+    let registry = registry();
+    let server = server_of_latin(&registry);
+    server.configure(&[("snowflake_id.max_segments", "4")]);
+    server.restart("fast");
+    let mut client = server.connect();
+    for at in 0..6 {
+        assert_eq!(refusal(&mut client, &format!("заказ {at}")).0, "55000");
+    }
+    for name in &GOOD[..4] {
+        next(&mut client, name);
+    }
+}
+
+/// Whatever makes the statement fail. When it works again, so does the name.
+#[test]
+fn a_name_for_which_the_registry_fails_comes_back() {
+    let registry = registry();
+    registry.connect().run(
+        "SELECT snowflake_registry.create_segment('orders', min_step => 10, max_step => 10);
+             SELECT snowflake_registry.create_segment('cursed', min_step => 10, max_step => 10);
+             CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN RAISE EXCEPTION 'the disk of this name is full' USING ERRCODE = '53100'; END $$;
+             CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.segment
+             FOR EACH ROW WHEN (new.name = 'cursed') EXECUTE FUNCTION fail();",
+    );
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    let (code, said) = refusal(&mut client, "cursed");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("the disk of this name is full"), "{said}");
+    let mut other = server.connect();
+    let all: Vec<_> = (0..50).map(|_| next(&mut other, "orders")).collect();
+    assert_increasing(&all);
+    registry.connect().run("DROP TRIGGER fail ON snowflake_registry.segment");
+    let first: i64 = eventually("a number", || {
+        match client.query_one("SELECT snowflake_segment_nextval('cursed')", &[]) {
+            Ok(row) => Some(row.get(0)),
+            Err(error) => {
+                assert_eq!(error.code().unwrap().code(), "55000", "{}", text(&error));
+                None
+            }
+        }
+    });
+    assert_eq!(first, 1);
+}
+
+/// A database in SQL_ASCII stores any bytes. It could not send those that are no UTF-8 to a server that asks in UTF-8.
+#[test]
+fn a_name_that_is_no_text_is_refused() {
+    let registry = registry();
+    registry.connect().run("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0");
+    let mut client = registry.connect_to("ascii");
+    client.run("CREATE EXTENSION snowflake_id_registry");
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.create_segment(E'\\xe9')");
+    assert_eq!(code, "22021", "{said}");
+    client.run("SELECT snowflake_registry.create_segment('größe')");
+}

@@ -1,0 +1,298 @@
+//! Numbers that begin with a date, on real servers: midnights, years, changes of clocks, and registries that are away.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::segments::*;
+use harness::*;
+
+const BY_DAY: &str = "create_segment('bills', period => 'day', digits => 6, min_step => 100)";
+
+/// A connection to a server that has lost its shared memory, as soon as that is new.
+fn reconnect(server: &Cluster) -> Client {
+    eventually("the server", || {
+        let mut client = server.try_connect("postgres").ok()?;
+        let rows: i64 = client.query_one("SELECT count(*) FROM snowflake_segments", &[]).ok()?.get(0);
+        (rows == 0).then_some(client)
+    })
+}
+
+/// A segment whose period ends: its number of digits, the prefixes before and after, and when, by the registry's clock.
+struct Change<'a> {
+    name: &'a str,
+    digits: u32,
+    before: i64,
+    after: i64,
+    instant: &'a str,
+}
+
+/// That of most tests.
+const MIDNIGHT: Change =
+    Change { name: "bills", digits: 6, before: 20270509, after: 20270510, instant: "2027-05-10 00:00:00" };
+
+/// Takes numbers until one is of the next period. None is of the one before once that has ended.
+#[track_caller]
+fn until(registry: &Cluster, client: &mut Client, change: &Change) -> Vec<i64> {
+    let mut all = vec![];
+    let mut registry = registry.connect();
+    // What a server knows of the clock may be a little late.
+    let has_ended =
+        format!("SELECT clock_timestamp() > timestamptz '{} UTC' + interval '200 ms'", change.instant);
+    eventually("the next period", || {
+        let has_ended: bool = single(&mut registry, &has_ended);
+        let number = next(client, change.name);
+        let key = number / 10_i64.pow(change.digits);
+        assert!(key == change.after || key == change.before && !has_ended, "{number}");
+        all.push(number);
+        key == change.after
+    });
+    assert_increasing(&all);
+    all
+}
+
+/// Waits until a server has noted numbers of a period.
+fn wait_for_note(server: &Cluster, prefix: i64) {
+    let file = server.data_dir().join("snowflake_id.segments");
+    eventually("numbers of the next period", || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains(&format!("\"key\": {prefix}"))
+    });
+}
+
+#[test]
+fn at_midnight_numbers_begin_anew() {
+    let registry = registry_with_clock("2027-05-09 23:59:30");
+    order(&registry, "create_segment('bills', period => 'day', digits => 10, min_step => 100)");
+    let servers = [server_of(&registry).start(), server_of(&registry).start()];
+    let refs: Vec<_> = servers.iter().collect();
+    let all = taking_numbers(&refs, "bills", || {
+        let mut client = servers[0].connect();
+        next(&mut client, "bills");
+        set_clock_to(&registry, "2027-05-09 23:59:58");
+        until(&registry, &mut client, &Change { digits: 10, ..MIDNIGHT });
+    });
+    assert_distinct(&all);
+    let of_day = |day: i64| all.iter().filter(|number| **number / 10_000_000_000 == day).count();
+    assert!(of_day(20270509) > 0 && of_day(20270510) > 0);
+    assert_eq!(of_day(20270509) + of_day(20270510), all.len());
+    assert!(!all.contains(&202705100000000000));
+}
+
+/// The first range of the next day is there before: the registry is not needed at midnight.
+#[test]
+fn midnight_comes_without_the_registry() {
+    let registry = registry_with_clock("2027-05-09 23:59:50");
+    order(&registry, BY_DAY);
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    set_clock_to(&registry, "2027-05-09 23:59:54");
+    assert_eq!(next(&mut client, "bills"), 20270509000001);
+    wait_for_note(&server, 20270510);
+    registry.stop_server("immediate");
+    let all = until_dry(&mut client, 20270509);
+    assert_eq!(*all.last().unwrap(), 20270510000001, "{all:?}");
+}
+
+/// The next day may have begun for the registry and not yet for the server, which holds numbers of that day: they come
+/// before those that it is given then.
+#[test]
+fn the_next_day_begins_at_the_registry_first() {
+    let registry = registry_with_clock("2027-05-09 23:59:30");
+    order(
+        &registry,
+        "create_segment('bills', period => 'day', digits => 6, min_step => 100, max_step => 100)",
+    );
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    set_clock_to(&registry, "2027-05-09 23:59:30");
+    let mut all = vec![next(&mut client, "bills")];
+    wait_for_note(&server, 20270510);
+    set_clock_to(&registry, "2027-05-10 00:00:10");
+    for _ in 0..100 {
+        all.extend(some(&mut client, "bills", 5));
+    }
+    assert_increasing(&all);
+    assert!(all.contains(&20270510000001), "{all:?}");
+}
+
+/// As `until`, where today's numbers may be used up before midnight.
+fn until_dry(client: &mut Client, day: i64) -> Vec<i64> {
+    let mut all = vec![];
+    eventually("the next day", || {
+        thread::sleep(Duration::from_millis(200));
+        let number = next(client, "bills");
+        all.push(number);
+        number / 1_000_000 > day
+    });
+    all
+}
+
+/// Without numbers of the next day, and without the registry, there are none after midnight, until it is back.
+#[test]
+fn a_registry_comes_back_after_midnight() {
+    let registry = registry_with_clock("2027-05-09 23:59:50");
+    order(&registry, BY_DAY);
+    let server = server_of(&registry).set("snowflake_id.max_wait", "2s").start();
+    let mut client = server.connect();
+    set_clock_to(&registry, "2027-05-09 23:59:50");
+    assert_eq!(next(&mut client, "bills"), 20270509000001);
+    let after_midnight = shift_to(&registry, "2027-05-10 00:00:01");
+    registry.stop_server("immediate");
+    // What it may have of the next day is lost with the shared memory.
+    server.crash_a_backend();
+    let mut client = reconnect(&server);
+    let (code, said) = refusal(&mut client, "bills");
+    assert_eq!(code, "55P03", "{said}");
+    registry.set_clock(after_midnight);
+    registry.start_server();
+    let number = eventually("a number", || {
+        let query = "SELECT snowflake_segment_nextval('bills')";
+        Some(client.query_one(query, &[]).ok()?.get::<_, i64>(0))
+    });
+    assert_eq!(number / 1_000_000, 20270510);
+}
+
+/// A server that loses its shared memory before midnight, when it has numbers of the next day, goes on with today's.
+#[test]
+fn a_crash_before_midnight_does_not_lead_into_the_next_day() {
+    let registry = registry_with_clock("2027-05-09 23:59:30");
+    order(&registry, BY_DAY);
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    set_clock_to(&registry, "2027-05-09 23:59:35");
+    let mut all = vec![next(&mut client, "bills")];
+    wait_for_note(&server, 20270510);
+    server.crash_a_backend();
+    let mut client = reconnect(&server);
+    all.push(next(&mut client, "bills"));
+    server.restart("fast");
+    let mut client = server.connect();
+    all.push(next(&mut client, "bills"));
+    assert!(all.iter().all(|number| number / 1_000_000 == 20270509), "{all:?}");
+    set_clock_to(&registry, "2027-05-09 23:59:58");
+    all.extend(until(&registry, &mut client, &MIDNIGHT));
+    assert_increasing(&all);
+}
+
+#[test]
+fn years_end_and_clocks_change() {
+    // A quarter of an hour before the year ends in London, the summer begins in Berlin, or a month ends in New York.
+    for (name, setting, instant, before, after) in [
+        ("year", "period => 'year', digits => 9", "2027-12-31 23:59:30", 2027, 2028),
+        (
+            "spring",
+            "period => 'day', digits => 9, time_zone => 'Europe/Berlin'",
+            "2027-03-28 21:59:30",
+            20270328,
+            20270329,
+        ),
+        (
+            "autumn",
+            "period => 'day', digits => 9, time_zone => 'Europe/Berlin'",
+            "2027-10-31 22:59:30",
+            20271031,
+            20271101,
+        ),
+        (
+            "month",
+            "period => 'month', digits => 9, time_zone => 'America/New_York'",
+            "2027-03-01 04:59:30",
+            202702,
+            202703,
+        ),
+    ] {
+        let registry = registry_with_clock(instant);
+        order(&registry, &format!("create_segment('{name}', {setting})"));
+        let server = server_of(&registry).start();
+        let mut client = server.connect();
+        set_clock_to(&registry, instant);
+        assert_eq!(next(&mut client, name), before * 1_000_000_000 + 1, "{name}");
+        let ends: String = single(
+            &mut client,
+            "SELECT (period_ends AT TIME ZONE 'UTC')::text || '+00' FROM snowflake_segments",
+        );
+        let shortly_before = instant;
+        let instant = &ends[..ends.len() - 3];
+        set_clock_to(&registry, &format!("{}58", &shortly_before[..17]));
+        let all = until(&registry, &mut client, &Change { name, digits: 9, before, after, instant });
+        assert_eq!(*all.last().unwrap(), after * 1_000_000_000 + 1, "{name}");
+    }
+}
+
+/// The day that has begun stays, wherever clocks are set to.
+#[test]
+fn clocks_are_set_back_over_midnight() {
+    let registry = registry_with_clock("2027-05-09 23:59:57");
+    order(&registry, "create_segment('bills', period => 'day', digits => 6, min_step => 10, max_step => 10)");
+    let server = server_of(&registry).clock().start();
+    let mut client = server.connect();
+    set_clock_to(&registry, "2027-05-09 23:59:57");
+    let mut all = until(&registry, &mut client, &MIDNIGHT);
+    server.set_clock(-3600.0);
+    set_clock_to(&registry, "2027-05-09 23:00:00");
+    for _ in 0..50 {
+        all.push(next(&mut client, "bills"));
+    }
+    assert_increasing(&all);
+    assert_eq!(all.last().unwrap() / 1_000_000, 20270510);
+    // Also after a restart.
+    server.restart("immediate");
+    all.push(next(&mut server.connect(), "bills"));
+    assert_increasing(&all);
+}
+
+/// A server with the registry in its own database, whose clock is set.
+#[test]
+fn the_clock_of_a_single_server_is_set() {
+    let server = single_server().clock().start();
+    set_clock_to(&server, "2027-05-09 12:00:00");
+    order(&server, BY_DAY);
+    let mut client = server.connect();
+    let mut all = vec![next(&mut client, "bills")];
+    assert_eq!(all[0], 20270509000001);
+    // Ahead: it is the next day, as soon as that is noticed.
+    set_clock_to(&server, "2027-05-10 08:00:00");
+    eventually("the next day", || {
+        all.push(next(&mut client, "bills"));
+        all.last().unwrap() / 1_000_000 == 20270510
+    });
+    // And back.
+    set_clock_to(&server, "2027-05-09 12:00:00");
+    for _ in 0..300 {
+        all.push(next(&mut client, "bills"));
+    }
+    assert_increasing(&all);
+    assert_eq!(all.last().unwrap() / 1_000_000, 20270510);
+}
+
+#[test]
+fn a_period_has_no_more_numbers() {
+    let registry = registry_with_clock("2027-05-09 23:59:40");
+    order(&registry, "create_segment('bills', period => 'day', digits => 2, min_step => 40, max_step => 40)");
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    set_clock_to(&registry, "2027-05-09 23:59:40");
+    for serial in 1..=99 {
+        assert_eq!(next(&mut client, "bills"), 2027050900 + serial);
+    }
+    let (code, said) = refusal(&mut client, "bills");
+    assert_eq!(code, "2200H", "{said}");
+    assert!(said.contains("has no more numbers of 2 digits") && said.contains("more digits"), "{said}");
+    set_clock_to(&registry, "2027-05-09 23:59:58");
+    let first = eventually("the next day", || {
+        match client.query_one("SELECT snowflake_segment_nextval('bills')", &[]) {
+            Ok(row) => Some(row.get::<_, i64>(0)),
+            Err(error) => {
+                assert_eq!(error.code().unwrap().code(), "2200H", "{}", text(&error));
+                None
+            }
+        }
+    });
+    assert_eq!(first, 2027051001);
+    // Not before it was midnight.
+    let clock: String =
+        single(&mut registry.connect(), "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::text");
+    assert!(clock.starts_with("2027-05-10 00:00:"), "{clock}");
+    let ends: String = single(&mut client, "SELECT period_ends::text FROM snowflake_segments");
+    assert!(ends.starts_with("2027-05-11 00:00:00"), "{ends}");
+}

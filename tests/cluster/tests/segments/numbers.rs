@@ -1,0 +1,289 @@
+//! Numbers in ranges on real servers: none comes twice, whatever dies, and whatever becomes of the registry.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::segments::*;
+use harness::*;
+
+/// Small ranges, so that many are taken.
+const SMALL: &str = "create_segment('orders', min_step => 50, max_step => 200)";
+
+#[test]
+fn numbers_of_many_servers_are_unique_and_rise() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let servers = [server_of(&registry).start(), server_of(&registry).start()];
+    let refs: Vec<_> = servers.iter().collect();
+    let all = taking_numbers(&refs, "orders", || thread::sleep(Duration::from_secs(4)));
+    println!("{} numbers", all.len());
+    assert!(all.len() > 2_000, "only {} numbers", all.len());
+    assert_distinct(&all);
+    for server in &servers {
+        let mut client = server.connect();
+        assert_eq!(segment_state(&mut client, "orders"), "open");
+    }
+}
+
+#[test]
+fn a_single_server_needs_nothing_else() {
+    let server = single_server().start();
+    let mut client = server.connect();
+    order(&server, "create_segment('orders')");
+    assert_eq!(next(&mut client, "orders"), 1);
+    assert_eq!(some(&mut client, "orders", 3), [2, 3, 4]);
+    assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_currval('orders')"), 4);
+    let mut other = server.connect();
+    assert_eq!(next(&mut other, "orders"), 5);
+    let (code, _) = failure(&mut server.connect(), "SELECT snowflake_segment_currval('orders')");
+    assert_eq!(code, "55000");
+
+    // A clean stop loses what was in hand, and repeats nothing.
+    drop((client, other));
+    server.restart("fast");
+    assert!(next(&mut server.connect(), "orders") > 5);
+}
+
+/// Waits until a server gives numbers, and lets its clients have some of them.
+fn wait_for_numbers(server: &Cluster) {
+    let query = "SELECT snowflake_segment_nextval('orders')";
+    eventually("numbers", || server.try_run(query));
+    thread::sleep(Duration::from_millis(300));
+}
+
+/// Backends, the worker, the keeper, the postmaster and the registry are killed, one after the other.
+#[test]
+fn whoever_dies_no_number_repeats() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = server_of(&registry).start();
+    let other = server_of(&registry).start();
+    let pid_of = |kind: &str| eventually(kind, || background_pid(&server, kind));
+    let works_again = || wait_for_numbers(&server);
+    let all = taking_numbers(&[&server, &other], "orders", || {
+        works_again();
+        server.crash_a_backend();
+        works_again();
+        for kind in ["snowflake_id segments", "snowflake_id keeper"] {
+            kill("KILL", pid_of(kind));
+            works_again();
+            kill("TERM", pid_of(kind));
+            works_again();
+        }
+        server.restart("immediate");
+        works_again();
+        registry.stop_server("immediate");
+        thread::sleep(Duration::from_millis(300));
+        registry.start_server();
+        works_again();
+    });
+    println!("{} numbers", all.len());
+    assert_distinct(&all);
+}
+
+/// The same with the registry in the server's own database.
+#[test]
+fn whoever_dies_no_number_of_a_single_server_repeats() {
+    let server = single_server().start();
+    order(&server, SMALL);
+    let works_again = || wait_for_numbers(&server);
+    let all = taking_numbers(&[&server], "orders", || {
+        works_again();
+        server.crash_a_backend();
+        works_again();
+        kill("KILL", worker_pid(&server));
+        works_again();
+        server.restart("immediate");
+        works_again();
+    });
+    assert_distinct(&all);
+}
+
+#[test]
+fn without_the_registry_numbers_go_on_while_they_last() {
+    let registry = registry();
+    order(&registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
+    let server = server_of(&registry).set("snowflake_id.max_wait", "4s").start();
+    let mut client = server.connect();
+    let mut all = vec![next(&mut client, "orders")];
+    registry.stop_server("immediate");
+    all.extend(some(&mut client, "orders", 999));
+    let began = Instant::now();
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55P03", "{said}");
+    assert!(said.contains("has not answered since 20"), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(segment_state(&mut client, "orders"), "no registry");
+
+    registry.start_server();
+    all.push(eventually("a number", || {
+        Some(client.query_one("SELECT snowflake_segment_nextval('orders')", &[]).ok()?.get(0))
+    }));
+    assert_increasing(&all);
+    assert_eq!(segment_state(&mut client, "orders"), "open");
+}
+
+#[test]
+fn the_next_range_is_there_before_it_is_needed() {
+    let registry = registry();
+    order(&registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    next(&mut client, "orders");
+    let next_range = "SELECT next_range FROM snowflake_segments WHERE name = 'orders'";
+    assert_eq!(single::<Option<i64>>(&mut client, next_range), None);
+    some(&mut client, "orders", 199);
+    eventually("the next range", || {
+        single::<Option<i64>>(&mut client, next_range).filter(|first| *first == 1001)
+    });
+    registry.stop_server("immediate");
+    assert_eq!(some(&mut client, "orders", 1800), (201..=2000).collect::<Vec<_>>());
+    assert_eq!(single::<i64>(&mut client, "SELECT calls_waited FROM snowflake_segments"), 1);
+}
+
+/// Nobody waits for longer than `max_wait`, for example where somebody holds the row of the segment.
+#[test]
+fn waits_are_bounded() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = server_of(&registry).start();
+    let mut holder = registry.connect();
+    holder.run("BEGIN; SELECT FROM snowflake_registry.segment FOR UPDATE");
+    let mut client = server.connect();
+    client.run("SET snowflake_id.max_wait = '300ms'");
+    let began = Instant::now();
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55P03", "{said}");
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    client.run("SET snowflake_id.max_wait = '20s'; SET statement_timeout = '300ms'");
+    assert_eq!(refusal(&mut client, "orders").0, "57014");
+    client.run("SET statement_timeout = 0");
+    holder.run("ROLLBACK");
+    assert!(next(&mut client, "orders") > 0);
+}
+
+#[test]
+fn a_name_is_dropped_and_created_again() {
+    let registry = registry();
+    order(&registry, "create_segment('orders', min_step => 10, max_step => 10)");
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    let mut all = vec![next(&mut client, "orders")];
+    order(&registry, "drop_segment('orders')");
+    // What it has it may use up; how far that goes depends on what was fetched.
+    let error = loop {
+        match client.query_one("SELECT snowflake_segment_nextval('orders')", &[]) {
+            Ok(row) => all.push(row.get(0)),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code().unwrap().code(), "42704", "{}", text(&error));
+    order(&registry, "create_segment('orders')");
+    all.push(next(&mut client, "orders"));
+    assert_increasing(&all);
+
+    // One that nobody has known before works as soon as it is there.
+    for round in 0..3 {
+        let name = format!("new{round}");
+        assert_eq!(refusal(&mut client, &name).0, "42704");
+        order(&registry, &format!("create_segment('{name}')"));
+        assert_eq!(next(&mut client, &name), 1);
+    }
+}
+
+#[test]
+fn unknown_names_take_no_place_and_few_questions() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = server_of(&registry).set("snowflake_id.max_segments", "3").start();
+    let mut client = server.connect();
+    next(&mut client, "orders");
+    let began = Instant::now();
+    for at in 0..20 {
+        assert_eq!(refusal(&mut client, &format!("nobody {at}")).0, "42704");
+    }
+    // Ten a second are asked for.
+    assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
+    for name in ["a", "b", "c"] {
+        order(&registry, &format!("create_segment('{name}')"));
+    }
+    next(&mut client, "a");
+    next(&mut client, "b");
+    let (code, said) = refusal(&mut client, "c");
+    assert_eq!(code, "53400", "{said}");
+    next(&mut client, "orders");
+}
+
+#[test]
+fn extensions_are_dropped_and_created_again() {
+    let server = single_server().start();
+    order(&server, SMALL);
+    let mut client = server.connect();
+    let mut all = some(&mut client, "orders", 10);
+    client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
+    all.extend(some(&mut client, "orders", 10));
+    // The registry forgets all; what the server had it knows itself.
+    client.run(
+        "SELECT snowflake_registry.drop_segment('orders');
+             DROP EXTENSION snowflake_id_registry;
+             CREATE EXTENSION snowflake_id_registry;",
+    );
+    order(&server, SMALL);
+    all.extend(some(&mut client, "orders", 1000));
+    assert_increasing(&all);
+}
+
+#[test]
+fn without_preloading_there_are_no_numbers() {
+    let server = Cluster::builder().start();
+    let mut client = server.connect();
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000");
+    assert!(said.contains("shared_preload_libraries"), "{said}");
+    assert_eq!(failure(&mut client, "SELECT * FROM snowflake_segments").0, "55000");
+}
+
+/// A server that cannot note what it is given does not go on to ask: what it is given is lost for the whole fleet.
+#[test]
+fn a_file_that_cannot_be_written() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = server_of(&registry).set("snowflake_id.max_wait", "1s").start();
+    let in_the_way = server.data_dir().join("snowflake_id.segments.tmp");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let mut client = server.connect();
+    for _ in 0..10 {
+        let (code, said) = refusal(&mut client, "orders");
+        assert_eq!(code, "55000", "{said}");
+        assert!(said.contains("cannot write file snowflake_id.segments"), "{said}");
+    }
+    let lost = "SELECT next_value FROM snowflake_registry.segments WHERE name = 'orders'";
+    let lost: i64 = single(&mut registry.connect(), lost);
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let first =
+        eventually("a number", || client.query_one("SELECT snowflake_segment_nextval('orders')", &[]).ok());
+    // One range was.
+    assert_eq!(first.get::<_, i64>(0), lost);
+    assert_eq!(lost, 51);
+}
+
+/// Without the file nobody could say what the server has had; a damaged one is not passed over.
+#[test]
+fn a_file_that_cannot_be_read() {
+    let server = single_server().start();
+    order(&server, SMALL);
+    let highest = *some(&mut server.connect(), "orders", 10).last().unwrap();
+    server.stop_server("fast");
+    let file = server.data_dir().join("snowflake_id.segments");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, &text[..text.len() / 2]).unwrap();
+    server.start_server();
+    let mut client = server.connect();
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("cannot use file snowflake_id.segments"), "{said}");
+    // As soon as it is mended, or gone.
+    std::fs::remove_file(&file).unwrap();
+    assert!(next(&mut client, "orders") > highest);
+    assert!(file.exists());
+}

@@ -1,0 +1,217 @@
+//! Whatever becomes of the registry that a server takes numbers from, or stands in its place, no number comes twice.
+
+use std::time::{Duration, Instant};
+
+use harness::segments::*;
+use harness::*;
+
+/// Small ranges, so that many are taken.
+const SMALL: &str = "create_segment(\'orders\', min_step => 50, max_step => 200)";
+
+#[test]
+fn a_registry_that_may_have_lost_commits_closes_its_segments() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = server_of(&registry).start();
+    let other = server_of(&registry).start();
+    let mut client = server.connect();
+    let mut all = some(&mut client, "orders", 60);
+    registry.stop_server("fast");
+    let copy = registry.duplicate();
+    registry.start_server();
+    all.extend(some(&mut client, "orders", 1000));
+    let highest: i64 =
+        single(&mut registry.connect(), "SELECT next_value::bigint FROM snowflake_registry.segments");
+    registry.stop_server("immediate");
+
+    copy.start_server();
+    for server in [&server, &other] {
+        server.change("snowflake_id.registry", &connection_string(&copy));
+    }
+    let closed = eventually("the segment to be closed", || {
+        match client.query_one("SELECT snowflake_segment_nextval('orders')", &[]) {
+            Ok(row) => {
+                all.push(row.get(0));
+                None
+            }
+            Err(error) => Some(error),
+        }
+    });
+    assert_eq!(closed.code().unwrap().code(), "55000", "{}", text(&closed));
+    assert!(text(&closed).contains("resume_segment"), "{}", text(&closed));
+    // The other one gets none of them either.
+    assert_eq!(refusal(&mut other.connect(), "orders").0, "55000");
+
+    order(&copy, &format!("resume_segment('orders', {highest})"));
+    all.push(next(&mut client, "orders"));
+    all.push(next(&mut other.connect(), "orders"));
+    assert_distinct(&all);
+    assert!(all[all.len() - 2] >= highest, "{:?}", &all[all.len() - 2..]);
+}
+
+/// From the server's own database to a registry that begins lower.
+#[test]
+fn a_segment_moves_to_another_registry() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = single_server().start();
+    order(&server, "create_segment('orders', start => 5000, min_step => 50, max_step => 50)");
+    let mut client = server.connect();
+    let mut all = some(&mut client, "orders", 120);
+    assert_eq!(all[0], 5000);
+    server.change("snowflake_id.registry", &connection_string(&registry));
+    eventually("the worker of the registry", || {
+        single::<bool>(
+            &mut client,
+            "SELECT setting <> '' FROM pg_settings WHERE name = 'snowflake_id.registry'",
+        )
+    });
+    all.extend(some(&mut client, "orders", 300));
+    assert_increasing(&all);
+    let next_value: i64 =
+        single(&mut registry.connect(), "SELECT next_value::bigint FROM snowflake_registry.segments");
+    assert!(next_value > *all.last().unwrap(), "{next_value}");
+    assert!(server.log().contains("the registry of segments is another one than before"), "{}", server.log());
+}
+
+#[test]
+fn a_standby_has_no_numbers_and_goes_on_above_when_it_is_promoted() {
+    let primary = single_server().start();
+    order(&primary, SMALL);
+    let mut client = primary.connect();
+    client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_segment_nextval('orders'))");
+    client.run("INSERT INTO orders SELECT FROM generate_series(1, 130)");
+    let standby = primary.start_standby(&[]);
+    let (code, said) = refusal(&mut standby.connect(), "orders");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("during recovery"), "{said}");
+    client.run("INSERT INTO orders SELECT FROM generate_series(1, 1000)");
+    eventually("the standby to have the rows", || {
+        single::<i64>(&mut standby.connect(), "SELECT count(*) FROM orders") == 1130
+    });
+    primary.stop_server("immediate");
+    standby.promote();
+    let mut client = standby.connect();
+    let highest: i64 = single(&mut client, "SELECT max(id) FROM orders");
+    assert!(next(&mut client, "orders") > highest);
+    client.run("INSERT INTO orders SELECT FROM generate_series(1, 1000)");
+}
+
+/// With a registry elsewhere the standby gets numbers above all that the primary was given, rows that had not arrived
+/// included.
+#[test]
+fn a_standby_with_a_registry_elsewhere_is_promoted() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let primary = server_of(&registry).start();
+    let mut all = some(&mut primary.connect(), "orders", 60);
+    let standby = primary.start_standby(&[]);
+    standby.stop_receiving();
+    all.extend(some(&mut primary.connect(), "orders", 1000));
+    standby.promote();
+    // Both go on for a while.
+    for server in [&standby, &primary, &standby, &primary] {
+        let numbers = some(&mut server.connect(), "orders", 300);
+        assert_increasing(&numbers);
+        all.extend(numbers);
+    }
+    assert_distinct(&all);
+}
+
+/// Who owns the database may put objects there that have the names of the registry's.
+#[test]
+fn a_registry_that_is_not_the_extension_is_not_asked() {
+    let server = preloaded().start();
+    let mut client = server.connect();
+    client.run(
+        "CREATE SCHEMA snowflake_registry;
+             CREATE TABLE trap (n int);
+             CREATE FUNCTION snowflake_registry.take_here(uuid, bigint, jsonb, text) RETURNS SETOF int
+             LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.trap VALUES (1); RETURN; END $$",
+    );
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("there is no registry of segments"), "{said}");
+    assert_eq!(ids(&mut client, "SELECT n::bigint FROM trap"), Vec::<i64>::new());
+}
+
+/// A registry that answers each request with so many rows, each of which grants 1 to 10.
+fn lying_registry(rows: i32) -> Cluster {
+    let registry = Cluster::builder().extensions(&[]).start();
+    registry
+        .connect().run(&format!(
+            "CREATE ROLE fleet LOGIN;
+             CREATE SCHEMA snowflake_registry;
+             GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+             CREATE FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text)
+             RETURNS TABLE (request int, name text, outcome text, first bigint, increment bigint, count bigint,
+                            period_key bigint, period_starts bigint, period_ends bigint, step bigint, max_value bigint,
+                            registry_id uuid, serial bigint, registry_clock bigint, detail text)
+             LANGUAGE sql AS $$
+                 SELECT ordinal, asked ->> 'name', 'granted', 1, 1, 10, NULL::bigint, NULL::bigint, NULL::bigint, 10, 1000,
+                        '3c5f0000-0000-4000-8000-000000000000'::uuid, 1,
+                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL
+                 FROM jsonb_array_elements($3) WITH ORDINALITY AS element (asked, ordinal),
+                      generate_series(1, {rows}) $$"
+        ));
+    registry
+}
+
+/// What a registry gives that has forgotten what it gave, and whom it gave it to.
+#[test]
+fn numbers_that_a_server_has_had_are_refused() {
+    let registry = lying_registry(1);
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    assert_eq!(some(&mut client, "orders", 10), (1..=10).collect::<Vec<_>>());
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("numbers from 1 on, and this server has had numbers up to 10"), "{said}");
+    // Not after a restart either.
+    drop(client);
+    server.restart("immediate");
+    assert_eq!(refusal(&mut server.connect(), "orders").0, "55000");
+}
+
+/// The same within one answer.
+#[test]
+fn numbers_that_come_twice_in_one_answer_are_refused() {
+    let registry = lying_registry(2);
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    assert_eq!(some(&mut client, "orders", 10), (1..=10).collect::<Vec<_>>());
+    assert_eq!(refusal(&mut client, "orders").0, "55000");
+}
+
+/// Whoever owns the extension in the keeper's database can exchange its function. Then there are no numbers, but the server
+/// can be stopped.
+#[test]
+fn a_function_that_never_ends() {
+    let server = single_server().set("snowflake_id.max_wait", "1s").start();
+    order(&server, SMALL);
+    let mut client = server.connect();
+    client.run("DO $$ BEGIN
+                 EXECUTE regexp_replace(
+                     pg_get_functiondef('snowflake_registry.take_here(uuid, bigint, jsonb, text)'::regprocedure),
+                     E'\\nBEGIN\\n', E'\\nBEGIN\\nPERFORM pg_catalog.pg_sleep(3600);\\n');
+             END $$");
+    assert_eq!(refusal(&mut client, "orders").0, "55P03");
+    drop(client);
+    let start = Instant::now();
+    server.stop_server("fast");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+/// The worker is a superuser: it calls nothing that others could exchange.
+#[test]
+fn a_registry_whose_schema_belongs_to_somebody_else_is_not_asked() {
+    let server = single_server().start();
+    order(&server, SMALL);
+    let mut client = server.connect();
+    client.run("CREATE ROLE mallory; ALTER SCHEMA snowflake_registry OWNER TO mallory");
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55P03", "{said}");
+    assert!(said.contains("somebody who could put another one in its place"), "{said}");
+    client.run("ALTER SCHEMA snowflake_registry OWNER TO test");
+    assert_eq!(next(&mut client, "orders"), 1);
+}

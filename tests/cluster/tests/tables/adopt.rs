@@ -1,0 +1,210 @@
+//! Tables that are moved over to snowflake IDs: under load, with a subscriber, and on a server that cannot
+//! make IDs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use harness::*;
+
+/// No number from a sequence comes near this, no snowflake ID below it.
+const SMALLEST_ID: i64 = 1 << 40;
+
+/// What `snowflake_adopt` returns.
+fn adopt(client: &mut Client, arguments: &str) -> Vec<String> {
+    let rows = client.query(&format!("SELECT snowflake_adopt({arguments})"), &[]);
+    let rows = rows.unwrap_or_else(|error| panic!("{arguments}: {}", text(&error)));
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Clients that insert rows into a table, and rows that point at them, wait while it is adopted; none of them
+/// fails.
+#[test]
+fn writers_only_wait() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE TABLE accounts (id serial PRIMARY KEY);
+             CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts)",
+    );
+    let stop = AtomicBool::new(false);
+    // If the test fails, nobody tells the writers to stop.
+    let end = Instant::now() + PATIENCE;
+    let write = || {
+        let mut client = cluster.connect();
+        let mut ids = Vec::new();
+        while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+            let id: i64 = single(&mut client, "INSERT INTO accounts DEFAULT VALUES RETURNING id::bigint");
+            let booking = format!("INSERT INTO bookings (account_id) VALUES ({id})");
+            client.run(&booking);
+            ids.push(id);
+        }
+        ids
+    };
+    let ids: Vec<i64> = thread::scope(|scope| {
+        let writers: Vec<_> = (0..4).map(|_| scope.spawn(write)).collect();
+        let query = "SELECT count(*) FROM bookings WHERE account_id ";
+        let mut count = |condition: String| single::<i64>(&mut client, &format!("{query}{condition}"));
+        eventually("rows with numbers from a sequence", || count("> 0".into()) > 500);
+        let mut administrator = cluster.connect();
+        assert_eq!(adopt(&mut administrator, "'accounts', 'id', false").len(), 4);
+        eventually("rows with snowflake IDs", || count(format!(">= {SMALLEST_ID}")) > 500);
+        stop.store(true, Ordering::Relaxed);
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    assert_distinct(&ids);
+    let stored: i64 =
+        single(&mut client, "SELECT count(*) FROM accounts JOIN bookings ON account_id = accounts.id");
+    assert_eq!(stored, ids.len() as i64);
+}
+
+/// An `INSERT` that has locked its table, and is about to look at the one that its foreign key points at, is
+/// no deadlock.
+#[test]
+fn referencing_tables_are_locked_first() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut writer = cluster.connect();
+    writer.run(
+        "CREATE TABLE accounts (id serial PRIMARY KEY);
+             CREATE TABLE bookings (account_id int REFERENCES accounts);
+             INSERT INTO accounts DEFAULT VALUES",
+    );
+    writer.run("BEGIN; LOCK TABLE bookings IN ROW EXCLUSIVE MODE");
+    thread::scope(|scope| {
+        let adoption = scope.spawn(|| adopt(&mut cluster.connect(), "'accounts', 'id', false"));
+        let mut observer = cluster.connect();
+        eventually("the lock to be waited for", || {
+            single::<bool>(&mut observer, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        });
+        writer.run("INSERT INTO bookings VALUES (1); COMMIT");
+        assert_eq!(adoption.join().unwrap().len(), 4);
+    });
+}
+
+/// Whoever widens the subscriber first, as the warnings say, keeps replication going.
+#[test]
+fn the_subscriber_is_widened_first() {
+    let cluster = Cluster::builder()
+        .worker(1)
+        .set("wal_level", "logical")
+        .set("wal_retrieve_retry_interval", "100ms")
+        .start();
+    let mut publisher = cluster.connect();
+    publisher.run("CREATE DATABASE copy");
+    let mut subscriber = cluster.connect_to("copy");
+    let table = "CREATE TABLE orders (id serial PRIMARY KEY, n int)";
+    publisher.run(&format!(
+        "{table}; CREATE PUBLICATION orders FOR TABLE orders; INSERT INTO orders (n) VALUES (1)"
+    ));
+    subscriber.run(&format!("CREATE EXTENSION snowflake_id; {table}"));
+    // On one server the slot has to be there beforehand.
+    publisher.execute("SELECT pg_create_logical_replication_slot('orders', 'pgoutput')", &[]).unwrap();
+    subscriber.run(&format!(
+        "CREATE SUBSCRIPTION orders CONNECTION 'host={} user=test dbname=postgres' PUBLICATION orders
+             WITH (create_slot = false, binary = true)",
+        cluster.host().display()
+    ));
+    let mut arrives = |subscriber: &mut Client, n: i32| {
+        publisher.execute("INSERT INTO orders (n) VALUES ($1) ON CONFLICT DO NOTHING", &[&n]).unwrap();
+        let id: i64 = single(&mut publisher, &format!("SELECT id::bigint FROM orders WHERE n = {n}"));
+        eventually("the row at the subscriber", || {
+            let query = "SELECT FROM orders WHERE id = $1::bigint AND n = $2";
+            subscriber.query(query, &[&id, &n]).unwrap().len() == 1
+        });
+        id
+    };
+    arrives(&mut subscriber, 2);
+
+    adopt(&mut subscriber, "'orders', 'id', false");
+    assert!(
+        cluster.log().contains("WARNING:  subscription \"orders\" writes to tables"),
+        "{}",
+        cluster.log()
+    );
+    subscriber.run("ALTER SUBSCRIPTION orders SET (binary = false)");
+    assert!(arrives(&mut subscriber, 3) < SMALLEST_ID);
+
+    adopt(&mut cluster.connect(), "'orders', 'id', false");
+    assert!(cluster.log().contains("WARNING:  publication \"orders\" has tables"), "{}", cluster.log());
+    assert!(arrives(&mut subscriber, 4) > SMALLEST_ID);
+    subscriber.run("DROP SUBSCRIPTION orders");
+}
+
+/// Each table is named, with its size, before it is rewritten.
+#[test]
+fn the_table_that_is_being_rewritten_is_named() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE FUNCTION is_checked_slowly(bigint) RETURNS boolean LANGUAGE sql
+                 AS 'SELECT pg_advisory_lock_shared(1); SELECT true';
+             CREATE TABLE accounts (id serial PRIMARY KEY);
+             CREATE TABLE bookings (account_id int REFERENCES accounts CHECK (is_checked_slowly(account_id)));
+             INSERT INTO accounts DEFAULT VALUES;
+             INSERT INTO bookings VALUES (1);
+             SELECT pg_advisory_unlock_all()",
+    );
+    let mut holder = cluster.connect();
+    holder.run("SELECT pg_advisory_lock(1)");
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            client.run("SET log_min_messages = notice");
+            adopt(&mut client, "'accounts', 'id', false")
+        });
+        eventually("the second table", || {
+            cluster
+                .log()
+                .contains("NOTICE:  table 2 of 2: rewriting public.bookings, 8192 bytes with its indexes")
+        });
+        assert!(
+            cluster
+                .log()
+                .contains("NOTICE:  table 1 of 2: rewriting public.accounts, 24 kB with its indexes")
+        );
+        eventually("the rewriting to wait", || {
+            single::<bool>(&mut holder, "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        });
+        holder.run("SELECT pg_advisory_unlock(1)");
+    });
+}
+
+/// A table is not given a default that would fail; the dry run warns, and its statements can be used later.
+#[test]
+fn not_preloaded() {
+    let cluster = Cluster::builder().start();
+    let mut client = cluster.connect();
+    client.run("CREATE TABLE orders (id serial PRIMARY KEY, n int)");
+    let statements = adopt(&mut client, "'orders', 'id'");
+    assert!(
+        cluster.log().contains("WARNING:  snowflake_id is not in shared_preload_libraries"),
+        "{}",
+        cluster.log()
+    );
+    let (state, message) = failure(&mut client, "SELECT snowflake_adopt('orders', 'id', false)");
+    assert_eq!(state, "55000", "{message}");
+    client.run("INSERT INTO orders (n) VALUES (1)");
+
+    client.run(&statements.join("\n"));
+    cluster.stop_server("fast");
+    cluster.configure(&[("shared_preload_libraries", "snowflake_id"), ("snowflake_id.worker_id", "1")]);
+    cluster.start_server();
+    let mut client = cluster.connect();
+    assert!(single::<i64>(&mut client, "INSERT INTO orders (n) VALUES (2) RETURNING id") > SMALLEST_ID);
+}
+
+/// A wait for a lock ends with lock_timeout, and nothing has happened.
+#[test]
+fn a_table_in_use() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("CREATE TABLE orders (id serial PRIMARY KEY, n int)");
+    let mut reader = cluster.connect();
+    reader.run("BEGIN; SELECT FROM orders");
+    client.run("SET lock_timeout = '50ms'");
+    // The dry run takes no lock that another one could be waiting for.
+    assert_eq!(adopt(&mut client, "'orders', 'id'").len(), 3);
+    let (state, message) = failure(&mut client, "SELECT snowflake_adopt('orders', 'id', false)");
+    assert_eq!(state, "55P03", "{message}");
+    reader.run("COMMIT");
+    assert_eq!(adopt(&mut client, "'orders', 'id', false").len(), 3);
+}

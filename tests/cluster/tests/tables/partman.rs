@@ -1,0 +1,105 @@
+//! pg_partman with tables whose partitions are ranges of snowflake IDs: what the page says, with Debian's package.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::*;
+
+const PAGE: &str = include_str!("../../../../docs/time-ranges.md");
+/// Where `postgresql-15-partman` is unpacked: see scripts/test.sh.
+const PARTMAN: &str = "SNOWFLAKE_ID_PARTMAN";
+
+/// The two examples of the page: what is done once, and what is done each night.
+fn examples() -> [String; 2] {
+    let (_, section) = PAGE.split_once("### pg_partman\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let blocks = section.split("\n\n").filter(|block| block.starts_with("    "));
+    let blocks: Vec<String> = blocks.map(Into::into).collect();
+    blocks.try_into().expect("two examples")
+}
+
+/// A copy of the installation with pg_partman in it: its directory, and its `pg_config`.
+fn installation_with_partman(package: &Path) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // PostgreSQL finds everything else from where its programs are.
+    let mut copy = Command::new("cp");
+    copy.args(["-R", "--parents"]);
+    for option in ["--bindir", "--pkglibdir", "--sharedir"] {
+        copy.arg(ask_pg_config(&pg_config(), option));
+    }
+    successful(copy.arg(dir.path()));
+    let copied = |option: &str| dir.path().join(ask_pg_config(&pg_config(), option).trim_start_matches('/'));
+    let files = package.join("usr/share/postgresql/15/extension/.");
+    successful(Command::new("cp").arg("-R").arg(files).arg(copied("--sharedir").join("extension")));
+    let pg_config = copied("--bindir").join("pg_config");
+    (dir, pg_config)
+}
+
+fn run(client: &mut Client, statements: &str) {
+    client.run(statements);
+}
+
+/// Rows that find no partition.
+fn strays(client: &mut Client) -> i64 {
+    single(client, "SELECT count(*) FROM clicks_default")
+}
+
+#[test]
+fn partitions_are_made_by_the_clock() {
+    let package = match major(&pg_config()) {
+        15 => std::env::var_os(PARTMAN).ok_or(format!("{PARTMAN} is not set: see scripts/test.sh")),
+        other => Err(format!("Debian has it for PostgreSQL 15, not for {other}")),
+    };
+    let Some(package) = needs("pg_partman (Debian: postgresql-15-partman)", package) else { return };
+    let (_dir, pg_config) = installation_with_partman(Path::new(&package));
+    let cluster = Cluster::builder().of(&pg_config).worker(1).clock().start();
+    let mut client = cluster.connect();
+    let [once, each_night] = examples();
+    run(&mut client, &once);
+    let click = || {
+        let query = "INSERT INTO clicks (page) VALUES ('/') RETURNING tableoid::regclass::text";
+        let mut client = cluster.connect();
+        eventually("an ID", || client.query_one(query, &[]).ok().map(|row| row.get::<_, String>(0)))
+    };
+    let first = click();
+    assert!(first.starts_with("clicks_p"), "{first}");
+    let bound =
+        format!("SELECT (snowflake_timestamp(substr('{first}', 9)::bigint) AT TIME ZONE 'UTC')::time::text");
+    assert_eq!(single::<String>(&mut client, &bound), "00:00:00");
+
+    // Nobody comes for forty days. pg_partman alone looks at rows, and makes nothing.
+    const DAY: f64 = 86400.0;
+    cluster.set_clock(40.0 * DAY);
+    let mut client = cluster.connect();
+    eventually("the jump to be accepted", || {
+        client.batch_execute("SELECT snowflake_accept_clock()").ok()?;
+        client.batch_execute("SELECT snowflake_nextval()").ok()
+    });
+    run(&mut client, "SELECT partman.run_maintenance('public.clicks')");
+    client.run("BEGIN");
+    run(&mut client, "INSERT INTO clicks (page) VALUES ('/')");
+    assert_eq!(strays(&mut client), 1);
+    let (_, why) = failure(&mut client, "SELECT partman.run_maintenance('public.clicks')");
+    assert!(why.contains("default partition \"clicks_default\" would be violated"), "{why}");
+    client.run("ROLLBACK");
+
+    // What the page has done each night makes them by the clock, and may be repeated. Old ones go.
+    run(&mut client, &each_night);
+    let second = click();
+    assert!(second > first, "{second} after {first}");
+    for days in 1..=3 {
+        cluster.set_clock((40 + days) as f64 * DAY);
+        eventually("the jump to be accepted", || {
+            client.batch_execute("SELECT snowflake_accept_clock()").ok()?;
+            client.batch_execute("SELECT snowflake_nextval()").ok()
+        });
+        click();
+        run(&mut client, &each_night);
+    }
+    assert_eq!(strays(&mut client), 0);
+    assert!(single::<bool>(&mut client, &format!("SELECT to_regclass('{first}') IS NULL")));
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM clicks"), 4);
+}
