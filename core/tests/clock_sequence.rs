@@ -1,14 +1,12 @@
 //! Values of the clock sequence: when another one is opened, and which.
 
-use std::num::NonZeroU64;
-
 use proptest::prelude::*;
 use snowflake_id_core::clock_sequence::{
     Asked, Begun, FAR_AHEAD_US, NextValue, PastValues, SeenValues, ValueHorizon, ValueUse, ValueUses,
     next_value,
 };
 use snowflake_id_core::keeper_plan::{GatePlan, Past, Seen, Use, Uses, plan};
-use snowflake_id_core::{Gate, Generator, Identity, Layout, Lease, Slot, SlotKey};
+use snowflake_id_core::{Identity, Layout, Lease};
 
 const SECOND_US: i64 = 1_000_000;
 const HOUR_US: i64 = 3_600 * SECOND_US;
@@ -281,50 +279,6 @@ fn an_identity_begins_above_its_own_use_of_the_value() {
         seen.values.uses = ValueUses(vec![mine, used(None, Some(1), NOW_US + recorded_us)]);
         assert_eq!(plan(&seen).value_from_us, NOW_US + expected_us);
     }
-}
-
-#[test]
-fn layouts_share_a_slot_while_their_values_are_equal() {
-    let key = |text: &str, current| SlotKey::at(&layout(text), current);
-    for current in [0, 1, 7] {
-        assert_eq!(key("standard", current), SlotKey::of(&layout("standard")));
-        assert_eq!(key("rollback3", current) == key("standard", current), current == 0);
-    }
-    // Side by side, the same field at the same place; one is too narrow for 2.
-    let (wide, narrow) =
-        ("time:41 clock_seq:2 worker:8 sequence:12", "time:41 datacenter:1 clock_seq:1 worker:8 sequence:12");
-    let same = "time:41 clock_seq:2 datacenter:1 worker:7 sequence:12"; // At the same place, as wide.
-    assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(same, current)), [true, true, true]);
-    assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(narrow, current)), [true, true, false]);
-    assert_eq!(key(narrow, 2).clock_seq(), 0);
-    // At another place: with value 1 their numbers differ.
-    let elsewhere = "time:41 worker:8 clock_seq:2 sequence:12";
-    assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(elsewhere, current)), [true, false, false]);
-    assert_ne!(key(wide, 1), key(wide, 2));
-}
-
-#[test]
-fn ids_carry_the_value_and_nothing_else_changes() {
-    for text in ["rollback3", "rollback2"] {
-        let layout = layout(text);
-        let (gate, slot) = (Gate::default(), Slot::new(0, u64::MAX));
-        gate.open(ME);
-        let generator = Generator::new(layout, ME, 0, 0).unwrap();
-        let now_us = layout.epoch_us() + HOUR_US;
-        for value in [3, 0, 1] {
-            let generator = generator.with_clock_seq(value);
-            let reservation = slot.reserve(&gate, &generator, || now_us, NonZeroU64::MIN).unwrap();
-            let decoded = layout.decode(generator.first_id(reservation)).unwrap();
-            assert_eq!(decoded.clock_seq, Some(value.into()), "{text}");
-            assert_eq!((decoded.worker_id, decoded.generated_at), (Some(5), now_us));
-        }
-    }
-}
-
-#[test]
-#[should_panic(expected = "clock_seq 4 does not fit")]
-fn a_value_never_spills_into_another_field() {
-    let _ = Generator::new(layout("rollback2"), ME, 0, 0).unwrap().with_clock_seq(4);
 }
 
 proptest! {

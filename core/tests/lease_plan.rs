@@ -1,0 +1,165 @@
+//! What the keeper decides for a leased identity.
+
+mod servers;
+
+use servers::*;
+use snowflake_id_core::Lease;
+use snowflake_id_core::keeper_plan::{GatePlan, Past, Seen, Uses, plan};
+
+/// A lease of worker 3.
+fn leased(from_us: i64, until_us: i64) -> Lease {
+    Lease { identity: worker(3), from_us, until_us }
+}
+
+/// One that has made IDs as worker 3 under a lease, and goes on.
+fn leasing_server(lease: Lease) -> Seen {
+    let past = Past { last_identity: Some(worker(3)), ..busy_server().past };
+    let uses = Uses(vec![used(3, 0)]);
+    Seen { wanted: Some(lease), open_for: Some(lease), past, uses, ..busy_server() }
+}
+
+/// The horizon never goes beyond the lease for its sake, and what is published already is not written again.
+#[test]
+fn a_horizon_ends_with_the_lease() {
+    let ends_soon = NOW_US + 80;
+    assert_eq!(plan(&leasing_server(leased(5, ends_soon))).horizon_us, Some(ends_soon));
+    let ended = leased(5, NOW_US + 50); // Where the horizon is.
+    assert_eq!(plan(&leasing_server(ended)).horizon_us, None);
+    // A renewed lease is the same one.
+    let renewed = Seen { open_for: Some(ended), ..leasing_server(leased(5, NOW_US + 60)) };
+    let plan = plan(&renewed);
+    assert_eq!((plan.gate, plan.horizon_us), (GatePlan::Stay, Some(NOW_US + 60)));
+}
+
+/// A clock that is years ahead, and no registry to say so: nothing is burnt but the lease.
+#[test]
+fn a_clock_far_ahead_burns_nothing_beyond_the_lease() {
+    let until_us = NOW_US + 200;
+    let later = NOW_US + 1_000_000_000_000;
+    let start = Seen { open_for: None, now_us: later, floor_us: None, ..leasing_server(leased(5, until_us)) };
+    assert_eq!(plan(&start).horizon_us, Some(until_us));
+    let without = Seen { wanted: None, ..start };
+    assert_eq!(plan(&without).horizon_us, None);
+}
+
+/// Another range of the same identity begins where it begins, and so does the horizon.
+#[test]
+fn a_lease_begins_where_it_begins() {
+    let again = leased(NOW_US + 700, NOW_US + 900);
+    let seen = Seen { wanted: Some(again), ..leasing_server(leased(5, NOW_US + 60)) };
+    let plan = plan(&seen);
+    assert_eq!(plan.gate, GatePlan::Open { lease: again, from_us: again.from_us, is_another: false });
+    assert_eq!(plan.horizon_us, Some(again.from_us));
+    assert!(plan.records.is_empty());
+}
+
+/// Where this server itself may have used the leased identity further than that, it begins there.
+#[test]
+fn a_leased_identity_that_was_used_before() {
+    let lease = leased(NOW_US, NOW_US + 900);
+    let with_end = |until_us| Seen {
+        wanted: Some(lease),
+        uses: Uses(vec![used(1, 0), used(3, until_us)]),
+        ..busy_server()
+    };
+    assert_eq!(
+        plan(&with_end(NOW_US + 20)).gate,
+        GatePlan::Open { lease, from_us: NOW_US + 20, is_another: true }
+    );
+    let refused = plan(&with_end(NOW_US + 1_000_000_000));
+    assert!(matches!(refused.gate, GatePlan::Refuse { .. }));
+    assert!(refused.is_another_needed);
+}
+
+/// The server stands an hour ahead of a clock that the registry confirms.
+#[test]
+fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
+    const HOUR_US: i64 = 3_600_000_000;
+    let ahead = NOW_US + HOUR_US;
+    let lease = leased(5, NOW_US + 900);
+    let stuck = Seen {
+        stored_us: Some(ahead),
+        past: Past {
+            published_us: ahead,
+            promised_us: ahead,
+            highest_us: ahead,
+            last_identity: Some(worker(3)),
+        },
+        end_of_use_us: ahead,
+        is_clock_confirmed: true,
+        ..leasing_server(lease)
+    };
+    let first = plan(&stuck);
+    assert_eq!((first.gate, first.is_another_needed), (GatePlan::Stay, true));
+    let unconfirmed = plan(&Seen { is_clock_confirmed: false, ..stuck.clone() });
+    assert!(!unconfirmed.is_another_needed);
+
+    let another = Lease { identity: worker(4), ..lease };
+    let exchanged = plan(&Seen { wanted: Some(another), ..stuck.clone() });
+    assert_eq!((exchanged.gate, exchanged.is_another_needed), (GatePlan::BeginAnew(another), false));
+    assert_eq!((exchanged.horizon_us, exchanged.records), (None, vec![]));
+
+    // One that was used before will not do, nor is there anything to exchange for an identity of the settings.
+    let uses = Uses(vec![used(3, 0), used(4, 0)]);
+    let used_before = plan(&Seen { wanted: Some(another), uses, ..stuck.clone() });
+    assert!(matches!(used_before.gate, GatePlan::Open { .. }) && used_before.is_another_needed);
+    let settled = plan(&Seen { wanted: Some(settled(4)), ..stuck.clone() });
+    assert!(matches!(settled.gate, GatePlan::Open { .. }) && !settled.is_another_needed);
+
+    // By order also where nothing is far ahead.
+    let ordered = Seen { is_anew_ordered: true, ..leasing_server(lease) };
+    assert!(plan(&ordered).is_another_needed);
+    assert_eq!(plan(&Seen { wanted: Some(another), ..ordered }).gate, GatePlan::BeginAnew(another));
+}
+
+/// The file has a lease from an earlier life of the server, and nothing that is stored says how far it was used.
+#[test]
+fn a_lease_from_a_life_that_is_forgotten() {
+    let lease = leased(5, NOW_US + 900);
+    let start = Seen { wanted: Some(lease), is_lease_inherited: true, ..new_server() };
+    let plan_of_start = plan(&start);
+    assert_eq!(plan_of_start.gate, GatePlan::Refuse { identity: worker(3), until_us: lease.until_us });
+    assert!(plan_of_start.is_another_needed);
+    assert_eq!(plan_of_start.horizon_us, None);
+    // One that is granted now is good, and so is an old one where the past is known.
+    assert!(matches!(plan(&Seen { is_lease_inherited: false, ..start.clone() }).gate, GatePlan::Open { .. }));
+    let known = Seen { stored_us: Some(NOW_US), uses: Uses(vec![used(3, 0)]), ..start };
+    assert!(matches!(plan(&known).gate, GatePlan::Open { .. }));
+}
+
+/// A floor that an administrator has ordered is no reason to begin anew below it.
+#[test]
+fn an_ordered_floor_holds_under_a_lease() {
+    let floor_us = NOW_US + 60_000_000;
+    let lease = leased(5, NOW_US + 900_000_000);
+    let ordered = Seen { advance_to_us: Some(floor_us), is_clock_confirmed: true, ..leasing_server(lease) };
+    let first = plan(&ordered);
+    assert!(!first.is_another_needed);
+    assert!(first.records.contains(&everybody(floor_us)));
+    // Nor is it one after a restart, when only what is stored says so.
+    let uses = Uses([ordered.uses.0.as_slice(), &first.records].concat());
+    let restarted = Seen {
+        stored_us: first.horizon_us,
+        uses,
+        past: Past::default(),
+        floor_us: None,
+        advance_to_us: None,
+        open_for: None,
+        ..ordered
+    };
+    let again = plan(&restarted);
+    assert_eq!((again.floor_us, again.is_another_needed), (first.horizon_us.unwrap(), false));
+    let another = Lease { identity: worker(4), ..lease };
+    assert!(!matches!(plan(&Seen { wanted: Some(another), ..restarted }).gate, GatePlan::BeginAnew(_)));
+}
+
+/// What is not known of anybody shuts out every identity: another one would not help.
+#[test]
+fn an_unknown_past_is_no_reason_for_another_identity() {
+    let until_us = NOW_US + 1_000_000_000;
+    let uses = Uses(vec![used(1, 0), everybody(until_us)]);
+    let refused = Seen { wanted: Some(leased(5, until_us)), uses, ..busy_server() };
+    let plan = plan(&refused);
+    assert!(matches!(plan.gate, GatePlan::Refuse { .. }));
+    assert!(!plan.is_another_needed);
+}
