@@ -10,12 +10,10 @@ static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 /// a function of somebody else.
 static IS_INTERRUPTIBLE: AtomicBool = AtomicBool::new(false);
 
-/// The handler of SIGTERM. Runs between any two instructions of the worker.
-pub unsafe extern "C-unwind" fn on_sigterm(_signal: i32) {
-    process::keeping_errno(|| {
-        IS_STOPPING.store(true, Ordering::SeqCst);
-        process::interrupt(IS_INTERRUPTIBLE.load(Ordering::SeqCst));
-    });
+/// What SIGTERM does. Runs between any two instructions of the worker.
+pub fn on_sigterm() {
+    IS_STOPPING.store(true, Ordering::SeqCst);
+    process::interrupt(IS_INTERRUPTIBLE.load(Ordering::SeqCst));
 }
 
 pub fn is_stopping() -> bool {

@@ -1,8 +1,11 @@
 //! Processes: how they end, and background workers with their signals and transactions.
 
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
 use pgrx::prelude::*;
+
+use super::backend_local::BackendLocal;
 
 /// Has a function run when this process ends, while there is shared memory. Not if it is killed.
 pub fn at_exit(action: fn()) {
@@ -36,33 +39,53 @@ unsafe extern "C" {
 /// Of the same header.
 const LOCK_TIMEOUT: c_int = 2;
 
-/// Handles SIGTERM by `handler`. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes
-/// from elsewhere is ignored, as there is nothing of the keeper's to cancel.
-pub fn handle_signals(handler: unsafe extern "C-unwind" fn(i32)) {
-    unsafe extern "C-unwind" fn on_sigint(_signal: i32) {
-        // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this
-        // process.
-        keeping_errno(|| unsafe {
-            if get_timeout_indicator(LOCK_TIMEOUT, false) {
-                (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
-                (&raw mut pg_sys::InterruptPending).write_volatile(1);
-                pg_sys::SetLatch(pg_sys::MyLatch);
-            }
-        });
-    }
-    #[cfg(not(feature = "pg18"))]
+/// What SIGTERM does. It is set before the signal can arrive, and read when it does.
+static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ()));
+
+/// Handles SIGTERM by `on_sigterm`, which may run between any two instructions of this process: it sets flags and a
+/// latch, and cannot fail. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes from elsewhere
+/// is ignored, as there is nothing of the keeper's to cancel.
+pub fn handle_signals(on_sigterm: fn()) {
+    #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
-    #[cfg(feature = "pg18")]
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     use pg_sys::pqsignal_be as pqsignal;
-    // SAFETY: the handlers do nothing but set flags and a latch.
+    ON_SIGTERM.set(on_sigterm);
+    // SAFETY: the handler does nothing but set flags and a latch.
     unsafe {
-        pqsignal(pg_sys::SIGTERM as i32, Some(handler));
-        pqsignal(pg_sys::SIGINT as i32, Some(on_sigint));
+        pqsignal(pg_sys::SIGTERM as i32, Some(on_signal));
+        pqsignal(pg_sys::SIGINT as i32, Some(on_signal));
+    }
+}
+
+/// Where both signals arrive. From version 19 on PostgreSQL says who sent one.
+///
+/// It has no `#[pg_guard]`: that would turn a panic into an error, which jumps out of whatever was interrupted. Nothing
+/// here panics or raises an error.
+unsafe extern "C-unwind" fn on_signal(
+    signal: i32,
+    #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
+    _sender: *const pg_sys::pg_signal_info,
+) {
+    keeping_errno(|| match signal as u32 {
+        pg_sys::SIGTERM => ON_SIGTERM.get()(),
+        _ => cancel_if_lock_timed_out(),
+    });
+}
+
+fn cancel_if_lock_timed_out() {
+    // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this process.
+    unsafe {
+        if get_timeout_indicator(LOCK_TIMEOUT, false) {
+            (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
+            (&raw mut pg_sys::InterruptPending).write_volatile(1);
+            pg_sys::SetLatch(pg_sys::MyLatch);
+        }
     }
 }
 
 /// Runs what a signal handler does. Whoever was interrupted finds `errno` as it was.
-pub fn keeping_errno(action: impl FnOnce()) {
+fn keeping_errno(action: impl FnOnce()) {
     // SAFETY: the address of this thread's own variable.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.

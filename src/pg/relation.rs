@@ -14,7 +14,7 @@ use std::ffi::CStr;
 use pgrx::prelude::*;
 use pgrx::{IntoDatum, direct_function_call};
 
-use crate::pg::varlena::bytes;
+use crate::pg::varlena::{bytes, encoding_to_convert};
 
 /// An extension of the database to which this process is connected.
 #[derive(Clone, Copy)]
@@ -214,7 +214,8 @@ impl Relation {
             assert_eq!((*(*relation).rd_att).natts as usize, N, "bug: the relation has other columns");
             let row = pg_sys::heap_form_tuple((*relation).rd_att, datums.as_mut_ptr(), nulls.as_mut_ptr());
             let command = pg_sys::GetCurrentCommandId(true);
-            let options = pg_sys::HEAP_INSERT_NO_LOGICAL as i32;
+            // Up to version 18 they are signed.
+            let options = pg_sys::HEAP_INSERT_NO_LOGICAL as _;
             pg_sys::heap_insert(relation, row, command, options, std::ptr::null_mut());
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
@@ -223,21 +224,20 @@ impl Relation {
 
 /// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
-    use pg_sys::pg_enc::{PG_MULE_INTERNAL, PG_SQL_ASCII, PG_UTF8};
     // SAFETY: the datum is a text, by the type of its column. The conversion gives a C string, or what it was given
     // if there is nothing to convert.
     unsafe {
         let text = bytes(text.cast_mut_ptr());
-        let encoding = pg_sys::GetDatabaseEncoding() as pg_sys::pg_enc::Type;
-        // There is nothing to convert, or no conversion; in SQL_ASCII one row with other bytes would be an error.
-        if text == utf8.as_bytes() || [PG_UTF8, PG_SQL_ASCII, PG_MULE_INTERNAL].contains(&encoding) {
-            return text == utf8.as_bytes();
+        if text == utf8.as_bytes() {
+            return true;
         }
+        // In SQL_ASCII, to convert one row with other bytes would be an error.
+        let Some(encoding) = encoding_to_convert() else { return false };
         let converted = pg_sys::pg_do_encoding_conversion(
             text.as_ptr().cast_mut(),
             text.len() as i32,
             encoding as i32,
-            PG_UTF8 as i32,
+            pg_sys::pg_enc::PG_UTF8 as i32,
         );
         !std::ptr::eq(converted, text.as_ptr())
             && CStr::from_ptr(converted.cast()).to_bytes() == utf8.as_bytes()
