@@ -27,11 +27,8 @@ impl Row {
         // SAFETY: PostgreSQL passed fcinfo to the calling function.
         let descriptor = unsafe { descriptor(fcinfo) };
         // SAFETY: the descriptor is valid until the next row is made.
-        assert_eq!(
-            unsafe { (*descriptor).natts },
-            N as i32,
-            "bug: the SQL declaration has other OUT parameters"
-        );
+        let columns = unsafe { (*descriptor).natts };
+        assert_eq!(columns, N as i32, "bug: the SQL declaration has other OUT parameters");
         let mut nulls = values.map(|value| value.is_none());
         let mut datums = values.map(|value| value.unwrap_or(pg_sys::Datum::null()));
         // SAFETY: both arrays have an element for each column of the descriptor. The tuple lives in the
