@@ -262,7 +262,8 @@ impl Drop for ResultOfQuery {
     }
 }
 
-/// Called by libpq for each notice: notes warnings.
+/// Called by libpq for each notice: notes warnings. It calls nothing of PostgreSQL's server, so that it needs no guard. A
+/// panic would not unwind into libpq: it ends the process, as this is no `extern "C-unwind"`.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
     // SAFETY: what was given to PQsetNoticeReceiver, and a notice; its severity is a C string or null.
     unsafe {

@@ -8,7 +8,12 @@ use pgrx::prelude::*;
 use super::backend_local::BackendLocal;
 
 /// Has a function run when this process ends, while there is shared memory. Not if it is killed.
+///
+/// If it fails, that is reported as FATAL, and the rest of the exit goes on. PostgreSQL sees to that for its own errors.
+/// The guard sees to it for a panic, which would otherwise find nothing to catch it, and abort the process: the
+/// postmaster would then restart the whole server.
 pub fn at_exit(action: fn()) {
+    #[pg_guard]
     unsafe extern "C-unwind" fn run(_code: i32, action: pg_sys::Datum) {
         // SAFETY: the datum is the function that is passed below.
         let action = unsafe { std::mem::transmute::<usize, fn()>(action.value()) };
