@@ -3,6 +3,9 @@
  * SNOWFLAKE_ID_CLOCK holds (a native int64_t), from one instant to the next. Clocks that nobody can set, such as
  * CLOCK_MONOTONIC and CLOCK_BOOTTIME, stay real.
  *
+ * Two more numbers may follow in the file: an instant, in microseconds of Unix time, and a step. If the instant is not 0, the
+ * clock stands there. It moves by the step each time when a process reads it, in that process alone.
+ *
  * libfaketime will not do: it switches itself off within select(), and up to version 15 the postmaster forks background
  * workers from a signal handler that interrupts its select(), so that they see the real time for good.
  */
@@ -16,7 +19,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t *shift_us;
+static const volatile struct
+{
+	int64_t		shift_us;
+	int64_t		instant_us;
+	int64_t		step_us;
+}		   *set;
 
 __attribute__((constructor)) static void open_clock(void)
 {
@@ -25,18 +33,22 @@ __attribute__((constructor)) static void open_clock(void)
 
 	if (file < 0)
 		abort();
-	shift_us = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
+	/* In a file that ends after the first number the others read as 0, as they are in its only page. */
+	set = mmap(NULL, sizeof(*set), PROT_READ, MAP_SHARED, file, 0);
 	close(file);
-	if (shift_us == MAP_FAILED)
+	if (set == MAP_FAILED)
 		abort();
 }
 
 static int64_t now_us(void)
 {
+	static int64_t readings;
 	struct timespec real;
 
+	if (set->instant_us != 0)
+		return set->instant_us + readings++ * set->step_us;
 	syscall(SYS_clock_gettime, CLOCK_REALTIME, &real);
-	return real.tv_sec * INT64_C(1000000) + real.tv_nsec / 1000 + *shift_us;
+	return real.tv_sec * INT64_C(1000000) + real.tv_nsec / 1000 + set->shift_us;
 }
 
 int gettimeofday(struct timeval *restrict time, void *restrict zone)
