@@ -14,6 +14,7 @@
 #   make verify          models of the protocols, in every state
 #   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
 #   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/costs.md
+#   make instructions    instructions of one ID, compared with those in git           (RECORD=1 writes them)
 #   make pictures        the pictures of the book, drawn from these
 #   make book            the book of docs/, into target/book, with all of its links checked
 #   make dist            the archive for PGXN, of what is committed
@@ -26,7 +27,7 @@
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures pictures book dist deb image test-packages lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures instructions pictures book dist deb image test-packages lint sql clean
 
 all:
 	@scripts/build.sh
@@ -73,6 +74,9 @@ bench:
 figures:
 	@FIGURES=docs/figures scripts/bench.sh $(TABLES)
 	@scripts/costs.py
+
+instructions:
+	@scripts/instructions.sh $(if $(RECORD),--record)
 
 book:
 	@scripts/book.sh

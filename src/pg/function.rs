@@ -4,7 +4,8 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
-/// Declares the C calling convention of a function to PostgreSQL.
+/// Declares the C calling convention of a function to PostgreSQL. That asks by a function of its own, which returns a
+/// constant and so needs no guard.
 macro_rules! declare_c_function {
     ($name:ident) => {
         const _: () = {
