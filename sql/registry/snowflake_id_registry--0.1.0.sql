@@ -11,19 +11,23 @@
 -- Numbers without time, in ranges:
 --                       SELECT snowflake_registry.create_segment('orders');
 --
--- A role for the servers. It can ask for identities, renew them, and take numbers; it sees no table:
+-- What servers may do: ask for identities, renew them, and take numbers. They see no table.
 --
---     CREATE ROLE fleet LOGIN PASSWORD '...' CONNECTION LIMIT 200;
+--     CREATE ROLE fleet;
 --     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
 --     GRANT EXECUTE ON FUNCTION
 --         snowflake_registry.acquire(uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
 --         snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb),
 --         snowflake_registry.take(uuid, bigint, jsonb, text) TO fleet;
---     ALTER ROLE fleet SET statement_timeout = '10s';
---     ALTER ROLE fleet SET idle_in_transaction_session_timeout = '5s';
---     ALTER ROLE fleet SET idle_session_timeout = '10min';
---     ALTER ROLE fleet SET default_transaction_isolation = 'read committed';
---     ALTER ROLE fleet SET default_transaction_read_only = off;
+--
+-- For each server a login role of its own, as a role can change its own password and settings:
+--
+--     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;
+--     ALTER ROLE shard1 SET statement_timeout = '10s';
+--     ALTER ROLE shard1 SET idle_in_transaction_session_timeout = '5s';
+--     ALTER ROLE shard1 SET idle_session_timeout = '10min';
+--     ALTER ROLE shard1 SET default_transaction_isolation = 'read committed';
+--     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and hold up the others by leaving
 -- its transactions open: it belongs to servers of the fleet alone. How many there are to take is up to
@@ -46,59 +50,21 @@
 DO LANGUAGE plpgsql $registry$
 DECLARE
     -- Resolved before search_path is pinned: hence with their schemas.
-    schema_oid pg_catalog.oid;
-    obstacles pg_catalog.text;
-    found_owner pg_catalog.oid;
-    own_oid pg_catalog.oid;
     statement pg_catalog.text;
     search_path_before CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 BEGIN
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-SELECT oid INTO own_oid FROM pg_roles WHERE rolname = current_user;
 
--- Functions with the rights of their owner find their tables by name. So the schema is nobody else's, nobody
--- else can put anything into it, and nothing waits in it.
-SELECT oid, nspowner INTO schema_oid, found_owner FROM pg_namespace WHERE nspname = 'snowflake_registry';
-IF NOT FOUND THEN
-    CREATE SCHEMA snowflake_registry;
-ELSE
-    IF found_owner <> own_oid THEN
-        IF NOT (SELECT rolsuper FROM pg_roles WHERE oid = own_oid) THEN
-            RAISE EXCEPTION 'schema snowflake_registry belongs to role "%"', pg_get_userbyid(found_owner)
-                USING ERRCODE = 'insufficient_privilege',
-                      DETAIL = 'Its owner could put other tables in the place of those of the registry.',
-                      HINT = 'Install the registry as that role, or have the schema dropped.';
-        END IF;
-        -- So it is after a dump was restored: the schema comes first, and the extension is the restorer's.
-        ALTER SCHEMA snowflake_registry OWNER TO CURRENT_USER;
-    END IF;
-    SELECT string_agg(DISTINCT CASE WHEN acl.grantee = 0 THEN 'PUBLIC'
-                                    ELSE quote_ident(pg_get_userbyid(acl.grantee)) END, ', ')
-    INTO obstacles
-    FROM pg_namespace AS namespace, LATERAL aclexplode(namespace.nspacl) AS acl
-    WHERE namespace.oid = schema_oid AND acl.privilege_type = 'CREATE'
-      AND acl.grantee <> namespace.nspowner;
-    IF obstacles IS NOT NULL THEN
-        RAISE EXCEPTION 'others may create objects in schema snowflake_registry'
-            USING ERRCODE = 'insufficient_privilege',
-                  DETAIL = format('CREATE on the schema has been granted to: %s.', obstacles),
-                  HINT = format('REVOKE CREATE ON SCHEMA snowflake_registry FROM %s;', obstacles);
-    END IF;
-    SELECT string_agg(object, ', ' ORDER BY object COLLATE "C") INTO obstacles
-    FROM (
-        SELECT pg_describe_object(classid, objid, objsubid) AS object
-        FROM pg_depend
-        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = schema_oid
-          AND classid <> 'pg_extension'::regclass
-        LIMIT 3
-    ) AS objects;
-    IF obstacles IS NOT NULL THEN
-        RAISE EXCEPTION 'schema snowflake_registry is not empty'
-            USING ERRCODE = 'duplicate_object',
-                  DETAIL = format('There are, for example: %s.', obstacles),
-                  HINT = 'Is there a registry already? Otherwise drop what is in the schema.';
-    END IF;
+-- Functions with the rights of their owner find what they use by name. So the schema is made here and now, by the
+-- role that is to own the registry. In a schema that was there before, its owner may have created objects that
+-- cannot be seen until he commits: a function that fits a call better than ours would run with our rights.
+IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'snowflake_registry') THEN
+    RAISE EXCEPTION 'schema "snowflake_registry" already exists'
+        USING ERRCODE = 'duplicate_schema',
+              DETAIL = 'The registry has to be installed into a schema of its own, which it creates itself.',
+              HINT = 'If there is no registry in it: DROP SCHEMA snowflake_registry;';
 END IF;
+CREATE SCHEMA snowflake_registry;
 COMMENT ON SCHEMA snowflake_registry IS 'the registry of a fleet of servers that make snowflake IDs';
 
 -- Tables ------------------------------------------------------------------------------------------------

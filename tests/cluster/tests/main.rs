@@ -40,6 +40,7 @@ mod fleet {
 mod hostile {
     mod database;
     mod owner;
+    mod registry_schema;
     mod tables;
 }
 mod horizon {

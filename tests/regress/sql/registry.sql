@@ -430,30 +430,16 @@ SET client_min_messages = warning;
 DROP EXTENSION snowflake_id_registry CASCADE;
 RESET client_min_messages;
 DROP FUNCTION uuid_of, clock_us, pass;
-DROP SCHEMA snowflake_registry;
 
--- Into a schema of somebody else's, or one with something in it, it does not go.
-CREATE ROLE regress_mallory;
-CREATE SCHEMA snowflake_registry;
-CREATE FUNCTION snowflake_registry.microseconds(interval) RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';
-SELECT code, message, detail FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
-DROP FUNCTION snowflake_registry.microseconds;
-GRANT CREATE ON SCHEMA snowflake_registry TO regress_mallory, PUBLIC;
-SELECT code, message, detail, hint FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
-DROP SCHEMA snowflake_registry;
+-- It does not go into a schema that is there already: its owner may have objects in it that cannot be seen yet.
 CREATE ROLE regress_owner;
 DO $$BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_owner', current_database()); END$$;
-CREATE SCHEMA snowflake_registry AUTHORIZATION regress_mallory;
-GRANT ALL ON SCHEMA snowflake_registry TO regress_owner;
-SET ROLE regress_owner;
+CREATE SCHEMA snowflake_registry AUTHORIZATION regress_owner;
 SELECT code, message, detail, hint FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
-RESET ROLE;
--- A superuser takes it over, as after a dump was restored.
-REVOKE ALL ON SCHEMA snowflake_registry FROM regress_owner;
-CREATE EXTENSION snowflake_id_registry;
-SELECT nspowner::regrole = current_user::regrole AS is_mine FROM pg_namespace WHERE nspname = 'snowflake_registry';
-DROP EXTENSION snowflake_id_registry;
+SET ROLE regress_owner;
+SELECT code FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
 DROP SCHEMA snowflake_registry;
+RESET ROLE;
 -- The owner of a registry need not be a superuser.
 SET ROLE regress_owner;
 CREATE EXTENSION snowflake_id_registry;
@@ -462,7 +448,7 @@ SELECT outcome FROM snowflake_registry.acquire(NULL, NULL, (extract(epoch FROM c
     gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
 RESET ROLE;
 SET client_min_messages = warning;
-DROP SCHEMA snowflake_registry CASCADE;
-DROP OWNED BY regress_owner, regress_mallory;
+DROP EXTENSION snowflake_id_registry CASCADE;
+DROP OWNED BY regress_owner;
 RESET client_min_messages;
-DROP ROLE regress_owner, regress_mallory;
+DROP ROLE regress_owner;

@@ -346,4 +346,3 @@ $$;
 SELECT name, outcome FROM taken('[]');
 DROP EXTENSION snowflake_id_registry;
 DROP FUNCTION taken, today, microseconds;
-DROP SCHEMA snowflake_registry;
