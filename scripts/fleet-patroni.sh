@@ -163,7 +163,7 @@ launch etcd "$root/usr/bin/etcd" --data-dir "$work_dir/etcd" --log-level error \
     --listen-client-urls "http://127.0.0.1:$etcd_port" --advertise-client-urls "http://127.0.0.1:$etcd_port" \
     --listen-peer-urls "http://127.0.0.1:$etcd_peer_port" --initial-advertise-peer-urls "http://127.0.0.1:$etcd_peer_port" \
     --initial-cluster "default=http://127.0.0.1:$etcd_peer_port"
-echo '*:*:*:fleet:change-me' | as_server bash -c 'umask 077; cat >"$0"' "$work_dir/fleet.pass"
+echo '*:*:*:shard:change-me' | as_server bash -c 'umask 077; cat >"$0"' "$work_dir/fleet.pass"
 for server in registry1 registry2 shard1 shard2; do
     configuration $server
     start_patroni $server
