@@ -677,6 +677,38 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
     'for snowflake_adopt(): the sequences that belong to the column, in every partition and child, and who else uses them';
 
+-- A number that a sequence has given may be known to somebody although no row has it: the row was deleted or rolled back, or
+-- a program has taken numbers in advance. Sequences count that belong to the column, and those that its default names.
+CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
+RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
+VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT class.oid, class.oid::regclass::text, definition.seqincrement,
+           pg_has_role(class.relowner, 'USAGE'),
+           has_sequence_privilege(class.oid, 'SELECT, USAGE'),
+           CASE WHEN NOT has_sequence_privilege(class.oid, 'SELECT, USAGE') THEN NULL
+                WHEN definition.seqcycle AND pg_sequence_last_value(class.oid) IS NOT NULL THEN definition.seqmax
+                WHEN definition.seqincrement > 0 THEN pg_sequence_last_value(class.oid)
+                WHEN pg_sequence_last_value(class.oid) IS NOT NULL
+                THEN greatest(definition.seqstart, pg_sequence_last_value(class.oid))
+           END
+    FROM (
+        SELECT sequence FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+        UNION
+        SELECT use.refobjid
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        JOIN pg_attrdef AS expression
+          ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
+        JOIN pg_depend AS use
+          ON use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid
+         AND use.refclassid = 'pg_class'::regclass
+        WHERE involved.is_adopted
+    ) AS used
+    JOIN pg_class AS class ON class.oid = used.sequence AND class.relkind = 'S'
+    JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
+    'for snowflake_adopt(): the sequences that have given values of the column, and the highest that each has given';
+
 CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -1137,6 +1169,19 @@ BEGIN
                         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
+        FOR note IN SELECT * FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) LOOP
+            IF NOT note.is_readable THEN
+                RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
+                    USING ERRCODE = 'insufficient_privilege',
+                          DETAIL = 'The values that it has given to the column have to be known.',
+                          HINT = format('GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
+            ELSIF for_execution AND note.is_ours THEN
+                -- Changes nothing, but keeps others from taking values until this transaction ends.
+                EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
+            END IF;
+        END LOOP;
+        SELECT greatest(highest, max(given.highest_given)) INTO highest
+        FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         -- Exactly the types of the parameters, and all of them: no function that somebody else made in the
         -- same schema can fit better.
         IF widens THEN
@@ -1144,7 +1189,8 @@ BEGIN
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the numbers to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value is %s. Segment "%s" is at %s.', highest, left(segment, 100),
+                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. Segment "%s" is at %s.',
+                                      highest, left(segment, 100),
                                       lowest_to_come),
                       HINT = format('Let the segment go on above, and restart the server, which drops the range that it '
                                     'has in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
@@ -1153,7 +1199,8 @@ BEGIN
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value is %s. In the layout "%s" the first ID of the present is %s.',
+                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. In the layout "%s" the '
+                                      'first ID of the present is %s.',
                                       highest, current_setting('snowflake_id.layout'), lowest_to_come),
                       HINT = 'Give these rows other values, or choose a layout with larger IDs: snowflake_id.layout with more '
                              'bits below the time, or an earlier epoch.';

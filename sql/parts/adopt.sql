@@ -236,6 +236,19 @@ BEGIN
                         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
                         WHERE involved.relation = adopted_table AND involved.is_adopted))
         INTO highest;
+        FOR note IN SELECT * FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) LOOP
+            IF NOT note.is_readable THEN
+                RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
+                    USING ERRCODE = 'insufficient_privilege',
+                          DETAIL = 'The values that it has given to the column have to be known.',
+                          HINT = format('GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
+            ELSIF for_execution AND note.is_ours THEN
+                -- Changes nothing, but keeps others from taking values until this transaction ends.
+                EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
+            END IF;
+        END LOOP;
+        SELECT greatest(highest, max(given.highest_given)) INTO highest
+        FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
         -- Exactly the types of the parameters, and all of them: no function that somebody else made in the
         -- same schema can fit better.
         IF widens THEN
@@ -243,7 +256,8 @@ BEGIN
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the numbers to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value is %s. Segment "%s" is at %s.', highest, left(segment, 100),
+                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. Segment "%s" is at %s.',
+                                      highest, left(segment, 100),
                                       lowest_to_come),
                       HINT = format('Let the segment go on above, and restart the server, which drops the range that it '
                                     'has in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
@@ -252,7 +266,8 @@ BEGIN
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value is %s. In the layout "%s" the first ID of the present is %s.',
+                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. In the layout "%s" the '
+                                      'first ID of the present is %s.',
                                       highest, current_setting('snowflake_id.layout'), lowest_to_come),
                       HINT = 'Give these rows other values, or choose a layout with larger IDs: snowflake_id.layout with more '
                              'bits below the time, or an earlier epoch.';

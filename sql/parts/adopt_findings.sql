@@ -131,6 +131,38 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
     'for snowflake_adopt(): the sequences that belong to the column, in every partition and child, and who else uses them';
 
+-- A number that a sequence has given may be known to somebody although no row has it: the row was deleted or rolled back, or
+-- a program has taken numbers in advance. Sequences count that belong to the column, and those that its default names.
+CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
+RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
+VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT class.oid, class.oid::regclass::text, definition.seqincrement,
+           pg_has_role(class.relowner, 'USAGE'),
+           has_sequence_privilege(class.oid, 'SELECT, USAGE'),
+           CASE WHEN NOT has_sequence_privilege(class.oid, 'SELECT, USAGE') THEN NULL
+                WHEN definition.seqcycle AND pg_sequence_last_value(class.oid) IS NOT NULL THEN definition.seqmax
+                WHEN definition.seqincrement > 0 THEN pg_sequence_last_value(class.oid)
+                WHEN pg_sequence_last_value(class.oid) IS NOT NULL
+                THEN greatest(definition.seqstart, pg_sequence_last_value(class.oid))
+           END
+    FROM (
+        SELECT sequence FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
+        UNION
+        SELECT use.refobjid
+        FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
+        JOIN pg_attrdef AS expression
+          ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
+        JOIN pg_depend AS use
+          ON use.classid = 'pg_attrdef'::regclass AND use.objid = expression.oid
+         AND use.refclassid = 'pg_class'::regclass
+        WHERE involved.is_adopted
+    ) AS used
+    JOIN pg_class AS class ON class.oid = used.sequence AND class.relkind = 'S'
+    JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
+$$;
+COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
+    'for snowflake_adopt(): the sequences that have given values of the column, and the highest that each has given';
+
 CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
