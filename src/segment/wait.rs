@@ -42,7 +42,7 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
                 segments.ring();
             }
             // It may have gone to another name since it was found, and those numbers are lost then. From now on it stays.
-            if segments.slot_of(at, &text).is_some() {
+            if segments.record_of(at, &text).is_some() {
                 return Ok((slot, taken));
             }
             continue;

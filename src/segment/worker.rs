@@ -506,15 +506,19 @@ impl Worker {
     fn publish(&mut self, at: usize, name: &str, granted: &Granted) {
         let range = granted.range;
         let wanted_at = (range.count as f64 * random_between(WANTED_AT)) as u64;
-        let Some(slot) = self.segments.slot_of(at, name) else { return };
-        if slot.segment.publish(range, wanted_at.clamp(1, range.count)).is_err() {
+        let published = self.segments.with_slot_of(at, name, |slot| {
+            slot.segment
+                .publish(range, wanted_at.clamp(1, range.count))
+                .map(|()| slot.segment.standing().left)
+        });
+        let Some(published) = published else { return };
+        let Ok(left) = published else {
             log!(
                 "snowflake_id: segment \"{name}\" has too many ranges; that from {} on is lost",
                 range.first
             );
             return;
-        }
-        let left = slot.segment.standing().left;
+        };
         let known = known_at(&mut self.known, at, name);
         known.last = Some(LastFetch { at: Instant::now(), count: range.count, left });
     }

@@ -266,7 +266,7 @@ pub fn report_problem(text: Option<&str>, trouble: Trouble) {
 }
 
 /// The place of a name's slot, given to it now if it had none, and the slot. It may go to another name again, as long
-/// as no number was taken from it: see [`Segments::slot_of`].
+/// as no number was taken from it: see [`Segments::record_of`].
 pub fn find_or_assign(name: &str, max_segments: usize) -> Result<(usize, &'static Slot), Error> {
     let segments = segments()?;
     if let Some(at) = find(&DIRECTORY.share().records, name) {
@@ -310,9 +310,11 @@ impl Segments {
         records.map(|(at, record)| (at, *record, &self.slots.0[at])).collect()
     }
 
-    /// A slot, as long as it is that of this name.
-    pub fn slot_of(&self, at: usize, name: &str) -> Option<&Slot> {
-        self.record_of(at, name).map(|_| &self.slots.0[at])
+    /// Does something with a slot, if it is that of this name. It cannot go to another name meanwhile: one that is given
+    /// away has no range yet, and whoever gives it away holds the lock alone.
+    pub fn with_slot_of<T>(&self, at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
+        let directory = DIRECTORY.share();
+        (directory.records[at].name() == name).then(|| action(&self.slots.0[at]))
     }
 
     /// What is known of the segment in a slot, as long as it is that of this name.
