@@ -45,7 +45,7 @@ demo:
 	@scripts/demo.sh
 
 fleet-demo:
-	@scripts/fleet-demo.sh
+	@scripts/test.sh fleet-demo
 
 test:
 	@scripts/test.sh

@@ -9,6 +9,7 @@
 #                              fleet:: or ids::waiting, and options of libtest, such as --nocapture
 #   scripts/test.sh soak       many rounds of crashes, clock steps and accidents of all kinds
 #   scripts/test.sh clients    the client programs
+#   scripts/test.sh fleet-demo what "make fleet-demo" shows
 #   scripts/test.sh patroni    registry and shard under Patroni
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -162,6 +163,10 @@ case ${1:-all} in
         ;;
     clients)
         scripts/clients.sh
+        exit
+        ;;
+    fleet-demo)
+        cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo
         exit
         ;;
     patroni)
