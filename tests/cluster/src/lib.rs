@@ -42,6 +42,9 @@ pub use sql::*;
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How much longer than it has to anything may take where other tests run as well. Tests with tighter bounds are in `alone`.
+pub const SLACK: Duration = Duration::from_secs(10);
+
 /// An answer to "is it there yet?".
 pub trait Answer {
     type Value;

@@ -11,9 +11,6 @@ const BATCH: &str = "SELECT snowflake_batch(1000)";
 /// Their end lies beyond that of the test, also with a clock that is two minutes ahead.
 const LONG_LEASES: &str = "lease => '10min', renew_every => '500ms'";
 
-/// How long something may take that takes a few seconds, on a busy machine.
-const SLACK: Duration = Duration::from_secs(20);
-
 /// A fleet whose registry has a clock of its own.
 fn fleet_with_clock(configuration: &str) -> Fleet {
     Fleet::of(Cluster::builder().clock(), configuration)
@@ -109,7 +106,7 @@ fn a_clock_that_is_two_minutes_ahead() {
     server.set_clock(0.0);
     let took = time_to_first_id(&server);
     println!("first ID {took:?} after a lease that had ended by a wrong clock");
-    assert!(took < SLACK, "{took:?}");
+    assert!(took < 2 * SLACK, "{took:?}");
     assert_eq!(leased_worker(&server), worker);
     all.extend(some_ids(&server));
     assert_distinct(&all);
@@ -133,7 +130,7 @@ fn a_clock_that_is_behind() {
         server.set_clock(0.0);
         let took = time_to_first_id(&server);
         println!("first ID {took:?} after a clock that was {seconds} s off");
-        assert!(took < SLACK, "{took:?}");
+        assert!(took < 2 * SLACK, "{took:?}");
         assert_eq!(leased_worker(&server), worker, "{}", server.log());
         all.extend(some_ids(&server));
         assert_increasing(&all);
@@ -156,6 +153,7 @@ fn a_clock_that_is_behind_between_renewals() {
     wait_for_registry_state(&server, "clock differs");
     server.set_clock(0.0);
     wait_for_registry_state(&server, "granted");
+    // An exchange, if there was one, would come now.
     std::thread::sleep(Duration::from_secs(2));
     all.extend(some_ids(&server));
     assert_eq!(leased_worker(&server), worker, "{}", server.log());
@@ -219,7 +217,7 @@ fn years_ahead_at_a_start() {
         }
         let took = time_to_first_id(&server);
         println!("registry {has_registry}: first ID {took:?} after ten years");
-        assert!(took < SLACK, "{took:?}");
+        assert!(took < 2 * SLACK, "{took:?}");
         all.extend(some_ids(&server));
         assert!(ahead_of_real_time(&mut client).abs() < 10.0);
         assert_increasing(&all);
@@ -235,11 +233,12 @@ fn a_new_server_that_is_years_ahead() {
     server.start_server();
     server.connect().run("CREATE EXTENSION snowflake_id");
     wait_for_registry_state(&server, "clock differs");
+    // Whatever it would burn it has time to burn.
     std::thread::sleep(Duration::from_secs(1));
     server.set_clock(0.0);
     let took = time_to_first_id(&server);
     println!("first ID of a new server {took:?} after ten years");
-    assert!(took < SLACK, "{took:?}");
+    assert!(took < 2 * SLACK, "{took:?}");
     let mut client = server.connect();
     assert!(ahead_of_real_time(&mut client).abs() < 10.0);
     let mut all = some_ids(&server);
@@ -278,7 +277,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
         }
         let took = time_to_first_id(&server);
         println!("restarted {is_restarted}: first ID {took:?} after both clocks were set back by an hour");
-        assert!(took < SLACK, "{took:?}");
+        assert!(took < 2 * SLACK, "{took:?}");
         assert_ne!(leased_worker(&server), worker);
         let mut client = server.connect();
         assert!(ahead_of_real_time(&mut client).abs() < 10.0);

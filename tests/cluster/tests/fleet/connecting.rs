@@ -5,16 +5,13 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::network::{Fault, Network, Proxy};
 use harness::*;
 
 /// Leases that last while servers start.
 const LEASES: &str = "lease => '30s', renew_every => '500ms'";
-
-/// How long something may take that takes no time, on a busy machine.
-const SLACK: Duration = Duration::from_secs(10);
 
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
 

@@ -17,7 +17,7 @@ fn a_database_is_dropped() {
         client.run("CREATE DATABASE other");
         let start = Instant::now();
         client.run("DROP DATABASE other");
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+        assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
     }
 }
 
@@ -84,7 +84,8 @@ fn a_server_without_a_past_does_not_take_all_worker_ids() {
     let count = "SELECT count(*) FROM snowflake_registry.fleet";
     let mut registry = fleet.registry.connect();
     eventually("a lease", || single::<i64>(&mut registry, count) > 1);
-    thread::sleep(Duration::from_secs(5));
+    // It would try the next one every half second.
+    thread::sleep(Duration::from_secs(4));
     let count = single::<i64>(&mut registry, count);
     assert!(count <= 3, "{count}");
 }

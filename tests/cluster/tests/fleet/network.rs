@@ -10,9 +10,6 @@ use harness::*;
 /// Leases that last while servers start.
 const LEASES: &str = "lease => '30s', renew_every => '500ms'";
 
-/// How long something may take that takes no time, on a busy machine.
-const SLACK: Duration = Duration::from_secs(10);
-
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
 
 /// Between renewals nobody is connected to the registry; it is killed and comes back.

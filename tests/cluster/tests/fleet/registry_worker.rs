@@ -8,9 +8,6 @@ use harness::*;
 /// Leases that last while servers start.
 const LEASES: &str = "lease => '30s', renew_every => '500ms'";
 
-/// How long something may take that takes no time, on a busy machine.
-const SLACK: Duration = Duration::from_secs(10);
-
 /// The process that asks the registry is ended in several ways, and its setting changed.
 #[test]
 fn the_registry_worker_ends() {

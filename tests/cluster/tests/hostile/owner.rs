@@ -38,7 +38,8 @@ const TRAP: &str = "
     $$;";
 
 fn expect_no_superuser(cluster: &Cluster, client: &mut Client) {
-    thread::sleep(Duration::from_secs(3));
+    // The keeper looks several times.
+    thread::sleep(Duration::from_secs(2));
     let superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'";
     assert!(!single::<bool>(client, superuser), "{}", cluster.log());
 }
@@ -149,7 +150,8 @@ fn the_table_of_the_workers_gets_another_form() {
         "ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_node_name_check;
          ALTER TABLE snowflake_worker ALTER node_name TYPE int8 USING 5",
     );
-    thread::sleep(Duration::from_secs(3));
+    // The keeper looks several times.
+    thread::sleep(Duration::from_secs(2));
     no_worker(&mut client);
     assert!(!cluster.log().contains("terminated by signal"), "{}", cluster.log());
     assert!(!cluster.log().contains("bug:"), "{}", cluster.log());

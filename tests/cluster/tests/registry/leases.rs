@@ -269,14 +269,14 @@ fn the_server_of_the_registry_is_started_again() {
 /// A lease that has ended may be somebody else's, if the disk was set back: it comes after those that are live.
 #[test]
 fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
-    let cluster = start(Cluster::builder());
+    let cluster = start(Cluster::builder().clock());
     let mut client = cluster.connect();
     let configure = "SELECT snowflake_registry.configure(lease => '2 seconds', renew_every => '1 second')";
     client.run(configure);
     let mut member = granted(&mut client);
     drop(client);
     cluster.stop_server("fast");
-    thread::sleep(Duration::from_secs(2));
+    cluster.set_clock(3.0);
     cluster.start_server();
     let mut client = cluster.connect();
     // Also as long as nobody could sign.

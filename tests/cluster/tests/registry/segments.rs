@@ -114,7 +114,7 @@ fn an_open_transaction_holds_up_its_own_names() {
     let took = started.elapsed();
     let outcomes: Vec<_> = answers.iter().map(|taken| taken.outcome.as_str()).collect();
     assert_eq!(outcomes, ["busy", "busy", "busy", "granted"]);
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < SLACK, "{took:?}");
     // What is rolled back was never granted: the server believes an answer after the commit.
     a.run("ROLLBACK");
     assert_eq!(Member::default().granted(&mut b, "a").first, Some(1));

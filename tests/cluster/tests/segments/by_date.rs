@@ -119,6 +119,7 @@ fn the_next_day_begins_at_the_registry_first() {
 fn until_dry(client: &mut Client, day: i64) -> Vec<i64> {
     let mut all = vec![];
     eventually("the next day", || {
+        // So slowly that those of today last.
         thread::sleep(Duration::from_millis(200));
         let number = next(client, "bills");
         all.push(number);

@@ -1,6 +1,6 @@
 //! Whatever becomes of the registry that a server takes numbers from, or stands in its place, no number comes twice.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use harness::segments::*;
 use harness::*;
@@ -199,7 +199,7 @@ fn a_function_that_never_ends() {
     drop(client);
     let start = Instant::now();
     server.stop_server("fast");
-    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert!(start.elapsed() < 2 * SLACK, "{:?}", start.elapsed());
 }
 
 /// The worker is a superuser: it calls nothing that others could exchange.
