@@ -16,8 +16,8 @@ fn the_registry_answers_nonsense() {
     let mut all = vec![];
     registry.run(
         "CREATE SCHEMA kept;
-             ALTER FUNCTION snowflake_registry.renew SET SCHEMA kept;
-             ALTER FUNCTION snowflake_registry.acquire SET SCHEMA kept;",
+         ALTER FUNCTION snowflake_registry.renew SET SCHEMA kept;
+         ALTER FUNCTION snowflake_registry.acquire SET SCHEMA kept;",
     );
     registry.run(&fake("SELECT * FROM answer(NULL)"));
     let newcomer = fleet.server().start();
@@ -106,8 +106,8 @@ fn the_registry_answers_nonsense() {
     }
     registry.run(
         "DROP FUNCTION snowflake_registry.renew, snowflake_registry.acquire;
-             ALTER FUNCTION kept.renew SET SCHEMA snowflake_registry;
-             ALTER FUNCTION kept.acquire SET SCHEMA snowflake_registry;",
+         ALTER FUNCTION kept.renew SET SCHEMA snowflake_registry;
+         ALTER FUNCTION kept.acquire SET SCHEMA snowflake_registry;",
     );
     [&server, &newcomer].into_iter().for_each(|server| ask_now(server, &fleet.connection_string()));
     assert_renewed(&server);

@@ -70,7 +70,7 @@ fn expect_no_repeat_of_worker_1(cluster: &Cluster, mut all: Vec<i64>) {
 
 #[test]
 fn created_again_after_a_reset() {
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     let mut all = reset_after_a_wrong_clock(&cluster);
     let mut client = cluster.connect();
     client.run(ANEW);
@@ -83,7 +83,7 @@ fn created_again_after_a_reset() {
 #[test]
 fn created_again_after_a_reset_before_the_worker_is_set() {
     for loss in [ANEW, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity"] {
-        let cluster = Cluster::builder().worker(1).clock().start();
+        let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
         cluster.set_clock(40.0);
         let mut client = cluster.connect();
         let all = ids(&mut client, "SELECT snowflake_batch(900000)");
@@ -97,7 +97,7 @@ fn created_again_after_a_reset_before_the_worker_is_set() {
 /// The records are emptied, and the server is stopped before the keeper has noticed.
 #[test]
 fn emptied_and_stopped() {
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     let all = reset_after_a_wrong_clock(&cluster);
     cluster.connect().run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
     cluster.restart("fast");
@@ -117,7 +117,7 @@ fn created_again_after_a_reset_and_crashed() {
 /// A backend crashes between DROP and CREATE EXTENSION, so that shared memory is made anew.
 #[test]
 fn created_again_after_a_crash_of_a_backend() {
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     let all = reset_after_a_wrong_clock(&cluster);
     cluster.connect().run("DROP EXTENSION snowflake_id");
     cluster.crash_a_backend();
@@ -129,7 +129,7 @@ fn created_again_after_a_crash_of_a_backend() {
 /// extension.
 #[test]
 fn created_again_after_another_worker() {
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     cluster.set_clock(40.0);
     let mut client = cluster.connect();
     let mut all = ids(&mut client, "SELECT snowflake_batch(600000)");
@@ -146,7 +146,7 @@ fn created_again_after_another_worker() {
 /// The rows are gone, and nothing else: by the only statement that can do it.
 #[test]
 fn emptied() {
-    let cluster = Cluster::builder().worker(1).clock().start();
+    let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     let all = reset_after_a_wrong_clock(&cluster);
     let mut client = cluster.connect();
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
@@ -191,7 +191,7 @@ fn an_older_copy_of_the_database() {
 /// The same after everything began anew: the records in the copy are out of date, too.
 #[test]
 fn an_older_copy_after_a_reset() {
-    let cluster = Cluster::builder().worker(1).home().clock().stopped();
+    let cluster = Cluster::builder().worker(1).short_horizon().home().clock().stopped();
     let mut client = cluster.start_with_home();
     copy_home(&mut client);
     keeper_pid(&mut client);

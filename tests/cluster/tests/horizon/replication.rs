@@ -133,7 +133,7 @@ fn publications_for_all_tables_in_both_directions() {
     for client in [&mut first, &mut second] {
         client.run(
             "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
-                 CREATE PUBLICATION everything FOR ALL TABLES;",
+             CREATE PUBLICATION everything FOR ALL TABLES;",
         );
     }
     for (client, source) in [(&mut first, &two), (&mut second, &one)] {

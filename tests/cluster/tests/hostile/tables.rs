@@ -165,8 +165,8 @@ fn a_schema_of_somebody_else() {
     let mut client = cluster.connect();
     client.run(
         "CREATE SCHEMA hers AUTHORIZATION mallory;
-             CREATE TABLE hers.orders (id int PRIMARY KEY);
-             CREATE TABLE hers.days (id bigint) PARTITION BY RANGE (id);",
+         CREATE TABLE hers.orders (id int PRIMARY KEY);
+         CREATE TABLE hers.days (id bigint) PARTITION BY RANGE (id);",
     );
     for call in [
         "SELECT snowflake_adopt('hers.orders', 'id')",

@@ -72,8 +72,8 @@ fn a_subscription_takes_ids() {
     let mut publishing = publisher.connect();
     publishing.run(
         "CREATE TABLE orders (place int PRIMARY KEY);
-             INSERT INTO orders SELECT generate_series(1, 1000);
-             CREATE PUBLICATION orders FOR TABLE orders",
+         INSERT INTO orders SELECT generate_series(1, 1000);
+         CREATE PUBLICATION orders FOR TABLE orders",
     );
     let subscriber = Cluster::builder().worker(1).start();
     let mut subscribing = subscriber.connect();

@@ -21,7 +21,7 @@ fn the_status_counts_ids_waits_and_steps_of_the_clock() {
     let before: i64 = single(&mut observer, waits);
     observer.run(
         "SET snowflake_id.layout = 'time:38 worker:10 unit=5ms';
-             SELECT count(snowflake_nextval()) FROM generate_series(1, 20)",
+         SELECT count(snowflake_nextval()) FROM generate_series(1, 20)",
     );
     let waited = single::<i64>(&mut observer, waits) - before;
     assert!((15..=20).contains(&waited), "{waited}");

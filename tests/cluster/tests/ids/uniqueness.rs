@@ -89,8 +89,8 @@ fn parallel_create_table_as() {
     let mut client = cluster.connect();
     client.run(
         "CREATE TABLE numbers AS SELECT n FROM generate_series(1, 200000) AS n;
-             ALTER TABLE numbers SET (parallel_workers = 4);
-             ANALYZE numbers",
+         ALTER TABLE numbers SET (parallel_workers = 4);
+         ANALYZE numbers",
     );
     let before: i64 = single(&mut client, "SELECT snowflake_nextval()");
     let plan = lines(

@@ -16,9 +16,9 @@ fn a_copy_of_the_database_takes_its_place() {
     let mut client = cluster.connect_to("registry");
     client.run(
         "CREATE EXTENSION snowflake_id_registry;
-             SELECT snowflake_registry.start_fleet();
-             SELECT snowflake_registry.create_segment('shared');
-             UPDATE snowflake_registry.segment SET has_left = true",
+         SELECT snowflake_registry.start_fleet();
+         SELECT snowflake_registry.create_segment('shared');
+         UPDATE snowflake_registry.segment SET has_left = true",
     );
     let mut early = granted(&mut client);
     drop(client);
@@ -57,14 +57,14 @@ fn a_registry_is_dumped_and_restored() {
     // The owner is no superuser, and has granted rights.
     client.run(
         "DROP EXTENSION snowflake_id_registry CASCADE;
-             CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN;
-             GRANT CREATE ON DATABASE postgres TO keeper_of_ids;
-             SET ROLE keeper_of_ids;
-             CREATE EXTENSION snowflake_id_registry;
-             GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-             GRANT EXECUTE ON FUNCTION snowflake_registry.renew TO fleet;
-             SELECT snowflake_registry.start_fleet();
-             RESET ROLE",
+         CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN;
+         GRANT CREATE ON DATABASE postgres TO keeper_of_ids;
+         SET ROLE keeper_of_ids;
+         CREATE EXTENSION snowflake_id_registry;
+         GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.renew TO fleet;
+         SELECT snowflake_registry.start_fleet();
+         RESET ROLE",
     );
     let mut member = granted(&mut client);
     let dump = old.host().join("dump");

@@ -187,11 +187,11 @@ fn numbers_of_other_systems_go_on() {
     let mut client = cluster.connect();
     client.run(
         "CREATE TABLE leaf_alloc (biz_tag text PRIMARY KEY, max_id bigint, step int);
-             INSERT INTO leaf_alloc VALUES ('leaf-segment-test', 2001, 2000), ('leaf-new', 1, 500);
-             CREATE TABLE tiny_id_info (biz_type text PRIMARY KEY, begin_id bigint, max_id bigint, step int,
-                                        delta int, remainder int);
-             INSERT INTO tiny_id_info VALUES ('one', 1, 100000, 1000, 1, 0), ('odd', 1, 100000, 1000, 2, 1),
-                                             ('even', 1, 100001, 1000, 2, 0), ('three', 0, 9, 10, 3, 0);",
+         INSERT INTO leaf_alloc VALUES ('leaf-segment-test', 2001, 2000), ('leaf-new', 1, 500);
+         CREATE TABLE tiny_id_info (biz_type text PRIMARY KEY, begin_id bigint, max_id bigint, step int,
+                                    delta int, remainder int);
+         INSERT INTO tiny_id_info VALUES ('one', 1, 100000, 1000, 1, 0), ('odd', 1, 100000, 1000, 2, 1),
+                                         ('even', 1, 100001, 1000, 2, 0), ('three', 0, 9, 10, 3, 0);",
     );
     for title in ["From Leaf", "From Tinyid", "From an auto-increment pair"] {
         let commands = statements(title);

@@ -26,7 +26,7 @@ fn server_of_latin(registry: &Cluster) -> Cluster {
     make_latin_registry(registry);
     registry.connect_to("latin").run(
         "GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-             GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
     );
     let registry = connection_string(registry).replace("dbname=postgres", "dbname=latin");
     preloaded().set("snowflake_id.registry", registry).set("snowflake_id.node_name", "сервер").start()
@@ -108,11 +108,11 @@ fn a_name_for_which_the_registry_fails_comes_back() {
     let registry = registry();
     registry.connect().run(
         "SELECT snowflake_registry.create_segment('orders', min_step => 10, max_step => 10);
-             SELECT snowflake_registry.create_segment('cursed', min_step => 10, max_step => 10);
-             CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
-             $$ BEGIN RAISE EXCEPTION 'the disk of this name is full' USING ERRCODE = '53100'; END $$;
-             CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.segment
-             FOR EACH ROW WHEN (new.name = 'cursed') EXECUTE FUNCTION fail();",
+         SELECT snowflake_registry.create_segment('cursed', min_step => 10, max_step => 10);
+         CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION 'the disk of this name is full' USING ERRCODE = '53100'; END $$;
+         CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.segment
+         FOR EACH ROW WHEN (new.name = 'cursed') EXECUTE FUNCTION fail();",
     );
     let server = server_of(&registry).start();
     let mut client = server.connect();

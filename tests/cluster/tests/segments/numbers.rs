@@ -225,8 +225,8 @@ fn extensions_are_dropped_and_created_again() {
     // The registry forgets all; what the server had it knows itself.
     client.run(
         "SELECT snowflake_registry.drop_segment('orders');
-             DROP EXTENSION snowflake_id_registry;
-             CREATE EXTENSION snowflake_id_registry;",
+         DROP EXTENSION snowflake_id_registry;
+         CREATE EXTENSION snowflake_id_registry;",
     );
     order(&server, SMALL);
     all.extend(some(&mut client, "orders", 1000));

@@ -125,9 +125,9 @@ fn a_registry_that_is_not_the_extension_is_not_asked() {
     let mut client = server.connect();
     client.run(
         "CREATE SCHEMA snowflake_registry;
-             CREATE TABLE trap (n int);
-             CREATE FUNCTION snowflake_registry.take_here(uuid, bigint, jsonb, text) RETURNS SETOF int
-             LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.trap VALUES (1); RETURN; END $$",
+         CREATE TABLE trap (n int);
+         CREATE FUNCTION snowflake_registry.take_here(uuid, bigint, jsonb, text) RETURNS SETOF int
+         LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.trap VALUES (1); RETURN; END $$",
     );
     let (code, said) = refusal(&mut client, "orders");
     assert_eq!(code, "55000", "{said}");

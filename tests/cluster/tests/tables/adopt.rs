@@ -25,7 +25,7 @@ fn writers_only_wait() {
     let mut client = cluster.connect();
     client.run(
         "CREATE TABLE accounts (id serial PRIMARY KEY);
-             CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts)",
+         CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts)",
     );
     let stop = AtomicBool::new(false);
     // If the test fails, nobody tells the writers to stop.
@@ -66,8 +66,8 @@ fn referencing_tables_are_locked_first() {
     let mut writer = cluster.connect();
     writer.run(
         "CREATE TABLE accounts (id serial PRIMARY KEY);
-             CREATE TABLE bookings (account_id int REFERENCES accounts);
-             INSERT INTO accounts DEFAULT VALUES",
+         CREATE TABLE bookings (account_id int REFERENCES accounts);
+         INSERT INTO accounts DEFAULT VALUES",
     );
     writer.run("BEGIN; LOCK TABLE bookings IN ROW EXCLUSIVE MODE");
     thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn the_subscriber_is_widened_first() {
     publisher.execute("SELECT pg_create_logical_replication_slot('orders', 'pgoutput')", &[]).unwrap();
     subscriber.run(&format!(
         "CREATE SUBSCRIPTION orders CONNECTION 'host={} user=test dbname=postgres' PUBLICATION orders
-             WITH (create_slot = false, binary = true)",
+         WITH (create_slot = false, binary = true)",
         cluster.host().display()
     ));
     let mut arrives = |subscriber: &mut Client, n: i32| {
@@ -137,12 +137,12 @@ fn the_table_that_is_being_rewritten_is_named() {
     let mut client = cluster.connect();
     client.run(
         "CREATE FUNCTION is_checked_slowly(bigint) RETURNS boolean LANGUAGE sql
-                 AS 'SELECT pg_advisory_lock_shared(1); SELECT true';
-             CREATE TABLE accounts (id serial PRIMARY KEY);
-             CREATE TABLE bookings (account_id int REFERENCES accounts CHECK (is_checked_slowly(account_id)));
-             INSERT INTO accounts DEFAULT VALUES;
-             INSERT INTO bookings VALUES (1);
-             SELECT pg_advisory_unlock_all()",
+             AS 'SELECT pg_advisory_lock_shared(1); SELECT true';
+         CREATE TABLE accounts (id serial PRIMARY KEY);
+         CREATE TABLE bookings (account_id int REFERENCES accounts CHECK (is_checked_slowly(account_id)));
+         INSERT INTO accounts DEFAULT VALUES;
+         INSERT INTO bookings VALUES (1);
+         SELECT pg_advisory_unlock_all()",
     );
     let mut holder = cluster.connect();
     holder.run("SELECT pg_advisory_lock(1)");
