@@ -10,21 +10,11 @@ scripts/setup.sh
 
 clients=8
 seconds=${SECONDS_TO_RUN:-5}
-data=$work_dir/data
-
-as_server "$bin_dir/initdb" --pgdata "$data" --username demo --auth trust --no-sync >"$work_dir/initdb.log"
-as_server tee -a "$data/postgresql.conf" >/dev/null <<END
-listen_addresses = ''
-unix_socket_directories = '$work_dir'
+start_server <<END
 shared_preload_libraries = 'snowflake_id'
 snowflake_id.worker_id = 1
 END
-as_server "$bin_dir/pg_ctl" --pgdata "$data" --log "$work_dir/log" --wait start >/dev/null || {
-    cat "$work_dir/log" >&2
-    exit 1
-}
-
-connection=(--host "$work_dir" --username demo)
+connection=(--host "$work_dir" --username postgres)
 psql=(as_server "$bin_dir/psql" -X -q -v ON_ERROR_STOP=1 "${connection[@]}" --dbname postgres)
 "${psql[@]}" <<END
 CREATE EXTENSION snowflake_id;
@@ -80,10 +70,10 @@ fi
 if [ "${KEEP:-0}" = 1 ]; then
     keep_work_dir=1
     echo "The server is up. To play on:"
-    echo "    $bin_dir/psql -h $work_dir -U demo postgres"
+    echo "    $bin_dir/psql -h $work_dir -U postgres"
     echo "To stop and remove it:"
     echo "    kill -QUIT $(head -n 1 "$data/postmaster.pid") && sleep 1 && rm -r $work_dir"
 else
     echo "Done; the server is stopped and removed. To keep one to play with: make demo KEEP=1"
-    echo "(it then prints: $bin_dir/psql -h DIRECTORY -U demo postgres)"
+    echo "(it then prints: $bin_dir/psql -h DIRECTORY -U postgres)"
 fi

@@ -31,14 +31,14 @@ rm -rf "$IMAGE_DIR/copy"
 skopeo --insecure-policy copy --quiet "oci-archive:$archive" "oci:$IMAGE_DIR/copy:it"
 skopeo inspect "oci:$IMAGE_DIR/copy:it" | jq -c '{Architecture, Os, Created, Labels}'
 
-. scripts/throwaway.sh
-unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
+# A copy of the installation, in which nobody has put the extension. It finds its own libraries from where it is.
+copy_it=1 . scripts/throwaway.sh
+find "$work_dir" -name 'snowflake_id*' -delete
 umoci unpack --rootless --image "$IMAGE_DIR/copy:it" "$work_dir/image"
 extensions=$work_dir/extensions/snowflake-id
 mkdir "${extensions%/*}"
 mv "$work_dir/image/rootfs" "$extensions"
 chmod -R a+rX "$work_dir/extensions"
-find "$extensions" -type f -printf '%P\n' | sort
 diff - <(find "$extensions" -type f -printf '%P\n' | LC_ALL=C sort) <<END || failed "these are not the files of the image"
 lib/snowflake_id.so
 licenses/postgresql-18-snowflake-id/copyright
@@ -50,27 +50,12 @@ share/extension/snowflake_id_registry.control
 END
 
 say "loaded by PostgreSQL 18, as CloudNativePG does it"
-# A copy of the installation, in which nobody has put the extension. It finds its own libraries from where it is.
-cp -R target/postgresql/wheel "$work_dir/postgresql"
-find "$work_dir/postgresql" -name 'snowflake_id*' -delete
-chmod -R a+rX "$work_dir/postgresql"
-PG_CONFIG=$work_dir/postgresql/${PG_CONFIG#"$PWD/target/postgresql/wheel/"}
-bin_dir=${PG_CONFIG%/pg_config}
-
-data=$work_dir/data
+start_server < <(
+    cat tests/regress/regress.conf
+    echo "extension_control_path = '\$system:$extensions/share'"
+    echo "dynamic_library_path = '\$libdir:$extensions/lib'"
+) || failed "PostgreSQL 18 does not start with the image"
 export PGHOST=$work_dir PGUSER=postgres
-as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
-cp tests/regress/regress.conf "$work_dir/regress.conf"
-as_server tee -a "$data/postgresql.conf" >/dev/null <<END
-include '../regress.conf'
-unix_socket_directories = '$work_dir'
-extension_control_path = '\$system:$extensions/share'
-dynamic_library_path = '\$libdir:$extensions/lib'
-END
-as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start || {
-    cat "$work_dir/log"
-    failed "PostgreSQL 18 does not start with the image"
-}
 grep -q "$extensions/lib/snowflake_id.so" "/proc/$(head -n 1 "$data/postmaster.pid")/maps" ||
     failed "the library is not that of the image"
 

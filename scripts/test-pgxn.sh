@@ -24,22 +24,12 @@ archive=$(scripts/dist.sh)
 diff <(git ls-tree -r --name-only HEAD | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
 
 # What the client installs must not meet what others have installed: a copy of an installation that can be moved.
-wheel_pg_config=$(env -u PG_CONFIG scripts/postgresql.sh 16)
-. scripts/throwaway.sh
-unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
-cp -R target/postgresql/wheel "$work_dir/postgresql"
-chmod -R a+rX "$work_dir/postgresql"
-PG_CONFIG=$work_dir/postgresql/${wheel_pg_config#"$PWD/target/postgresql/wheel/"}
-bin_dir=${PG_CONFIG%/pg_config}
+PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 16)
+copy_it=1 . scripts/throwaway.sh
 
 # Optimisation over all crates takes minutes, and is tested elsewhere.
 export CARGO_TARGET_DIR=$PWD/target/pgxn-build CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 target/pgxn/bin/pgxn install --nosudo --pg_config "$PG_CONFIG" "$PWD/$archive"
 
-data=$work_dir/data
-export PGHOST=$work_dir PGUSER=postgres
-as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
-cp tests/regress/regress.conf "$work_dir/regress.conf"
-printf "include '../regress.conf'\nunix_socket_directories = '%s'\n" "$work_dir" >>"$data/postgresql.conf"
-as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start
-target/pgxn/bin/pgxn check --pg_config "$PG_CONFIG" "$PWD/$archive"
+start_server <tests/regress/regress.conf
+PGHOST=$work_dir PGUSER=postgres target/pgxn/bin/pgxn check --pg_config "$PG_CONFIG" "$PWD/$archive"

@@ -1,8 +1,8 @@
 # A directory for throw-away clusters, to be sourced. Whatever was started in it is stopped, and the directory removed,
 # when the script ends: by itself, by an error or by Ctrl-C. No other cluster is touched.
 #
-# Sets work_dir and bin_dir; needs PG_CONFIG, and changes it if only a copy of the installation can be used. With
-# keep_work_dir=1 everything is left as it is.
+# Sets work_dir and bin_dir; needs PG_CONFIG, and changes it if only a copy of the installation can be used, or if copy_it=1 asks
+# for one. With keep_work_dir=1 everything is left as it is.
 # shellcheck shell=bash
 
 # PostgreSQL refuses to run as root, and its programs want a directory that they may enter.
@@ -40,7 +40,7 @@ clean_up() {
 # enter. PostgreSQL's programs find everything else from where they are themselves.
 reachable() {
     local pg_config=$1 root copy
-    if as_server test -x "$pg_config"; then
+    if [ "${copy_it:-0}" = 0 ] && as_server test -x "$pg_config"; then
         echo "$pg_config"
         return
     fi
@@ -57,13 +57,26 @@ reachable() {
         *) root=${pg_config%/bin/pg_config} ;;
     esac
     copy=$(mktemp -d "$work_dir/postgresql.XXXXXX")
-    chmod 755 "$copy"
     cp -R "$root/." "$copy"
+    chmod -R a+rX "$copy"
     echo "$copy${pg_config#"$root"}"
+}
+
+# Makes a cluster in $data and starts it. Its configuration is the standard input. The user is postgres, the socket in $work_dir.
+start_server() {
+    data=$work_dir/data
+    as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
+    { printf "listen_addresses = ''\nunix_socket_directories = '%s'\n" "$work_dir" && cat; } |
+        as_server tee -a "$data/postgresql.conf" >/dev/null
+    as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start || {
+        cat "$work_dir/log" >&2
+        return 1
+    }
 }
 
 # Settings of other clusters are none of ours.
 unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGAPPNAME PGSSLMODE
+unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
 
 server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
