@@ -1,4 +1,5 @@
-# Everything a user types. Each target does all of its set-up itself: see scripts/setup.sh.
+# Everything a user types. Each target does all of its set-up itself: see scripts/setup.sh. What
+# cannot be installed is a failure; with ALLOW_SKIP=1 it is skipped, and counted.
 #
 #   make                 builds the extension, for the PostgreSQL of PG_CONFIG
 #   make install         installs it, below DESTDIR if that is set; what is not built is built
@@ -20,7 +21,7 @@
 #   make dist            the archive for PGXN, of what is committed
 #   make deb             Debian's packages, for the PostgreSQL of PG_CONFIG
 #   make image           an extension image for CloudNativePG, for PostgreSQL 18
-#   make test-packages   all of these: installed, used, upgraded, removed     (FULL=1 compiles them as for users)
+#   make test-packages   all of these: installed, used, upgraded, purged      (FULL=1 compiles them as for users)
 #   make lint            formatting and lints
 #   make sql             generates sql/snowflake_id--0.1.0.sql from the sources
 #
@@ -73,7 +74,6 @@ bench:
 
 figures:
 	@FIGURES=docs/figures scripts/bench.sh $(TABLES)
-	@scripts/costs.py
 
 instructions:
 	@scripts/instructions.sh $(if $(RECORD),--record)

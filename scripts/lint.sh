@@ -6,12 +6,9 @@ cd "$(dirname "$0")/.."
 scripts/sql.sh --check
 # shellcheck source=/dev/null
 . target/environment
-. scripts/packages.sh
 
 cargo fmt --all --check
 scripts/circles.sh
-command -v python3 >/dev/null || install_packages python3-minimal
-scripts/costs.py --check
 cargo clippy --quiet -p snowflake-id-core --all-targets -- -D warnings
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures --all-targets -- -D warnings

@@ -22,17 +22,11 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     ];
     let pairs = expressions.map(|(_, expression)| (expression, BASE));
     let ns = net_ns(servers, REPETITIONS, &pairs);
-    let sequence = ns[2];
     println!(
         "\n### One call, net: median of {REPETITIONS} repetitions on {SERVERS} servers (layout `wide`)\n"
     );
-    println!("| call | ns | of `nextval()` | `snowflake_nextval()` is |\n| --- | ---: | ---: | ---: |");
-    let mut rows = Vec::new();
-    for ((name, _), value) in expressions.iter().zip(&ns) {
-        println!("| {name} | {value:.1} | {:.2} x | {:.2} x |", value / sequence, ns[0] / value);
-        rows.push([name.to_string(), format!("{value:.2}")]);
-    }
-    figures.write("calls", ["call", "ns"], &rows);
+    let calls: Vec<_> = expressions.iter().map(|(name, _)| *name).zip(ns).collect();
+    figures.show_calls("calls", &calls, 2);
 }
 
 /// This build beside another one, if there is one.

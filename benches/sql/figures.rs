@@ -1,6 +1,6 @@
 //! Where the figures go besides the screen.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
 use postgres::Client;
@@ -37,6 +37,28 @@ impl Figures {
         fs::write(directory.join(name).with_extension("csv"), text).unwrap();
     }
 
+    /// Prints text. If figures are wanted, it also goes into the page beside their directory, costs.md: there
+    /// it takes the place of what is between `<!-- table: NAME -->` and `<!-- end -->`.
+    pub fn show(&self, name: &str, text: &str) {
+        println!("{text}");
+        let Some(page) = self.directory.as_ref().and_then(|directory| directory.parent()) else { return };
+        let page = page.join("costs.md");
+        if page.exists() {
+            replace(&page, name, text);
+        }
+    }
+
+    /// Shows what calls cost, beside the one at a position.
+    pub fn show_calls(&self, name: &str, calls: &[(&str, f64)], base: usize) {
+        let head = ["one call, net of the query around it", "ns", &format!("of {}", calls[base].0)];
+        let rows = calls
+            .iter()
+            .map(|(call, ns)| vec![call.to_string(), format!("{ns:.1}"), ratio(*ns, calls[base].1)]);
+        self.show(name, &table(&head, rows));
+        let rows: Vec<_> = calls.iter().map(|(call, ns)| [call.to_string(), format!("{ns:.2}")]).collect();
+        self.write(name, ["call", "ns"], &rows);
+    }
+
     pub fn print_machine(&self, client: &mut Client) {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -45,13 +67,42 @@ impl Figures {
         let version: String = single(client, "SELECT split_part(version(), ' on ', 1)");
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().unwrap_or_default();
-        println!("{version}; {count} x {model}; load {load} at the start.");
+        println!("The load is {load} at the start.\n");
+        let server = version.split(" (").next().unwrap_or_default();
+        self.show(
+            "machine",
+            &format!(
+                "Measured on {server}, {count} cores ({model}). All figures of a table are from one run.\n"
+            ),
+        );
         self.write(
             "machine",
             ["server", "cores", "processor"],
             &[[version, count.to_string(), model.into()]],
         );
     }
+}
+
+fn replace(page: &Path, name: &str, text: &str) {
+    let old = fs::read_to_string(page).unwrap();
+    let mark = format!("<!-- table: {name} -->\n\n");
+    let place =
+        old.split_once(&mark).and_then(|(before, rest)| Some((before, rest.split_once("\n<!-- end -->")?.1)));
+    let (before, after) = place.unwrap_or_else(|| panic!("{} has no place for {name}", page.display()));
+    fs::write(page, [before, &mark, text, "\n<!-- end -->", after].concat()).unwrap();
+}
+
+/// In Markdown. The first column has words, the others figures.
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut text = format!("| {} |\n| ---{} |\n", head.join(" | "), " | ---:".repeat(head.len() - 1));
+    for row in rows {
+        text += &format!("| {} |\n", row.join(" | "));
+    }
+    text
+}
+
+pub fn ratio(value: f64, base: f64) -> String {
+    format!("{:.2} x", value / base)
 }
 
 /// A time as people read it.

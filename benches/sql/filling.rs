@@ -2,7 +2,7 @@
 
 use snowflake_id_cluster_tests::single;
 
-use crate::figures::Figures;
+use crate::figures::{Figures, ratio, table};
 use crate::measure::{ROWS, median, seconds};
 use crate::servers::Servers;
 
@@ -43,17 +43,21 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     client.batch_execute("DROP TABLE filled").unwrap();
     let medians: Vec<_> = times.into_iter().map(|times| times.map(median)).collect();
     println!("\n### Filling a table with {ROWS} rows, median of {REPETITIONS}\n");
-    println!("| key | `INSERT .. SELECT` | of bigserial | `COPY` | of bigserial | primary key |");
-    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    let head =
+        ["key", "`INSERT .. SELECT`, s", "of bigserial", "`COPY`, s", "of bigserial", "primary key, MB"];
+    let mut shown = Vec::new();
     let mut rows = Vec::new();
     for (at, (name, _)) in KEYS.iter().enumerate() {
         let [insert, copy] = medians[at];
         let megabytes = sizes[at] as f64 / 1e6;
-        println!(
-            "| {name} | {insert:.2} s | {:.2} x | {copy:.2} s | {:.2} x | {megabytes:.1} MB |",
-            insert / medians[0][0],
-            copy / medians[0][1],
-        );
+        shown.push(vec![
+            name.to_string(),
+            format!("{insert:.2}"),
+            ratio(insert, medians[0][0]),
+            format!("{copy:.2}"),
+            ratio(copy, medians[0][1]),
+            format!("{megabytes:.1}"),
+        ]);
         rows.push([
             name.to_string(),
             format!("{insert:.3}"),
@@ -61,5 +65,6 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
             format!("{megabytes:.1}"),
         ]);
     }
+    figures.show("filling", &table(&head, shown));
     figures.write("filling", ["key", "insert_seconds", "copy_seconds", "primary_key_megabytes"], &rows);
 }

@@ -13,7 +13,7 @@ use hdrhistogram::Histogram;
 use postgres::Client;
 use snowflake_id_cluster_tests::{Cluster, ask_pg_config, pg_config, successful};
 
-use crate::figures::{Figures, time};
+use crate::figures::{Figures, table, time};
 use crate::numbers::{Number, SEGMENT, SEQUENCE, SNOWFLAKE};
 use crate::servers::Servers;
 
@@ -122,10 +122,9 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
         },
         Load { name: "16 sessions, as fast as they can", sessions: 16, every: None },
     ];
-    for load in loads {
-        println!("\n### One call within the server: {}\n", load.name);
-        print_load(cluster, "the clock alone", "server", load, in_server, &mut rows);
-    }
+    println!("\n### One call within the server\n");
+    let tables = loads.map(|load| measure(cluster, "the clock alone", "server", load, in_server, &mut rows));
+    figures.show("latency in the server", &tables.join("\n"));
     let loads = [
         Load {
             name: "4 sessions, together 2,000 per second",
@@ -134,21 +133,21 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
         },
         Load { name: "16 sessions, as fast as they can", sessions: 16, every: None },
     ];
-    for load in loads {
-        println!("\n### A prepared `SELECT` of one call over a Unix socket: {}\n", load.name);
-        print_load(cluster, "a constant", "client", load, as_client, &mut rows);
-    }
+    println!("\n### A prepared `SELECT` of one call over a Unix socket\n");
+    let tables = loads.map(|load| measure(cluster, "a constant", "client", load, as_client, &mut rows));
+    figures.show("latency for a client", &tables.join("\n"));
     figures.write("latency", ["where", "load", "call", "per_second", "percentile", "ns"], &rows);
 }
 
-fn print_load(
+/// Measures each way to a number under a load. Adds to the rows, and returns them as a table for people.
+fn measure(
     cluster: &Cluster,
     nothing: &'static str,
     side: &str,
     load: Load,
     session: Session,
     rows: &mut Vec<[String; 6]>,
-) {
+) -> String {
     let subjects = [
         Subject::nothing(nothing),
         Subject::new(SNOWFLAKE),
@@ -162,17 +161,14 @@ fn print_load(
             seen.add(&together(cluster, subject, load, session));
         }
     }
-    println!("| call | per second | TP50 | TP99 | TP999 | max |\n| --- | ---: | ---: | ---: | ---: | ---: |");
+    let percentiles = PERCENTILES.map(|percentile| format!("{percentile} %").replace("100 %", "longest"));
+    let head: Vec<_> = [load.name].into_iter().chain(percentiles.iter().map(String::as_str)).collect();
+    let mut shown = Vec::new();
     for (subject, seen) in subjects.iter().zip(all) {
         let ns = |percentile| seen.latencies.value_at_percentile(percentile);
         let per_second = seen.per_second / ROUNDS as f64;
-        println!(
-            "| {} | {per_second:.0} | {} | {} | {} | {} |",
-            subject.title(),
-            time(ns(50.0)),
-            time(ns(99.0)),
-            time(ns(99.9)),
-            time(seen.latencies.max())
+        shown.push(
+            [vec![subject.title()], PERCENTILES.map(|percentile| time(ns(percentile))).to_vec()].concat(),
         );
         for percentile in PERCENTILES {
             rows.push([
@@ -185,6 +181,7 @@ fn print_load(
             ]);
         }
     }
+    table(&head, shown)
 }
 
 /// Runs the sessions at the same time.

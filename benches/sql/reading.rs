@@ -28,13 +28,8 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     ];
     let ns = net_ns(servers, SERVERS, &expressions.map(|(_, expression, base)| (expression, base)));
     println!("\n### Reading an ID back, and the bounds of a range of time, net\n");
-    println!("| call | ns | of `to_timestamp` |\n| --- | ---: | ---: |");
-    let mut lines = Vec::new();
-    for ((name, ..), value) in expressions.iter().zip(&ns) {
-        println!("| {name} | {value:.1} | {:.2} x |", value / ns[0]);
-        lines.push([name.to_string(), format!("{value:.2}")]);
-    }
-    figures.write("reading", ["call", "ns"], &lines);
+    let calls: Vec<_> = expressions.iter().map(|(name, ..)| *name).zip(ns).collect();
+    figures.show_calls("reading", &calls, 0);
 }
 
 /// IDs as they are shown outside: as text, and masked.
@@ -68,13 +63,6 @@ pub fn print_showing(servers: &mut Servers, figures: &Figures) {
         rows.iter().map(|(_, expression, base)| (expression.as_str(), base.as_str())).collect();
     let ns = net_ns(servers, SERVERS, &pairs);
     println!("\n### Showing an ID outside, net\n");
-    println!("| call | ns | of `encode` | of `snowflake_mask` |\n| --- | ---: | ---: | ---: |");
-    let mask =
-        rows.iter().position(|(name, ..)| name.starts_with("`snowflake_mask(")).expect("a row of ours");
-    let mut lines = Vec::new();
-    for ((name, ..), value) in rows.iter().zip(&ns) {
-        println!("| {name} | {value:.1} | {:.2} x | {:.2} x |", value / ns[0], value / ns[mask]);
-        lines.push([name.clone(), format!("{value:.2}")]);
-    }
-    figures.write("showing", ["call", "ns"], &lines);
+    let calls: Vec<_> = rows.iter().map(|(name, ..)| name.as_str()).zip(ns).collect();
+    figures.show_calls("showing", &calls, 0);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use postgres::Client;
 use snowflake_id_cluster_tests::Cluster;
 
-use crate::figures::Figures;
+use crate::figures::{Figures, table};
 use crate::measure::median;
 use crate::numbers::{CACHED_SEQUENCE, Number, SEGMENT, SEQUENCE, SNOWFLAKE};
 use crate::servers::Servers;
@@ -58,32 +58,39 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     println!(
         "\n### Million numbers per second, of 1 to 16 sessions together (a loop in the server, layout `wide`)\n"
     );
-    println!("| call | {} | 16 against 2 |", SESSIONS.map(|sessions| sessions.to_string()).join(" | "));
-    println!("| --- |{} ---: |", " ---: |".repeat(SESSIONS.len()));
+    let mut shown = Vec::new();
     let mut rows = Vec::new();
     for (numbers, rates) in loops.iter().zip(rates) {
         let rates = rates.map(median);
-        let millions = rates.map(|rate| format!("{:.2}", rate / 1e6)).join(" | ");
-        println!("| {} | {millions} | {:.2} x |", numbers.name, rates[4] / rates[1]);
+        let millions = rates.map(|rate| format!("{:.1}", rate / 1e6));
+        shown.push([vec![numbers.name.clone()], millions.to_vec()].concat());
         for (sessions, rate) in SESSIONS.into_iter().zip(rates) {
             rows.push([numbers.name.clone(), sessions.to_string(), format!("{rate:.0}")]);
         }
     }
+    let sessions =
+        SESSIONS.map(|sessions| format!("{sessions} session{}", if sessions == 1 { "" } else { "s" }));
+    let head: Vec<_> =
+        ["million numbers per second"].into_iter().chain(sessions.iter().map(String::as_str)).collect();
+    figures.show("throughput", &table(&head, shown));
     figures.write("throughput", ["call", "sessions", "numbers_per_second"], &rows);
 }
 
 pub fn print_saturation(servers: &mut Servers, figures: &Figures) {
     const LIMIT: f64 = 4_096_000.0;
     println!("\n### IDs per second at saturation of `standard` (4.096 million), 5 s each from the 3rd on\n");
-    println!("| sessions | million per second | of the limit |\n| ---: | ---: | ---: |");
     let query = format!("SELECT count({}) FROM generate_series(1, {NUMBERS})", SNOWFLAKE.call);
+    let mut shown = Vec::new();
     let mut rows = Vec::new();
     for sessions in SESSIONS {
         let (from, until) = (Duration::from_secs(3), Duration::from_secs(8));
         let rate = rate(servers.one(), sessions, "standard", (&query, NUMBERS), from, until);
-        println!("| {sessions} | {:.3} | {:.1} % |", rate / 1e6, rate / LIMIT * 100.0);
+        let of_limit = format!("{:.1} %", rate / LIMIT * 100.0);
+        shown.push(vec![sessions.to_string(), format!("{:.3}", rate / 1e6), of_limit]);
         rows.push([sessions.to_string(), format!("{rate:.0}")]);
     }
+    let head = ["sessions", "million IDs per second", "of what the layout allows"];
+    figures.show("saturation", &table(&head, shown));
     figures.write("saturation", ["sessions", "ids_per_second"], &rows);
 }
 
