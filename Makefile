@@ -22,13 +22,14 @@
 #   make deb             Debian's packages, for the PostgreSQL of PG_CONFIG
 #   make image           an extension image for CloudNativePG, for PostgreSQL 18
 #   make test-packages   all of these: installed, used, upgraded, purged      (FULL=1 compiles them as for users)
+#   make check-19        compiles the extension for PostgreSQL 19, which is not supported yet
 #   make lint            formatting and lints
 #   make sql             generates sql/snowflake_id--0.1.0.sql from the sources
 #
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures instructions pictures book dist deb image test-packages lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures instructions pictures book dist deb image test-packages check-19 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -76,7 +77,7 @@ figures:
 	@FIGURES=docs/figures scripts/bench.sh $(TABLES)
 
 instructions:
-	@scripts/instructions.sh $(if $(RECORD),--record)
+	@scripts/bench.sh instructions $(if $(RECORD),--record)
 
 book:
 	@scripts/book.sh
@@ -95,6 +96,9 @@ image:
 
 test-packages:
 	@scripts/test-packages.sh
+
+check-19:
+	@scripts/check-19.sh
 
 lint:
 	@scripts/lint.sh

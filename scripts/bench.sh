@@ -4,6 +4,8 @@
 #   scripts/bench.sh                      all tables
 #   scripts/bench.sh throughput latency   some of them: calls baseline reading showing filling throughput saturation
 #                                         latency horizon lease core
+#   scripts/bench.sh instructions         counts instructions with Valgrind, and compares them with benches/instructions.txt;
+#                                         with --record, writes that file
 #
 # With FIGURES=directory the figures are written there as well, a CSV file for each table.
 set -euo pipefail
@@ -12,17 +14,26 @@ cd "$(dirname "$0")/.."
 scripts/setup.sh
 # shellcheck source=/dev/null
 . target/environment
+. scripts/packages.sh
+if [ "${1:-}" = instructions ]; then
+    install_packages valgrind
+fi
 . scripts/throwaway.sh
+export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 
+run() { cargo run --quiet --release -p snowflake-id-bench --bin "$@"; }
+
+if [ "${1:-}" = instructions ]; then
+    run instructions -- "${@:2}"
+    exit
+fi
 tables=()
 core=0
 for table in "$@"; do
     if [ "$table" = core ]; then core=1; else tables+=("$table"); fi
 done
-
 if [ $# -eq 0 ] || [ ${#tables[@]} -gt 0 ]; then
-    export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
-    cargo run --quiet --release -p snowflake-id-bench --bin sql -- "${tables[@]}"
+    run sql -- "${tables[@]}"
 fi
 if [ $# -eq 0 ] || [ $core = 1 ]; then
     echo

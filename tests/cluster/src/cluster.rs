@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use postgres::{Client, Config, NoTls};
@@ -150,6 +150,11 @@ impl Cluster {
         file.write_all(&((seconds * 1e6) as i64).to_ne_bytes()).unwrap();
     }
 
+    /// Has the clock stand at an instant of Unix time, and move by a step each time when a process reads it.
+    pub fn hold_clock(&self, instant_us: i64, step_us: i64) {
+        fs::write(self.clock_file(), [0, instant_us, step_us].map(i64::to_ne_bytes).concat()).unwrap();
+    }
+
     /// Sets the clock, which can be set, on to when the next of these ticks begins, in seconds of Unix time.
     pub fn set_clock_to_next(&self, tick: f64) {
         let shift = i64::from_ne_bytes(fs::read(self.clock_file()).unwrap().try_into().unwrap()) as f64 / 1e6;
@@ -228,13 +233,27 @@ impl Cluster {
         let before = self.log().len();
         let mut pg_ctl = self.pg_ctl();
         pg_ctl.arg("--log").arg(self.log_file()).args(["--wait", "start"]);
-        if self.has_clock {
-            pg_ctl.env("LD_PRELOAD", template::clock_library()).env("SNOWFLAKE_ID_CLOCK", self.clock_file());
-        }
+        self.spread_clock(&mut pg_ctl);
         let output = change(pg_ctl).output().unwrap();
         match output.status.success() {
             true => Ok(()),
             false => Err(format!("{}{}", String::from_utf8_lossy(&output.stderr), &self.log()[before..])),
+        }
+    }
+
+    /// Starts the server by a program that runs another one, such as Valgrind, with its options. That does not wait.
+    pub fn spawn_under(&self, program: &[&str]) -> Child {
+        let mut command = as_server_user(Path::new(program[0]));
+        command.args(&program[1..]).arg(self.bin_dir.join("postgres")).arg("-D").arg(self.data_dir());
+        command.env("LC_ALL", "C").current_dir(self.host());
+        self.spread_clock(&mut command);
+        let log = fs::OpenOptions::new().append(true).create(true).open(self.log_file()).unwrap();
+        command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+    }
+
+    fn spread_clock(&self, command: &mut Command) {
+        if self.has_clock {
+            command.env("LD_PRELOAD", template::clock_library()).env("SNOWFLAKE_ID_CLOCK", self.clock_file());
         }
     }
 
