@@ -17,7 +17,7 @@
 #   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/costs.md
 #   make instructions    instructions of one ID, compared with those in git           (RECORD=1 writes them)
 #   make pictures        the pictures of the book, drawn from these
-#   make book            the book of docs/, into target/book, with all of its links checked
+#   make book            the book of docs/, into target/book; and all links, also those of the Markdown files
 #   make dist            the archive for PGXN, of what is committed
 #   make deb             Debian's packages, for the PostgreSQL of PG_CONFIG
 #   make image           an extension image for CloudNativePG, for PostgreSQL 18
