@@ -82,7 +82,7 @@ unpack_packages() {
     rm -rf "$to"
     mkdir -p "$to/packages" "$to/root.new"
     quietly apt_get update || return
-    (cd "$to/packages" && apt_get -o APT::Sandbox::User=root download "$@") || return
+    (cd "$to/packages" && apt-get -qq -o APT::Sandbox::User=root download "$@") || return
     for package in "$to"/packages/*.deb; do
         dpkg-deb --extract "$package" "$to/root.new" || return
     done
@@ -94,6 +94,7 @@ debian_sources() {
     local type=$1 suite=${2:-} release
     # shellcheck source=/dev/null
     release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    quietly apt_get update || return
     # shellcheck disable=SC2016 # Fields of apt's.
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' "Created-By: Packages" "Origin: Debian" |
         awk -v type="$type [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" -v suite="$suite" -v release="$release" '

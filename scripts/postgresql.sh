@@ -52,10 +52,10 @@ install_from_source() {
     rm -rf "$source"
     mkdir -p "$source/lists/partial"
     debian_sources deb-src trixie >"$source/sources.list" ||
-        unavailable "the sources of apt name no archive of Debian, or \"apt-get update\" was never run"
+        unavailable "apt has no sources of Debian"
     (
         cd "$source"
-        apt=(apt_get -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
+        apt=(apt-get -q -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
             -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
         "${apt[@]}" update
         "${apt[@]}" source --download-only "postgresql-$major"
