@@ -13,7 +13,7 @@ mod alone {
 }
 mod book {
     mod clients;
-    mod links;
+    mod contents;
     mod monitoring;
     mod pages;
     mod reference;
