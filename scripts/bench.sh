@@ -11,15 +11,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
-# shellcheck source=/dev/null
-. target/environment
-. scripts/packages.sh
+. scripts/setup.sh
 if [ "${1:-}" = instructions ]; then
     install_packages valgrind
 fi
 . scripts/throwaway.sh
-export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 
 run() { cargo run --quiet --release -p snowflake-id-bench --bin "$@"; }
 

@@ -3,9 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
-# shellcheck source=/dev/null
-. target/environment
+. scripts/setup.sh
 . scripts/throwaway.sh
 
 clients=8
@@ -19,9 +17,6 @@ psql=(as_server "$bin_dir/psql" -X -q -v ON_ERROR_STOP=1 "${connection[@]}" --db
 "${psql[@]}" <<END
 CREATE EXTENSION snowflake_id;
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), client int);
--- The IDs of a server without a past begin a second ahead of the clock. Let the chart below begin at the present.
-SELECT snowflake_nextval() > 0 AS begun \\gset
-SELECT pg_sleep_until(max(floor)) FROM snowflake_status \\g /dev/null
 END
 
 # Ten rows a transaction: the IDs are to be the work, not the commits.
@@ -47,20 +42,6 @@ FROM (SELECT 'first' AS which, min(id) AS id FROM orders
       UNION ALL
       SELECT 'last', max(id) FROM orders) AS ends,
      snowflake_decode(id) AS decoded;
-END
-# The table has no column for the time: it is in the IDs.
-echo "When the rows were made, by their IDs:"
-"${psql[@]}" <<'END'
-\pset footer off
-\pset border 0
-WITH made AS (SELECT extract(epoch FROM snowflake_timestamp(id)) AS at FROM orders),
-     ends AS (SELECT min(at) AS first, max(at) + 0.001 AS last FROM made),
-     slices AS (SELECT width_bucket(at, first, last, 20) AS slice, count(*) AS ids FROM made, ends GROUP BY slice)
-SELECT round((slice - 1) * (last - first) / 20, 2) AS second,
-       coalesce(ids, 0) AS ids,
-       repeat('#', (50 * coalesce(ids, 0) / max(ids) OVER ())::int) AS "IDs over time"
-FROM ends, generate_series(1, 20) AS slice LEFT JOIN slices USING (slice)
-ORDER BY slice;
 END
 if [ "$("${psql[@]}" -A -t -c 'SELECT count(*) > 0 AND count(*) = count(DISTINCT id) FROM orders')" != t ]; then
     echo "there are no rows, or IDs that came more than once" >&2

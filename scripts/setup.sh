@@ -1,10 +1,8 @@
-#!/usr/bin/env bash
-# Sets up whatever is missing for a throw-away server, then builds and installs the extension. Safe to run again: what is there is
-# skipped.
+# Sets up whatever is missing for a throw-away server, then builds and installs the extension; to be sourced. Safe to run again:
+# what is there is skipped.
 #
-# Leaves in target/environment the settings that the other scripts go on with.
-set -euo pipefail
-cd "$(dirname "$0")/.."
+# Sets PG_CONFIG and PG_MAJOR.
+# shellcheck shell=bash
 . scripts/packages.sh
 
 need ip=iproute2 openssl=openssl ps=procps

@@ -5,10 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
-# shellcheck source=/dev/null
-. target/environment
-. scripts/packages.sh
+. scripts/setup.sh
 
 unpacked=$PWD/target/monitoring
 if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
@@ -17,7 +14,6 @@ if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
 fi
 
 . scripts/throwaway.sh
-export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml

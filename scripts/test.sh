@@ -14,10 +14,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh
-# shellcheck source=/dev/null
-. target/environment
-. scripts/packages.sh
+. scripts/setup.sh
 
 # PgBouncer stands between servers and their registry in a test. Debian puts it where ordinary users do not look, and
 # starts it. Nobody asked for that here.
@@ -47,8 +44,6 @@ esac
 
 # Sets a trap of its own, which installing would undo.
 . scripts/throwaway.sh
-unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
-export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user
 
 step() { echo; echo "==> $*"; }
 

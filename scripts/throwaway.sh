@@ -86,6 +86,7 @@ work_dir=$(mktemp -d /tmp/snowflake_id.XXXXXX)
 if [ "$(id -u)" -eq 0 ]; then
     chown "$server_user" "$work_dir"
 fi
+export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user # For the harness of the tests.
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
