@@ -1,7 +1,12 @@
-# Installing what is missing, to be sourced.
+# Installing what is missing, and what else the scripts have in common, to be sourced.
 # shellcheck shell=bash
 
 say() { echo "==> $*" >&2; }
+
+failed() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi

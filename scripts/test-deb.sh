@@ -6,11 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
-failed() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-
 install_packages autopkgtest binutils dpkg-dev iproute2 lintian mmdebstrap piuparts
 # The packages of this test are none for users: see scripts/test-packages.sh.
 export DEB_DIR=$PWD/target/test-deb

@@ -5,11 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
-failed() {
-    echo "FAILED: $*" >&2
-    exit 1
-}
-
 # What this test makes is not for users: see scripts/test-packages.sh.
 export DEB_DIR=$PWD/target/test-deb IMAGE_DIR=$PWD/target/test-image
 PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 18)
