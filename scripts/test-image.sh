@@ -28,7 +28,7 @@ skopeo inspect "oci:$IMAGE_DIR/copy:it" | jq -c '{Architecture, Os, Created, Lab
 
 # A copy of the installation, in which nobody has put the extension. It finds its own libraries from where it is.
 copy_it=1 . scripts/throwaway.sh
-find "$work_dir" -name 'snowflake_id*' -delete
+find "$work_dir" -type f -name 'snowflake_id*' -delete
 umoci unpack --rootless --image "$IMAGE_DIR/copy:it" "$work_dir/image"
 extensions=$work_dir/extensions/snowflake-id
 mkdir "${extensions%/*}"
