@@ -23,7 +23,7 @@ install_pool() {
     if command -v pgbouncer >/dev/null; then
         return
     fi
-    command -v dpkg-query >/dev/null && install_packages pgbouncer iproute2 || return
+    install_packages pgbouncer || return
     if [ -d /run/systemd/system ]; then
         quietly as_root systemctl disable --now pgbouncer
     fi
@@ -36,9 +36,8 @@ unpack_partman() {
 }
 case ${1:-all} in
     all | versions | servers)
-        # A test says what it needs and fails without it; with ALLOW_SKIP=1 it is skipped, and counted in the end.
-        install_pool || say "PgBouncer cannot be installed"
-        unpack_partman || say "pg_partman cannot be unpacked"
+        install_pool || skip "PgBouncer cannot be installed"
+        unpack_partman || skip "pg_partman cannot be unpacked"
         ;;
 esac
 
@@ -114,7 +113,8 @@ test_servers() {
     fi
     echo
     echo "The slowest ten, in seconds:"
-    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$work_dir/servers.out" | sort -rn | sed -n 1,10p
+    sed -nE 's/^test (.*) \.\.\. .*<([0-9.]+)s>$/\2 \1/p' "$work_dir/servers.out" | sort -rn | sed -n 1,10p |
+        tee "target/slowest-$PG_MAJOR"
     touch "$work_dir/skipped"
     echo "$(wc -l <"$work_dir/skipped") skipped"
     cat "$work_dir/skipped"
