@@ -64,7 +64,8 @@ install_from_source() {
         # Like everything else the libraries are to be found from where the programs are: see scripts/throwaway.sh.
         ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
             CFLAGS="-O1" LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'"
-        make -j "$(nproc)" install
+        # A make of another project around this one would keep it from making its headers first.
+        env -u MAKELEVEL -u MAKEFLAGS make -j "$(nproc)" install
     ) >"$installed/build.log" 2>&1 || {
         tail -n 20 "$installed/build.log" >&2
         unavailable "it cannot be built: see $installed/build.log"
