@@ -34,10 +34,21 @@ unpack_partman() {
     unpack_packages "$PWD/target/partman" postgresql-15-partman || return
     export SNOWFLAKE_ID_PARTMAN=$PWD/target/partman/root
 }
+# Installed, etcd would be started.
+unpack_patroni() {
+    install_packages python3 libpq5 && unpack_packages "$PWD/target/patroni" patroni etcd-server python3-etcd \
+        python3-dnspython python3-cdiff python3-click python3-colorama python3-dateutil python3-pkg-resources \
+        python3-prettytable python3-psutil python3-psycopg2 python3-six python3-urllib3 python3-wcwidth python3-yaml ||
+        return
+    export SNOWFLAKE_ID_PATRONI=$PWD/target/patroni/root
+}
 case ${1:-all} in
     all | versions | servers)
         install_pool || skip "PgBouncer cannot be installed"
         unpack_partman || skip "pg_partman cannot be unpacked"
+        ;;
+    patroni)
+        unpack_patroni || say "Patroni cannot be unpacked"
         ;;
 esac
 
@@ -165,7 +176,7 @@ case ${1:-all} in
         exit
         ;;
     patroni)
-        scripts/fleet-patroni.sh
+        cluster --ignored --nocapture fleet::patroni
         exit
         ;;
     *)

@@ -20,6 +20,7 @@ pub mod fleet;
 pub mod installation;
 pub mod load;
 pub mod network;
+pub mod patroni;
 pub mod segments;
 pub mod skip;
 pub mod sql;

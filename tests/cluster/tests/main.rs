@@ -34,6 +34,7 @@ mod fleet {
     mod leases;
     mod network;
     mod nonsense;
+    mod patroni;
     mod registry_worker;
     mod slow_commits;
 }
