@@ -1,0 +1,156 @@
+//! What must hold although the registry forgets, and within which bounds.
+
+use stateright::{Model, Property};
+
+use crate::forgetting::mutation::Mutation;
+use crate::forgetting::protocol::{Action, Ask, Protocol, Way};
+use crate::forgetting::state::*;
+
+pub const DISJOINT: &str = "no tick of the identity is given to two servers";
+pub const NO_REPEAT: &str = "no number is given twice";
+pub const NO_ALARM: &str = "a registry that has forgotten nothing does not believe that it has";
+/// Once all are heard, and the wait is over.
+pub const GIVEN: &str = "in the end a server gets the identity, and numbers unless they are closed";
+
+/// A name, the bounds.
+pub const CORRECT: [(&str, &str, Protocol); 6] = [
+    ("set-back", "each server reaches the registry, which is set back twice", SET_BACK),
+    ("liars", "the same once; somebody with the rights of a server lies", LIARS),
+    ("clocks", "the same; clocks are wrong, leases are left", CLOCKS),
+    ("cut-off", "servers are cut off, of identities; the whole wait, the clock is set", CUT_OFF),
+    ("orders", "the same; starts without a loss, after which an administrator ends the wait", ORDERS),
+    ("proved", "servers are cut off, a witness shortens the wait, and others prove the loss", PROVED),
+];
+
+const SET_BACK: Protocol = Protocol {
+    time_max: 2,
+    lease: 1,
+    margin: 1,
+    numbers: 2,
+    ways: &[Way::Silently, Way::Noticed],
+    forgets: 2,
+    clocks: &[0],
+    clock_steps: 0,
+    cuts: false,
+    shortens: true,
+    offs: false,
+    leaves: false,
+    restarts: true,
+    orders: false,
+    lies: 0,
+    names_servers: false,
+    broken: None,
+};
+const LIARS: Protocol = Protocol { forgets: 1, lies: 2, ..SET_BACK };
+const ORDERS: Protocol = Protocol { time_max: 2, clock_steps: 1, restarts: true, orders: true, ..CUT_OFF };
+const CLOCKS: Protocol = Protocol {
+    time_max: 3,
+    numbers: 0,
+    ways: &[Way::Silently],
+    forgets: 1,
+    clocks: &[0, 2],
+    clock_steps: 2,
+    offs: true,
+    leaves: true,
+    restarts: false,
+    ..SET_BACK
+};
+const CUT_OFF: Protocol = Protocol {
+    time_max: 4,
+    numbers: 0,
+    ways: &[Way::Silently],
+    forgets: 1,
+    clocks: &[2, 0],
+    clock_steps: 2,
+    cuts: true,
+    shortens: false,
+    restarts: false,
+    ..SET_BACK
+};
+const PROVED: Protocol = Protocol { ways: &[Way::Silently], forgets: 1, cuts: true, ..SET_BACK };
+
+/// The bounds that show what is wrong.
+pub fn broken(mutation: Mutation) -> Protocol {
+    use Mutation::*;
+    let bounds = match mutation {
+        WaitByClock | FloorStays => CUT_OFF,
+        ProofIgnored | LossForgotten => PROVED,
+        FormerForgotten | RefusedUnheard => CLOCKS,
+        EndLowersFloor | StartAgainEndsWait => ORDERS,
+        ClaimsBelieved | ClaimsBlind | SignedEarly => LIARS,
+        Overwritten => Protocol { ways: &[Way::Overwritten], ..SET_BACK },
+        _ => SET_BACK,
+    };
+    Protocol { broken: Some(mutation), ..bounds }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let registry = Registry { is_start_noted: true, ..Registry::default() };
+        vec![State {
+            now: 0,
+            ahead: self.clocks[0],
+            registry,
+            older: registry,
+            servers: Default::default(),
+            forgets_left: self.forgets,
+            clocks_left: self.clock_steps,
+            lies_left: self.lies,
+            has_forgotten: false,
+            is_older: false,
+            is_shown: false,
+            verdict: Verdict::Good,
+        }]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Action>) {
+        if state.verdict == Verdict::Good {
+            self.steps(state, steps);
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Action) -> Option<State> {
+        self.step(state, step)
+    }
+
+    fn properties(&self) -> Vec<Property<Protocol>> {
+        let mut properties = vec![
+            Property::always(DISJOINT, |_, state: &State| state.verdict != Verdict::Overlap),
+            Property::always(NO_REPEAT, |_, state: &State| state.verdict != Verdict::Repeated),
+            Property::always(NO_ALARM, |_, state: &State| state.verdict != Verdict::FalseAlarm),
+            Property::always(GIVEN, |protocol: &Protocol, state| protocol.gives(state)),
+        ];
+        properties.retain(|property| self.broken.is_none_or(|broken| broken.violates() == property.name));
+        properties
+    }
+}
+
+impl Protocol {
+    /// From now on time passes, clocks are right, and both servers call every so often.
+    fn gives(&self, state: &State) -> bool {
+        let patient = Protocol { names_servers: true, numbers: 100, ..*self };
+        (0..SERVERS).all(|at| {
+            let mut state = State { ahead: self.clocks[0], ..*state };
+            for server in &mut state.servers {
+                (server.is_cut, server.is_off) = (false, false);
+            }
+            for _ in 0..10 {
+                state.now += 1;
+                for server in 0..SERVERS {
+                    let call = Action::Call { server, ask: Ask::Report };
+                    state = patient.step(&state, call).unwrap_or(state);
+                }
+            }
+            let hands = state.registry.row.grants;
+            let numbers = state.registry.next;
+            for ask in [Ask::Acquire, Ask::Take] {
+                state = patient.step(&state, Action::Call { server: at, ask }).unwrap_or(state);
+            }
+            let registry = &state.registry;
+            registry.row.grants > hands && (registry.next > numbers || registry.is_closed || numbers > 7)
+        })
+    }
+}

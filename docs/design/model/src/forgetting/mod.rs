@@ -1,0 +1,28 @@
+//! A registry that forgets: it is set back to an earlier state, and does not notice. One rule for identities and for
+//! numbers.
+
+mod check;
+mod mutation;
+mod protocol;
+mod registry;
+mod state;
+mod story;
+
+use mutation::Mutation;
+
+use crate::run;
+
+/// What can be asked for on the command line.
+pub fn names() -> Vec<&'static str> {
+    let bounds = check::CORRECT.iter().map(|(name, ..)| *name);
+    bounds.chain(Mutation::ALL.map(|mutation| mutation.name().0)).collect()
+}
+
+/// Whether the protocol holds, and each mutation is caught.
+pub fn is_well(is_asked: impl Fn(&str) -> bool) -> bool {
+    let broken = Mutation::ALL.map(|mutation| {
+        let (name, what) = mutation.name();
+        (name, what, check::broken(mutation), mutation.violates())
+    });
+    run::is_well(check::CORRECT, broken, is_asked)
+}

@@ -1,0 +1,221 @@
+//! Every step that can be taken, and what becomes of the state.
+
+use crate::forgetting::mutation::Mutation;
+use crate::forgetting::state::*;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    Tick,
+    /// The clock of the registry is set, and with it those of the servers.
+    SetClock {
+        ahead: u8,
+    },
+    /// The clock of a server goes wrong, or is right again.
+    SetOff(usize),
+    /// A server is cut off, or reaches the registry again.
+    Cut(usize),
+    Call {
+        server: usize,
+        ask: Ask,
+    },
+    /// A server has no use for its lease any more.
+    Leave(usize),
+    /// The present state is one that may come back.
+    Keep,
+    /// The server of the registry is started again, and nothing is lost.
+    Restart,
+    Forget(Way),
+    Lie(Lie),
+    /// An administrator says that nothing was lost, and is right.
+    EndWait,
+    /// An administrator calls a function that is for new registries.
+    StartAgain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    Acquire,
+    Renew,
+    Take,
+    /// Says what it has, and wants nothing.
+    Report,
+}
+
+/// How the registry is set back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// An older disk, a base backup that is started as it is: nothing shows that but the start.
+    Silently,
+    /// A promotion, a dump, another place: noticed.
+    Noticed,
+    /// Rows are overwritten while the server runs. Only when broken.
+    Overwritten,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// Says that it has more than was ever given.
+    Claim,
+    /// Shows what it was told in a transaction that it then rolled back.
+    RolledBack,
+    /// Shows something old and true.
+    Witness,
+}
+
+/// The bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Protocol {
+    pub time_max: u8,
+    /// How far ahead of the clock a range is given.
+    pub lease: u8,
+    /// By how much a wait is longer.
+    pub margin: u8,
+    /// The most numbers.
+    pub numbers: u8,
+    pub ways: &'static [Way],
+    pub forgets: u8,
+    /// Which readings of the clock are possible: how far ahead. The first one is right.
+    pub clocks: &'static [u8],
+    /// How often it is set.
+    pub clock_steps: u8,
+    /// Whether servers may be cut off. Otherwise each server calls while the registry waits.
+    pub cuts: bool,
+    /// Whether a witness shortens the wait.
+    pub shortens: bool,
+    /// Whether clocks of servers go wrong.
+    pub offs: bool,
+    pub leaves: bool,
+    pub restarts: bool,
+    pub orders: bool,
+    pub lies: u8,
+    pub names_servers: bool,
+    pub broken: Option<Mutation>,
+}
+
+impl Protocol {
+    pub fn is(&self, mutation: Mutation) -> bool {
+        self.broken == Some(mutation)
+    }
+
+    pub fn clock(&self, state: &State) -> u8 {
+        state.now + state.ahead
+    }
+
+    pub fn steps(&self, state: &State, steps: &mut Vec<Action>) {
+        if state.now < self.time_max {
+            steps.push(Action::Tick);
+        }
+        if state.clocks_left > 0 {
+            let others = self.clocks.iter().filter(|&&ahead| ahead != state.ahead);
+            steps.extend(others.map(|&ahead| Action::SetClock { ahead }));
+        }
+        if state.forgets_left > 0 {
+            steps.push(Action::Keep);
+            steps.extend(self.ways.iter().map(|&way| Action::Forget(way)));
+        }
+        if self.restarts {
+            steps.push(Action::Restart);
+        }
+        if self.orders {
+            if state.registry.wait.is_some() && !state.is_older {
+                steps.push(Action::EndWait);
+            }
+            if self.is(Mutation::StartAgainEndsWait) {
+                steps.push(Action::StartAgain);
+            }
+        }
+        if state.lies_left > 0 {
+            steps.extend([Lie::Claim, Lie::RolledBack, Lie::Witness].map(Action::Lie));
+        }
+        for at in 0..SERVERS {
+            let server = &state.servers[at];
+            if self.cuts {
+                steps.push(Action::Cut(at));
+            }
+            if self.offs {
+                steps.push(Action::SetOff(at));
+            }
+            if self.leaves && server.held.is_some() {
+                steps.push(Action::Leave(at));
+            }
+            if server.is_cut {
+                continue;
+            }
+            let renew = server.held.map(|_| Ask::Renew);
+            let take = (state.registry.next < self.numbers).then_some(Ask::Take);
+            let asks = [Some(Ask::Acquire), renew, take, Some(Ask::Report)];
+            steps.extend(asks.into_iter().flatten().map(|ask| Action::Call { server: at, ask }));
+        }
+    }
+
+    /// `None` if the step changes nothing.
+    pub fn step(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = *before;
+        match action {
+            Action::Tick => state.now += 1,
+            Action::SetClock { ahead } => {
+                state.ahead = ahead;
+                state.clocks_left -= 1;
+            }
+            Action::SetOff(at) => state.servers[at].is_off ^= true,
+            Action::Cut(at) => state.servers[at].is_cut ^= true,
+            Action::Call { server, ask } => self.call(&mut state, server, ask),
+            Action::Leave(at) => {
+                state.servers[at].held = None;
+                if self.is(Mutation::FormerForgotten) {
+                    state.servers[at].token = None;
+                }
+            }
+            Action::Keep => state.older = state.registry,
+            Action::Restart => self.restart(&mut state),
+            Action::Forget(way) => {
+                state.registry = state.older;
+                state.forgets_left -= 1;
+                state.has_forgotten = true;
+                state.is_older = true;
+                state.is_shown = false;
+                if way != Way::Overwritten {
+                    self.restart(&mut state);
+                }
+                if way == Way::Noticed {
+                    self.note_start(&mut state);
+                    self.prove(&mut state);
+                }
+            }
+            Action::Lie(lie) => {
+                state.lies_left -= 1;
+                self.lie(&mut state, lie);
+            }
+            Action::EndWait => {
+                state.registry.wait = None;
+                if self.is(Mutation::EndLowersFloor) {
+                    state.registry.floor = state.registry.floor.min(self.clock(&state));
+                }
+            }
+            Action::StartAgain => state.registry.wait = None,
+        }
+        self.normalize(&mut state);
+        (state != *before).then_some(state)
+    }
+
+    fn restart(&self, state: &mut State) {
+        state.registry.is_start_noted = false;
+        state.servers.iter_mut().for_each(|server| server.is_heard = false);
+    }
+
+    /// Makes one of states that differ in nothing that matters.
+    fn normalize(&self, state: &mut State) {
+        if state.forgets_left == 0 {
+            state.older = Registry::default();
+        }
+        if self.names_servers {
+            return;
+        }
+        let mut swapped = *state;
+        swapped.servers.swap(0, 1);
+        for registry in [&mut swapped.registry, &mut swapped.older] {
+            registry.row.holder.iter_mut().for_each(|holder| *holder = 1 - *holder);
+        }
+        *state = (*state).min(swapped);
+    }
+}

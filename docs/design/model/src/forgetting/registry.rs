@@ -1,0 +1,238 @@
+//! The rule: what the registry does in each call.
+
+use crate::forgetting::mutation::Mutation;
+use crate::forgetting::protocol::{Ask, Lie, Protocol};
+use crate::forgetting::state::*;
+
+/// A gap between two calls counts up to this.
+const MOST_COUNTED: u8 = 1;
+
+impl Protocol {
+    /// Begins like every call: notes the start, counts, listens. What that leads to is committed, also if the call is refused.
+    pub fn call(&self, state: &mut State, at: usize, ask: Ask) {
+        self.note_start(state);
+        self.count(state);
+        let server = state.servers[at];
+        state.servers[at].is_heard = true;
+        if !(self.is(Mutation::RefusedUnheard) && server.is_off) {
+            self.listen(state, at, ask);
+        }
+        self.end_wait(state);
+        if server.is_off {
+            return; // Told that its clock is wrong.
+        }
+        match ask {
+            Ask::Acquire => self.acquire(state, at),
+            Ask::Renew => self.renew(state, at),
+            Ask::Take => self.take(state, at),
+            Ask::Report => {}
+        }
+    }
+
+    /// Who starts the server may have put an older disk under it.
+    pub fn note_start(&self, state: &mut State) {
+        let clock = self.clock(state);
+        let registry = &mut state.registry;
+        if std::mem::replace(&mut registry.is_start_noted, true) || self.is(Mutation::StartUnnoticed) {
+            return;
+        }
+        let was_proved = registry.wait.is_some_and(|wait| wait.is_proved);
+        registry.wait = Some(Wait {
+            left: self.longest_wait(),
+            counted_at: clock,
+            is_proved: was_proved && !self.is(Mutation::LossForgotten),
+            is_witnessed: false,
+        });
+    }
+
+    fn longest_wait(&self) -> u8 {
+        self.lease + self.margin
+    }
+
+    fn count(&self, state: &mut State) {
+        let clock = self.clock(state);
+        let Some(wait) = &mut state.registry.wait else { return };
+        let passed = clock.saturating_sub(wait.counted_at);
+        if self.is(Mutation::WaitByClock) {
+            wait.left = wait.left.saturating_sub(passed);
+        } else {
+            wait.left = wait.left.saturating_sub(passed.min(MOST_COUNTED));
+        }
+        wait.counted_at = clock;
+    }
+
+    fn end_wait(&self, state: &mut State) {
+        let clock = self.clock(state);
+        let Some(wait) = state.registry.wait else { return };
+        // Whoever is not cut off calls every so often, and the wait is longer than that.
+        let all_are_heard = state.servers.iter().all(|server| server.is_heard || server.is_cut);
+        let is_shortened = self.shortens && wait.is_witnessed && !wait.is_proved;
+        let is_over = match self.cuts {
+            true => wait.left == 0 || is_shortened && all_are_heard,
+            false => all_are_heard && (wait.left == 0 || is_shortened),
+        };
+        let is_over = is_over || self.is(Mutation::StrangersFirst) && is_shortened;
+        // A clock that is still wrong when the wait ends is not covered.
+        if is_over && (!self.cuts || state.ahead == self.clocks[0]) {
+            let registry = &mut state.registry;
+            registry.wait = None;
+            if !self.is(Mutation::FloorStays) {
+                registry.floor = registry.floor.max(clock);
+            }
+            state.is_older = false;
+        }
+    }
+
+    /// A server shows its tokens.
+    fn listen(&self, state: &mut State, at: usize, ask: Ask) {
+        let server = state.servers[at];
+        let mut has_lost = false;
+        if let Some(token) = server.token.filter(|_| !self.is_deaf_to_lease(ask)) {
+            has_lost |= self.listen_to_lease(state, at, token);
+        }
+        let tells_numbers = ask == Ask::Take || !self.is(Mutation::NumbersUnreported);
+        if server.numbers > 0 && tells_numbers && !state.registry.is_blind {
+            let registry = &mut state.registry;
+            has_lost |= server.numbers > registry.next;
+            registry.next = registry.next.max(server.numbers);
+            registry.wait.iter_mut().for_each(|wait| wait.is_witnessed = true);
+        }
+        if has_lost {
+            state.is_shown = true;
+            if !self.is(Mutation::ProofIgnored) {
+                self.prove(state);
+            }
+        }
+    }
+
+    fn is_deaf_to_lease(&self, ask: Ask) -> bool {
+        self.is(Mutation::AcquireDeaf) && ask == Ask::Acquire
+    }
+
+    /// Returns whether the token proves a loss. The row is repaired, so that it does so once.
+    fn listen_to_lease(&self, state: &mut State, at: usize, token: Token) -> bool {
+        let registry = &mut state.registry;
+        if registry.is_blind {
+            return false;
+        }
+        registry.wait.iter_mut().for_each(|wait| wait.is_witnessed = true);
+        let row = &mut registry.row;
+        let Range { from, until } = token.range;
+        if token.grants > row.grants {
+            let goes_on = state.servers[at].held.is_some_and(|held| held.from == from);
+            *row = Row {
+                from,
+                until: until.max(row.until),
+                grants: token.grants,
+                holder: goes_on.then_some(at).filter(|_| row.until <= from),
+            };
+        } else if token.grants == row.grants && from == row.from {
+            if until <= row.until {
+                return false;
+            }
+            row.until = until;
+        } else if until > row.from {
+            // It was given to two. Both go on to their ends, and nobody holds it.
+            let until = until.max(row.until);
+            *row = Row { from: until, until, grants: row.grants + 1, holder: None };
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Something was forgotten.
+    pub fn prove(&self, state: &mut State) {
+        let (left, counted_at) = (self.longest_wait(), self.clock(state));
+        let registry = &mut state.registry;
+        registry.is_closed = true;
+        registry.wait = Some(Wait { left, counted_at, is_proved: true, is_witnessed: true });
+        if !state.has_forgotten {
+            state.verdict = Verdict::FalseAlarm;
+        }
+    }
+
+    fn acquire(&self, state: &mut State, at: usize) {
+        let clock = self.clock(state);
+        let registry = &mut state.registry;
+        let from = registry.row.until.max(registry.floor);
+        if registry.wait.is_some() || from > clock {
+            return;
+        }
+        let range = Range { from, until: clock + self.lease };
+        let grants = registry.row.grants + 1;
+        registry.row = Row { from, until: range.until, grants, holder: Some(at) };
+        self.give(state, at, range, from);
+    }
+
+    fn renew(&self, state: &mut State, at: usize) {
+        let clock = self.clock(state);
+        let Some(held) = state.servers[at].held else { return };
+        let registry = &mut state.registry;
+        let row = &mut registry.row;
+        if row.holder != Some(at) || row.from != held.from {
+            return; // Not known. It goes on to its end.
+        }
+        // To go on after a gap is a new grant in all but name.
+        let is_lapsed = row.until <= clock;
+        let is_below = row.until < registry.floor || is_lapsed && registry.wait.is_some();
+        if is_below && !self.is(Mutation::LapsedRenewed) {
+            return;
+        }
+        row.until = row.until.max(clock + self.lease);
+        let range = Range { from: held.from, until: held.until.max(row.until) };
+        self.give(state, at, range, held.until);
+    }
+
+    /// A range is the server's. What of it is new begins at `new_from`.
+    fn give(&self, state: &mut State, at: usize, range: Range, new_from: u8) {
+        let grants = state.registry.row.grants;
+        let counts = self.counts(state);
+        let server = &mut state.servers[at];
+        server.held = Some(range);
+        server.token = Some(Token { grants, range });
+        let new = (new_from..range.until).fold(0, |ticks, tick| ticks | 1 << tick);
+        server.ticks |= new;
+        if state.servers[1 - at].ticks & new != 0 && counts {
+            state.verdict = Verdict::Overlap;
+        }
+    }
+
+    /// A holder who is cut off while a witness shortens the wait is not covered, unless others prove the loss.
+    fn counts(&self, state: &State) -> bool {
+        !(self.cuts && self.shortens) || state.is_shown
+    }
+
+    fn take(&self, state: &mut State, at: usize) {
+        let registry = &mut state.registry;
+        let waits = registry.wait.is_some() && !self.is(Mutation::NumbersUnwaited);
+        if registry.is_closed || waits || registry.next >= self.numbers {
+            return;
+        }
+        let number = registry.next;
+        registry.next += 1;
+        state.servers[at].numbers = number + 1;
+        let is_repeated = state.servers.iter().any(|server| server.had & 1 << number != 0);
+        state.servers[at].had |= 1 << number;
+        if is_repeated && self.counts(state) {
+            state.verdict = Verdict::Repeated;
+        }
+    }
+
+    /// Somebody with the rights of a server, who is none.
+    pub fn lie(&self, state: &mut State, lie: Lie) {
+        self.note_start(state);
+        self.count(state);
+        match lie {
+            // What is not signed is a wish.
+            Lie::Claim if self.is(Mutation::ClaimsBelieved) => self.prove(state),
+            Lie::Claim if self.is(Mutation::ClaimsBlind) => state.registry.is_blind = true,
+            Lie::RolledBack if self.is(Mutation::SignedEarly) => self.prove(state),
+            Lie::Witness => {
+                state.registry.wait.iter_mut().for_each(|wait| wait.is_witnessed = true);
+            }
+            Lie::Claim | Lie::RolledBack => {}
+        }
+        self.end_wait(state);
+    }
+}

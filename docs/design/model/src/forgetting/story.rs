@@ -1,0 +1,70 @@
+//! Tells a run in words.
+
+use stateright::Path;
+
+use crate::forgetting::protocol::{Action, Protocol};
+use crate::forgetting::state::*;
+use crate::run::{Tale, story};
+
+impl Tale for Protocol {
+    fn for_a_tale(self) -> Protocol {
+        Protocol { names_servers: true, ..self }
+    }
+
+    fn tell(&self, run: Path<State, Action>) -> Vec<String> {
+        let run = run.into_vec();
+        let steps = run.iter().zip(&run[1..]).map_while(|(from, to)| Some((from.1?, &from.0, &to.0)));
+        story(steps.map(|(step, before, after)| self.describe(step, before, after)))
+    }
+}
+
+impl Protocol {
+    /// Who does a step, and what it is.
+    fn describe(&self, action: Action, before: &State, after: &State) -> (String, String) {
+        let server = |at: usize| format!("server {}", ["A", "B"][at]);
+        let row = &after.registry.row;
+        match action {
+            Action::Tick => ("time".into(), format!("comes to {}", after.now)),
+            Action::SetClock { .. } => {
+                ("clock".into(), format!("is SET from {} to {}", self.clock(before), self.clock(after)))
+            }
+            Action::SetOff(at) => (
+                server(at),
+                format!("its clock is {}", if after.servers[at].is_off { "WRONG" } else { "right" }),
+            ),
+            Action::Cut(at) => {
+                (server(at), if after.servers[at].is_cut { "is CUT OFF" } else { "is back" }.into())
+            }
+            Action::Leave(at) => (server(at), "has no use for its lease any more".into()),
+            Action::Keep => ("registry".into(), "its state is kept".into()),
+            Action::Restart => ("registry".into(), "is started".into()),
+            Action::Forget(way) => (
+                "registry".into(),
+                format!("IS SET BACK ({way:?}): until {}, next number {}", row.until, after.registry.next)
+                    .to_lowercase()
+                    .replace("is set back", "IS SET BACK"),
+            ),
+            Action::Lie(lie) => ("liar".into(), format!("{lie:?}").to_lowercase()),
+            Action::EndWait => ("administrator".into(), "says that nothing was lost".into()),
+            Action::StartAgain => ("administrator".into(), "starts it again".into()),
+            Action::Call { server: at, ask } => {
+                let (was, is) = (&before.servers[at], &after.servers[at]);
+                let wait = match after.registry.wait {
+                    Some(wait) if wait.is_proved => " (LOSS proved, waits)",
+                    Some(_) => " (waits)",
+                    None => "",
+                };
+                let what = if was.held != is.held {
+                    is.held.map_or("nothing".into(), |range| format!("[{}, {})", range.from, range.until))
+                } else if was.had != is.had {
+                    format!("number {}", is.numbers - 1)
+                } else if after.verdict == Verdict::Repeated {
+                    format!("number {} AGAIN", is.numbers - 1)
+                } else {
+                    "nothing".into()
+                };
+                (server(at), format!("asks ({ask:?}) at clock {}: {what}{wait}", self.clock(after)))
+            }
+        }
+    }
+}
