@@ -255,6 +255,37 @@ CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EAC
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
+-- What another registry has given says nothing about this one. Its rows come by a publication FOR ALL TABLES, and
+-- apply workers fire no ordinary triggers. They are left out rather than refused: a subscription has other tables, too.
+CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE WARNING 'a row of another registry is left out'
+        USING DETAIL = format('%s on table %I.%I with session_replication_role = replica, as by a subscription.',
+                              TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              HINT = 'Leave the tables of schema snowflake_registry out of the publication.';
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'for triggers: leaves a row as it is';
+-- By their names they come before the others.
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.settings FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.lease FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.segment FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+FOR statement IN
+    SELECT format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', tgrelid::regclass, tgname)
+    FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
+    WHERE relnamespace = 'snowflake_registry'::regnamespace AND NOT tgisinternal
+LOOP
+    EXECUTE statement;
+END LOOP;
+
 -- What acquire() and renew() answer. A type of its own, as arguments and answer share names.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,

@@ -68,6 +68,7 @@ mod ids {
     mod waiting;
 }
 mod registry {
+    mod forgets;
     mod installing;
     mod leases;
     mod lost_grants;

@@ -257,8 +257,7 @@ fn the_server_of_the_registry_is_started_again() {
     drop(client);
     let mut client = restart("fast");
     granted(&mut client);
-    let timestamps = "SET session_replication_role = replica;
-                      UPDATE snowflake_registry.lease SET renewed_at = renewed_at - interval '4 minutes';
+    let timestamps = "UPDATE snowflake_registry.lease SET renewed_at = renewed_at - interval '4 minutes';
                       SELECT snowflake_registry.configure()";
     client.run(timestamps);
     drop(client);
