@@ -149,7 +149,7 @@ CREATE TABLE snowflake_registry.lease (
     hands bigint NOT NULL,
     serial bigint NOT NULL,
     PRIMARY KEY (datacenter_id, worker_id),
-    CHECK (granted_from < granted_until)
+    CHECK (granted_from <= granted_until)
 -- Renewals find room on the page, and touch no index.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
@@ -215,6 +215,17 @@ COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'the highest number that servers report since it was closed';
 
+-- As old as the registry, and never replaced: what was signed in commits that are lost is to be verified, too.
+CREATE TABLE snowflake_registry.signing_key (
+    only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    inner_pad bytea NOT NULL CHECK (length(inner_pad) = 64),
+    outer_pad bytea NOT NULL CHECK (length(outer_pad) = 64)
+) USING heap;
+COMMENT ON TABLE snowflake_registry.signing_key IS
+    'the secret by which the registry knows what it has said; who has it can stop the fleet, not make it repeat IDs';
+COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'the key of HMAC-SHA256, padded, xor 0x36';
+COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'the same, xor 0x5c';
+
 CREATE FUNCTION snowflake_registry.keep_the_past() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -247,6 +258,10 @@ CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.segment FOR EACH
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -278,6 +293,9 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.segment FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
 FOR statement IN
     SELECT format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', tgrelid::regclass, tgname)
     FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
@@ -299,7 +317,8 @@ CREATE TYPE snowflake_registry.answer AS (
     lease bigint,
     renew_every bigint,
     free_from bigint,
-    detail text
+    detail text,
+    token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
     'what the registry answers to a server; instants in microseconds of Unix time, spans in microseconds';
@@ -314,6 +333,7 @@ CREATE TYPE snowflake_registry.request AS (
     count bigint,
     period_key bigint,
     is_next boolean,
+    is_report boolean,
     problem text
 );
 COMMENT ON TYPE snowflake_registry.request IS 'one name in a call of take()';
@@ -334,7 +354,8 @@ CREATE TYPE snowflake_registry.taken AS (
     registry_id uuid,
     serial bigint,
     registry_clock bigint,
-    detail text
+    detail text,
+    token text
 );
 COMMENT ON TYPE snowflake_registry.taken IS
     'what the registry answers to a server about one name; instants in microseconds of Unix time';
@@ -376,7 +397,7 @@ COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a seg
 -- out. Bodies of functions with the owner's rights hold no backslash, whose meaning a caller can change.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
-    OUT clock_offset interval, OUT held_until timestamptz
+    OUT clock_offset interval, OUT held_until timestamptz, OUT tokens jsonb
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -407,6 +428,7 @@ BEGIN
     IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
         clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
     END IF;
+    tokens := facts -> 'tokens';
     -- What no registry grants is made up.
     IF facts ->> 'until' COLLATE "C" ~ '^[0-9]{1,16}$' THEN
         held_until := timestamptz '1970-01-01 00:00:00+00'
@@ -611,6 +633,246 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_commits(bigint, uuid, uuid, uuid, timestamptz) IS
     'signs that what had been committed is gone';
 
+-- Evidence ----------------------------------------------------------------------------------------------
+
+-- The registry signs what it has given. Servers keep that, and show it in each call: so they tell a registry that was
+-- set back what it has forgotten. Whatever else they say is their word.
+--
+-- Only what an earlier transaction has committed is signed. Else somebody could roll back what was signed, and the
+-- registry would seem to have forgotten it.
+
+CREATE TYPE snowflake_registry.evidence AS (
+    datacenter_id int,
+    worker_id int,
+    hands bigint,
+    granted_from timestamptz,
+    granted_until timestamptz,
+    serial bigint,
+    name text,
+    next_value numeric,
+    ahead_value numeric
+);
+COMMENT ON TYPE snowflake_registry.evidence IS
+    'what a token shows: of a lease, with the count of all grants, or of a segment';
+
+CREATE FUNCTION snowflake_registry.make_key() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- Four times 122 random bits.
+    key CONSTANT bytea := sha256(convert_to(
+        concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8'));
+    pads bytea[] := '{}';
+    pad bytea;
+BEGIN
+    FOR number IN 0 .. 1 LOOP
+        pad := decode(repeat(CASE number WHEN 0 THEN '36' ELSE '5c' END, 64), 'hex');
+        FOR i IN 0 .. 31 LOOP
+            pad := set_byte(pad, i, get_byte(pad, i) # get_byte(key, i));
+        END LOOP;
+        pads := pads || pad;
+    END LOOP;
+    INSERT INTO snowflake_registry.signing_key (inner_pad, outer_pad) VALUES (pads[1], pads[2])
+    ON CONFLICT DO NOTHING;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.make_key() IS 'makes the key of a new registry';
+
+CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT statement || '.' || encode(
+            sha256(key.outer_pad || sha256(key.inner_pad || convert_to(statement, 'UTF8'))), 'hex')
+        FROM snowflake_registry.signing_key AS key
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMAC-SHA256';
+
+-- Called before anything is written: what is seen then is committed, if this transaction has not written before.
+CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT snowflake_registry.signed(concat_ws(
+            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.hands,
+            snowflake_registry.microseconds(lease.granted_from),
+            snowflake_registry.microseconds(lease.granted_until), settings.serial))
+        FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
+        WHERE lease.lease_id = token_of_lease.lease_id
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'evidence of a lease, and of all grants';
+
+CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT snowflake_registry.signed(concat(
+            'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
+            segment.ahead_value))
+        FROM snowflake_registry.segment AS segment
+        WHERE segment.name = token_of_segment.name
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
+    'evidence of what was given of a segment, to whomever';
+
+-- What is not signed by this registry shows nothing.
+CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shown snowflake_registry.evidence;
+    said text;
+    parts text[];
+BEGIN
+    IF coalesce(jsonb_typeof(tokens), 'null') <> 'array' THEN
+        RETURN;
+    END IF;
+    FOR said IN
+        SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
+        WHERE jsonb_typeof(element) = 'string' LIMIT 64
+    LOOP
+        CONTINUE WHEN length(said) > 400
+            OR said IS DISTINCT FROM snowflake_registry.signed(split_part(said, '.', 1));
+        parts := string_to_array(split_part(said, '.', 1), ':');
+        shown := NULL;
+        IF parts[1] = 'lease' THEN
+            shown.datacenter_id := parts[2];
+            shown.worker_id := parts[3];
+            shown.hands := parts[4];
+            shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
+            shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
+            shown.serial := parts[7];
+        ELSIF parts[1] = 'segment' THEN
+            shown.name := convert_from(decode(parts[2], 'hex'), 'UTF8');
+            shown.next_value := parts[3];
+            shown.ahead_value := nullif(parts[4], '');
+        END IF;
+        RETURN NEXT shown;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'what tokens show that this registry has signed';
+
+-- Of the numbers of a later period each is higher than all of an earlier one.
+CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shown snowflake_registry.evidence;
+    counted CONSTANT bigint := (SELECT settings.serial FROM snowflake_registry.settings AS settings);
+    lease snowflake_registry.lease;
+    segment snowflake_registry.segment;
+BEGIN
+    FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
+        IF shown.serial > counted THEN
+            RETURN format('a server knows of %s grants, and the registry of %s', shown.serial, counted);
+        ELSIF shown.worker_id IS NOT NULL THEN
+            SELECT * INTO lease FROM snowflake_registry.lease AS known
+            WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
+            IF NOT FOUND OR shown.hands > lease.hands
+               OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
+               OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
+                RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
+                              'registry does not know of it', shown.worker_id, shown.datacenter_id,
+                              snowflake_registry.in_words(shown.granted_from),
+                              snowflake_registry.in_words(shown.granted_until));
+            END IF;
+        ELSIF shown.name IS NOT NULL THEN
+            SELECT * INTO segment FROM snowflake_registry.segment AS known WHERE known.name = shown.name;
+            IF NOT FOUND OR shown.next_value > segment.next_value
+               OR shown.ahead_value > greatest(segment.next_value, segment.ahead_value) THEN
+                RETURN format('numbers of segment %s were given up to %s, and the registry does not know of '
+                              'it', snowflake_registry.name_in_words(shown.name),
+                              greatest(shown.next_value, shown.ahead_value) - 1);
+            END IF;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
+    'a sign that what had been committed is gone: more was given than the registry knows of';
+
+-- So each token proves once. Needs the EXCLUSIVE lock.
+CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+    shown snowflake_registry.evidence;
+    lease snowflake_registry.lease;
+BEGIN
+    FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
+        IF shown.worker_id IS NOT NULL THEN
+            UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
+            SELECT * INTO lease FROM snowflake_registry.lease AS known
+            WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
+            IF NOT FOUND THEN
+                INSERT INTO snowflake_registry.lease (
+                    datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, serial
+                )
+                VALUES (
+                    shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, moment,
+                    moment, shown.hands, 0
+                );
+            ELSIF shown.granted_from = lease.granted_from THEN
+                UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
+                WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
+                  AND known.granted_until < shown.granted_until;
+            ELSIF shown.hands > lease.hands OR shown.granted_until > lease.granted_from THEN
+                -- Whoever holds it by what the registry knew goes on to the end of that.
+                UPDATE snowflake_registry.lease AS known
+                SET granted_from = CASE WHEN shown.hands > lease.hands THEN shown.granted_from
+                                        ELSE greatest(lease.granted_until, shown.granted_until) END,
+                    granted_until = greatest(lease.granted_until, shown.granted_until),
+                    hands = greatest(lease.hands + 1, shown.hands), lease_id = NULL, nonce = NULL
+                WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
+            END IF;
+        ELSIF shown.name IS NOT NULL THEN
+            UPDATE snowflake_registry.segment AS known
+            SET next_value = greatest(known.next_value, shown.next_value),
+                period_key = CASE WHEN shown.next_value > known.next_value
+                                  THEN snowflake_registry.key_of_number(known.digits, shown.next_value - 1)
+                                  ELSE known.period_key END,
+                ahead_value = later.value,
+                ahead_key = CASE WHEN later.value IS NOT NULL
+                                 THEN snowflake_registry.key_of_number(known.digits, later.value - 1) END,
+                has_left = true, updated_at = moment
+            FROM (
+                SELECT segment.name, nullif(greatest(segment.ahead_value, shown.ahead_value), 0) AS value
+                FROM snowflake_registry.segment AS segment
+            ) AS later
+            WHERE known.name = shown.name AND later.name = known.name
+              AND (shown.next_value > known.next_value
+                   OR shown.ahead_value > greatest(known.next_value, known.ahead_value));
+            -- A name whose creation is lost is one that was dropped: made again, it goes on above.
+            INSERT INTO snowflake_registry.segment (
+                name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
+                dropped_at
+            )
+            VALUES (
+                shown.name, greatest(shown.next_value, shown.ahead_value), 0, 1, 1000, 1000000, 1000,
+                9223372036854775807, true, moment, moment
+            )
+            ON CONFLICT DO NOTHING;
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb) IS
+    'raises what the registry knows to what tokens show';
+
 -- Nobody can know what was taken in commits that are lost. Where none but the server of the registry itself
 -- takes, nothing has to be closed: the WAL of a range precedes that of all rows with its numbers, as with a
 -- sequence. Of a server whose first range is in a lost commit nothing is known: so all count that may take.
@@ -729,12 +991,13 @@ COMMENT ON FUNCTION snowflake_registry.note_restart() IS
 -- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
 CREATE FUNCTION snowflake_registry.open_registry(
     is_alone boolean, seen_serial bigint, lease_id uuid DEFAULT NULL, last_nonce uuid DEFAULT NULL,
-    next_nonce uuid DEFAULT NULL, held_until timestamptz DEFAULT NULL
+    next_nonce uuid DEFAULT NULL, held_until timestamptz DEFAULT NULL, tokens jsonb DEFAULT NULL
 )
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     loss record;
+    proved text := snowflake_registry.what_tokens_prove(tokens);
     opened snowflake_registry.settings;
 BEGIN
     -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
@@ -742,7 +1005,7 @@ BEGIN
     IF NOT is_alone THEN
         SELECT * INTO loss
         FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
-        is_alone := loss.reason IS NOT NULL OR loss.has_moved;
+        is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
         IF loss.has_restarted AND NOT is_alone THEN
             -- After a start all come at once. One of them signs, and none waits for that.
             BEGIN
@@ -758,8 +1021,12 @@ BEGIN
         -- Somebody else may have seen to it meanwhile.
         SELECT * INTO loss
         FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
-        IF loss.reason IS NOT NULL THEN
-            PERFORM snowflake_registry.enter_quarantine(loss.reason, seen_serial, held_until);
+        proved := snowflake_registry.what_tokens_prove(tokens);
+        IF proved IS NOT NULL THEN
+            PERFORM snowflake_registry.learn_from_tokens(tokens);
+        END IF;
+        IF coalesce(loss.reason, proved) IS NOT NULL THEN
+            PERFORM snowflake_registry.enter_quarantine(coalesce(loss.reason, proved), seen_serial, held_until);
         ELSIF loss.has_moved OR loss.has_restarted THEN
             PERFORM snowflake_registry.note_restart();
         END IF;
@@ -779,7 +1046,9 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, bigint, uuid, uuid, uuid, timestamptz) IS
+COMMENT ON FUNCTION snowflake_registry.open_registry(
+    boolean, bigint, uuid, uuid, uuid, timestamptz, jsonb
+) IS
     'takes the lock, and finds out whether commits were lost';
 
 -- The object that stands in the way of DROP EXTENSION. It is made later than the extension and so is no part
@@ -881,12 +1150,16 @@ BEGIN
     FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
+        -- Whoever is refused for its clock is heard before.
+        IF answer.outcome = 'clock' THEN
+            PERFORM snowflake_registry.open_registry(false, seen, tokens => said.tokens);
+        END IF;
         RETURN answer;
     END IF;
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    registry := snowflake_registry.open_registry(true, seen);
+    registry := snowflake_registry.open_registry(true, seen, tokens => said.tokens);
     moment := clock_timestamp();
     answer.serial := snowflake_registry.serial_of(registry.serial);
     lowest := registry.first_worker;
@@ -1062,7 +1335,7 @@ BEGIN
     SELECT * INTO begun
     FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip);
     answer := begun.answer;
-    IF answer.outcome IS NOT NULL THEN
+    IF answer.outcome = 'foreign' THEN
         RETURN answer;
     END IF;
     said.clock_offset :=
@@ -1071,8 +1344,13 @@ BEGIN
     IF renew.registry_id IS NULL THEN
         said.held_until := NULL;
     END IF;
+    answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     registry := snowflake_registry.open_registry(false, seen, renew.lease_id, renew.last_nonce,
-                                                 renew.next_nonce, said.held_until);
+                                                 renew.next_nonce, said.held_until, said.tokens);
+    -- Whoever is refused for its clock is heard before.
+    IF answer.outcome IS NOT NULL THEN
+        RETURN answer;
+    END IF;
     answer.serial := snowflake_registry.serial_of(registry.serial);
     -- Two that renew the same lease come one after the other, and the second sees what the first has written.
     SELECT * INTO held
@@ -1306,6 +1584,7 @@ BEGIN
     asked.period_key := numbers[3];
     asked.lasted := numbers[4];
     asked.is_next := coalesce(element -> 'next' = 'true', false);
+    asked.is_report := coalesce(element -> 'report' = 'true', false);
     -- Of a number from another registry nothing follows, but that it was given.
     asked.is_ours := CASE
         WHEN element ? 'registry_id'
@@ -1403,6 +1682,11 @@ BEGIN
         END IF;
         answer.outcome := 'closed';
         answer.detail := format('commits of the registry may be lost: %s', left(stored.closed_reason, 200));
+        RETURN answer;
+    END IF;
+
+    IF asked.is_report THEN
+        answer.outcome := 'noted';
         RETURN answer;
     END IF;
 
@@ -1518,6 +1802,8 @@ DECLARE
     registry snowflake_registry.settings;
     loss text;
     said record;
+    tokens jsonb;
+    evidence jsonb;
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -1542,11 +1828,21 @@ BEGIN
         RETURN;
     END IF;
 
+    SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
+    FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
+        AS asked_for
+    WHERE asked_for.name IS NOT NULL;
+    SELECT jsonb_agg(token) INTO evidence
+    FROM jsonb_array_elements(take_ranges.requests) AS element,
+         LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
+                                           THEN element -> 'tokens' ELSE '[]' END) AS token;
+
     -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL,
-        CASE WHEN take_ranges.registry_id IS NOT NULL THEN take_ranges.serial END);
+        CASE WHEN take_ranges.registry_id IS NOT NULL THEN take_ranges.serial END,
+        tokens => evidence);
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     END IF;
@@ -1589,6 +1885,7 @@ BEGIN
             -- The others are not to wait as long again.
             PERFORM set_config('lock_timeout', '100ms', true);
         END IF;
+        answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
         answer.is_known := coalesce(answer.is_known, true);
@@ -1601,7 +1898,7 @@ BEGIN
 
     FOR answer IN
         SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.serial, about.registry_clock, NULL
+               segment.step, segment.max_value, about.registry_id, about.serial, about.registry_clock, NULL, NULL
         FROM snowflake_registry.segment AS segment
         WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
             SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
@@ -1672,6 +1969,7 @@ BEGIN
     IF opened.registry_id IS NULL THEN
         INSERT INTO snowflake_registry.settings DEFAULT VALUES RETURNING * INTO opened;
         PERFORM snowflake_registry.sign_settings();
+        PERFORM snowflake_registry.make_key();
     END IF;
     RETURN opened;
 END
@@ -2364,6 +2662,7 @@ IF EXISTS (
     WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'
 ) THEN
     PERFORM pg_extension_config_dump('snowflake_registry.settings', '');
+    PERFORM pg_extension_config_dump('snowflake_registry.signing_key', '');
     PERFORM pg_extension_config_dump('snowflake_registry.lease', '');
     PERFORM pg_extension_config_dump('snowflake_registry.segment', '');
 END IF;

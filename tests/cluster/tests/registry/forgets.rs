@@ -2,6 +2,7 @@
 
 use harness::*;
 
+use super::member::{CLOCK, Member as Leaser};
 use super::taker::{Member, order};
 
 /// Apply workers fire no ordinary triggers, and a publication FOR ALL TABLES has the tables of a registry, too.
@@ -39,4 +40,222 @@ fn a_subscription_leaves_the_registry_alone() {
     assert_eq!(failure(&mut client, "TRUNCATE snowflake_registry.segment").0, "23001");
     client.run("DELETE FROM snowflake_registry.segment");
     assert_eq!(single::<i64>(&mut client, next), given[1].last() + 1);
+}
+
+/// A registry that has granted a lease, and what its directory was before it granted and gave more.
+fn with_copy() -> (Cluster, Cluster, Leaser) {
+    let cluster = super::member::start(Cluster::builder());
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('orders')");
+    let early = super::member::granted(&mut client);
+    drop(client);
+    cluster.stop_server("fast");
+    let copy = cluster.duplicate();
+    cluster.start_server();
+    cluster.connect().run("SELECT snowflake_registry.end_quarantine()");
+    (cluster, copy, early)
+}
+
+/// The copy in the place of the registry, which is older. An administrator is wrong about it.
+fn set_back(cluster: Cluster, copy: &Cluster) -> Client {
+    cluster.stop_server("fast");
+    copy.start_server();
+    let mut client = copy.connect();
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    client
+}
+
+/// What a server says of itself, with its tokens.
+fn facts(tokens: &[&str]) -> String {
+    format!("{{\"tokens\": {tokens:?}}}")
+}
+
+/// Evidence of a lease that was committed.
+fn token(client: &mut Client, member: &mut Leaser) -> String {
+    member.renew(client).unwrap().token.unwrap()
+}
+
+/// Asks for a worker ID, and shows tokens.
+fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String {
+    let member = Leaser::new();
+    single(
+        client,
+        &format!(
+            "SELECT outcome FROM snowflake_registry.acquire(NULL, 0, {CLOCK} + {ahead}, 0, '{}', '{}', '{}', 0,
+                                                            NULL, 1024, NULL)",
+            member.lease_id,
+            member.nonce,
+            facts(tokens)
+        ),
+    )
+}
+
+/// Reports, and shows tokens. Returns the outcome and a token.
+fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
+    let query = format!(
+        "SELECT outcome, token FROM snowflake_registry.take(
+             NULL, 0, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')
+         WHERE request IS NOT NULL"
+    );
+    let row = client.query_one(&query, &[]).unwrap();
+    (row.get(0), row.get(1))
+}
+
+#[test]
+fn only_what_is_committed_is_signed() {
+    let cluster = super::member::start(Cluster::builder());
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('orders')");
+    client.run("BEGIN");
+    let mut member = super::member::granted(&mut client);
+    assert_eq!(member.renew(&mut client).unwrap().token, None);
+    Member::default().granted(&mut client, "orders");
+    assert_eq!(report(&mut client, "orders", &[]), ("noted".into(), None));
+    client.run("SAVEPOINT one");
+    assert_eq!(report(&mut client, "orders", &[]), ("noted".into(), None));
+    client.run("COMMIT");
+    let lease = token(&mut client, &mut member);
+    let (_, numbers) = report(&mut client, "orders", &[]);
+    assert!(numbers.as_ref().unwrap().contains(":1001:"), "{numbers:?}");
+    // What is known proves nothing, again and again, nor does what this registry has not signed.
+    let forged = lease.replacen("lease:0:0:1", "lease:0:0:9", 1);
+    assert_ne!(forged, lease);
+    let other = super::member::start(Cluster::builder());
+    let mut there = other.connect();
+    let mut member_there = super::member::granted(&mut there);
+    super::member::granted(&mut there);
+    let foreign = token(&mut there, &mut member_there);
+    for _ in 0..2 {
+        let shown = [lease.as_str(), &forged, &foreign, "", "lease:0:0:9", numbers.as_deref().unwrap()];
+        assert_eq!(member.renew_and_say(&mut client, &facts(&shown)).unwrap().outcome, "granted");
+        assert_eq!(super::member::state(&mut client), "ready");
+    }
+    // It is HMAC-SHA256 (RFC 4231, test case 2).
+    client.run(
+        "ALTER TABLE snowflake_registry.signing_key DISABLE TRIGGER keep_the_row;
+         UPDATE snowflake_registry.signing_key
+         SET inner_pad = overlay(decode(repeat('36', 64), 'hex') PLACING '\\x7c535053'::bytea FROM 1),
+             outer_pad = overlay(decode(repeat('5c', 64), 'hex') PLACING '\\x16393a39'::bytea FROM 1)",
+    );
+    let signed: String =
+        single(&mut client, "SELECT snowflake_registry.signed('what do ya want for nothing?')");
+    assert!(
+        signed.ends_with("?.5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"),
+        "{signed}"
+    );
+}
+
+/// The grant of another server is lost, and the holder of that is away. Whoever was heard since can tell.
+#[test]
+fn any_server_tells_of_a_lost_grant() {
+    let (cluster, copy, mut early) = with_copy();
+    let mut client = cluster.connect();
+    super::member::granted(&mut client);
+    let shown = token(&mut client, &mut early);
+    drop(client);
+    let mut client = set_back(cluster, &copy);
+    early.nonce = super::member::uuid();
+    early.registry_id = None; // What it says without a token is nothing.
+    client.run("UPDATE snowflake_registry.lease SET nonce = NULL");
+    assert_eq!(early.renew_and_say(&mut client, &facts(&[&shown])).unwrap().outcome, "granted");
+    assert!(super::member::reason(&mut client).contains("a server knows of 3 grants"));
+}
+
+/// Who has left a lease, whose end lies ahead of the clock, still knows of it.
+#[test]
+fn a_server_tells_of_a_lease_that_it_has_left() {
+    let (cluster, copy, _) = with_copy();
+    let mut client = cluster.connect();
+    let mut gone = super::member::granted(&mut client);
+    let shown = token(&mut client, &mut gone);
+    drop(client);
+    let mut client = set_back(cluster, &copy);
+    assert_eq!(acquire_and_show(&mut client, &[&shown], "0"), "taken");
+    assert!(
+        super::member::reason(&mut client).contains("a server "),
+        "{}",
+        super::member::reason(&mut client)
+    );
+    // Also when the wait is over, nobody gets it before its end.
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    let answer = Leaser::new().acquire(&mut client, 2).unwrap();
+    assert_eq!(answer.outcome, "taken", "{answer:?}");
+    // What was learned is no news.
+    assert_eq!(acquire_and_show(&mut client, &[&shown], "0"), "granted");
+    assert_eq!(super::member::state(&mut client), "ready");
+}
+
+/// A server whose clock is wrong gets nothing, and may be the only one who knows.
+#[test]
+fn a_server_is_heard_before_it_is_refused() {
+    for renews in [true, false] {
+        let (cluster, copy, mut early) = with_copy();
+        let mut client = cluster.connect();
+        super::member::granted(&mut client);
+        let shown = token(&mut client, &mut early);
+        drop(client);
+        let mut client = set_back(cluster, &copy);
+        if renews {
+            let query = format!(
+                "SELECT * FROM snowflake_registry.renew(NULL, 0, {CLOCK} + 120000000, 0, '{}', '{}', '{}', '{}')",
+                early.lease_id,
+                early.nonce,
+                super::member::uuid(),
+                facts(&[&shown])
+            );
+            assert_eq!(early.ask(&mut client, &query).unwrap().outcome, "clock");
+        } else {
+            assert_eq!(acquire_and_show(&mut client, &[&shown], "120000000"), "clock");
+        }
+        assert_eq!(super::member::state(&mut client), "quarantine");
+    }
+}
+
+/// A server whose own ranges are not lost tells of those of others, and of a name that was made since.
+#[test]
+fn any_server_tells_of_lost_ranges() {
+    let (cluster, copy, _) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('items', start => 500)");
+    for _ in 0..3 {
+        Member::default().granted(&mut client, "orders");
+        Member::default().granted(&mut client, "items");
+    }
+    let tokens = ["orders", "items"].map(|name| report(&mut client, name, &[]).1.unwrap());
+    drop(client);
+    let mut client = set_back(cluster, &copy);
+    assert_eq!(report(&mut client, "orders", &[&tokens[0], &tokens[1]]).0, "closed");
+    assert!(super::taker::closed_reason(&mut client, "orders").contains("\"orders\" were given up to 3000"));
+    order(&mut client, "resume_segments()");
+    assert_eq!(Member::default().granted(&mut client, "orders").first, Some(3_001));
+    // The name is one that was dropped.
+    order(&mut client, "create_segment('items', start => 500)");
+    assert_eq!(Member::default().granted(&mut client, "items").first, Some(3_500));
+    assert_eq!(report(&mut client, "orders", &[&tokens[0], &tokens[1]]).0, "noted");
+}
+
+/// Numbers by date: the token has two ends.
+#[test]
+fn a_server_tells_of_lost_numbers_of_tomorrow() {
+    let cluster = super::taker::start(Cluster::builder().clock());
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
+    drop(client);
+    cluster.stop_server("fast");
+    let copy = cluster.duplicate();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    Member::default().granted(&mut client, "bills");
+    let tomorrow = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
+    let shown = report(&mut client, "bills", &[]).1.unwrap();
+    drop(client);
+    cluster.stop_server("fast");
+    copy.start_server();
+    let mut client = copy.connect();
+    assert_eq!(report(&mut client, "bills", &[&shown]).0, "closed");
+    order(&mut client, "resume_segments()");
+    assert_eq!(report(&mut client, "bills", &[&shown]).0, "noted");
+    let next = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
+    assert_eq!(next.first, Some(tomorrow.last() + 1));
+    assert!(Member::default().granted(&mut client, "bills").first.unwrap() % 1_000_000 == 1_001);
 }

@@ -29,6 +29,8 @@ pub struct Answer {
     pub serial: i64,
     pub free_from: Option<i64>,
     pub detail: Option<String>,
+    /// What it may show the registry later.
+    pub token: Option<String>,
 }
 
 /// What a server of the fleet knows.
@@ -84,8 +86,7 @@ impl Member {
     }
 
     pub fn ask(&mut self, client: &mut Client, query: &str) -> Result<Answer, postgres::Error> {
-        let columns =
-            "outcome, worker_id, granted_from, granted_until, registry_id::text, serial, free_from, detail";
+        let columns = "outcome, worker_id, granted_from, granted_until, registry_id::text, serial, free_from, detail, token";
         let row = client.query_one(&query.replacen('*', columns, 1), &[])?;
         let answer = Answer {
             outcome: row.get(0),
@@ -96,6 +97,7 @@ impl Member {
             serial: row.get(5),
             free_from: row.get(6),
             detail: row.get(7),
+            token: row.get(8),
         };
         self.registry_id = Some(answer.registry_id.clone());
         self.serial = self.serial.max(answer.serial);
