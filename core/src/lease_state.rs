@@ -29,7 +29,26 @@ pub struct LeaseState {
     pub held: Option<Held>,
     /// The lease that it is asking for.
     pub asking: Option<Asking>,
+    /// What it can show the registry: of the lease in hand, and of those that it had. They outlive the lease, and a copy
+    /// of the server may show them as well, as they give no right to anything.
+    #[serde(default)]
+    pub evidence: Vec<Evidence>,
 }
+
+/// A range that the registry has granted, and has signed that it did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evidence {
+    /// The range, which may have been renewed since that was signed.
+    pub lease: Lease,
+    /// What the registry has signed.
+    pub token: String,
+}
+
+/// For how long after its end a lease is told of: longer than any registry waits. A clock that was ahead when it was
+/// granted may be right by now.
+const TOLD_FOR_US: i64 = 50 * 60 * 60 * 1_000_000;
+/// The most leases of which a server tells. Of more, those that end last.
+const MOST_EVIDENCE: usize = 32;
 
 /// A lease that was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,9 +123,10 @@ impl LeaseState {
         LeaseState { held: None, asking: None, ..self }
     }
 
-    /// The lease in hand, if any of it is left at an instant.
+    /// The lease in hand, if any of it is left at an instant, and there is evidence of it.
     pub fn lease_at(&self, now_us: i64) -> Option<Lease> {
-        self.held.as_ref().map(|held| held.lease).filter(|lease| now_us < lease.until_us)
+        let held = self.held.as_ref().filter(|_| self.is_proved());
+        held.map(|held| held.lease).filter(|lease| now_us < lease.until_us)
     }
 
     /// Whether another identity has to be asked for.
@@ -132,6 +152,24 @@ impl LeaseState {
             held.lease.until_us = held.lease.until_us.max(lease.until_us);
             held.last_nonce = std::mem::replace(&mut held.next_nonce, new_token());
         }
+    }
+
+    /// Notes evidence of the lease in hand. What is past is left out.
+    pub fn prove(&mut self, token: String, now_us: i64) {
+        let Some(held) = &self.held else { return };
+        let lease = held.lease;
+        self.evidence.retain(|it| {
+            !it.lease.is_same_range(&lease) && it.lease.until_us.saturating_add(TOLD_FOR_US) > now_us
+        });
+        self.evidence.push(Evidence { lease, token });
+        self.evidence.sort_by_key(|it| std::cmp::Reverse(it.lease.until_us));
+        self.evidence.truncate(MOST_EVIDENCE);
+    }
+
+    /// Whether there is evidence of the lease in hand. Without it nothing of it is used: who else could tell the registry?
+    pub fn is_proved(&self) -> bool {
+        let is_known = |held: &Held| self.evidence.iter().any(|it| it.lease.is_same_range(&held.lease));
+        self.held.as_ref().is_some_and(is_known)
     }
 
     /// Notes what any answer says.

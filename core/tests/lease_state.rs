@@ -59,6 +59,8 @@ fn a_lease_can_be_used_until_it_ends() {
     let mut state = LeaseState::default();
     state.ask(&new_token);
     state.hold(lease(3, 10, 20), &new_token);
+    assert_eq!(state.lease_at(19), None, "nobody could tell the registry");
+    state.prove("signed".into(), 15);
     assert_eq!(state.lease_at(19), Some(lease(3, 10, 20)));
     assert_eq!(state.lease_at(20), None);
 }
@@ -99,4 +101,28 @@ fn it_comes_back_from_its_file() {
     state.hold(lease(3, 10, 20), &new_token);
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(serde_json::from_str::<LeaseState>(&text).unwrap(), state);
+}
+
+#[test]
+fn evidence_outlives_the_lease_and_is_replaced_by_later_evidence() {
+    let new_token = tokens();
+    let mut state = LeaseState::default();
+    for (worker, until_us) in [(3, 20), (4, 40)] {
+        state.ask(&new_token);
+        state.hold(lease(worker, 10, until_us), &new_token);
+        state.prove(format!("first of {worker}"), 15);
+        state.renew(lease(worker, 10, until_us + 5), &new_token);
+        state.prove(format!("second of {worker}"), 15);
+    }
+    let told = |state: &LeaseState| state.evidence.iter().map(|it| it.token.clone()).collect::<Vec<_>>();
+    assert_eq!(told(&state), ["second of 4", "second of 3"]);
+    // A copy may show it, and holds nothing.
+    let mut stranger = state.clone().of_a_stranger();
+    assert_eq!(told(&stranger), told(&state));
+    assert!(!stranger.is_proved());
+    stranger.prove("of nothing".into(), 15);
+    assert_eq!(told(&stranger), told(&state));
+    // What is long past is not told any more.
+    state.prove("last".into(), 25 + 50 * 3_600_000_000);
+    assert_eq!(told(&state), ["last"]);
 }

@@ -89,6 +89,12 @@ CREATE TABLE snowflake_registry.settings (
     written_by xid8,
     free_from timestamptz NOT NULL DEFAULT clock_timestamp(),
     nothing_before timestamptz NOT NULL DEFAULT 'infinity',
+    waits interval NOT NULL DEFAULT '0',
+    counted_at timestamptz,
+    is_proved boolean NOT NULL DEFAULT false,
+    is_witnessed boolean NOT NULL DEFAULT false,
+    is_restarted boolean NOT NULL DEFAULT false,
+    witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
     -- Servers refuse what is longer. A day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
@@ -128,7 +134,17 @@ COMMENT ON COLUMN snowflake_registry.settings.written_by IS
 COMMENT ON COLUMN snowflake_registry.settings.free_from IS
     'from when on an identity that was never given is free';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
-    'no range is given that begins earlier; in the future: quarantine';
+    'no range begins earlier; it never falls; infinity: the fleet is not started';
+COMMENT ON COLUMN snowflake_registry.settings.waits IS
+    'how much of a quarantine is left, counted from call to call; 0: there is none';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'the clock when that was counted last';
+COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
+    'in quarantine: commits are lost, or may be, and no witness shortens it';
+COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in quarantine: a server has shown a token';
+COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
+    'in quarantine: the server was started since it began, so that open segments wait as well';
+COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
+    'whether a witness shortens the quarantine after a start';
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'why there is or was a quarantine';
 
 CREATE TABLE snowflake_registry.lease (
@@ -355,7 +371,8 @@ CREATE TYPE snowflake_registry.taken AS (
     serial bigint,
     registry_clock bigint,
     detail text,
-    token text
+    token text,
+    report_every bigint
 );
 COMMENT ON TYPE snowflake_registry.taken IS
     'what the registry answers to a server about one name; instants in microseconds of Unix time';
@@ -491,7 +508,7 @@ DECLARE
     furthest CONSTANT bigint := settings.serial + 1048576;
 BEGIN
     RETURN serial >> 32 <= CASE
-        WHEN settings.nothing_before > clock_timestamp() THEN coalesce(settings.serial_limit, furthest)
+        WHEN settings.waits > '0' THEN coalesce(settings.serial_limit, furthest)
         ELSE furthest
     END;
 END
@@ -563,7 +580,7 @@ BEGIN
     RETURN coalesce(
         greatest((SELECT max(renewed_at) FROM snowflake_registry.lease),
                  (SELECT max(taken_at) FROM snowflake_registry.segment))
-            > clock_timestamp() - 3 * renew_every,
+            BETWEEN clock_timestamp() - 3 * renew_every AND clock_timestamp() + interval '1 minute',
         false);
 END
 $$;
@@ -615,7 +632,7 @@ BEGIN
           AND NOT coalesce(lease.nonce = last_nonce OR lease.nonce = next_nonce, lease.nonce IS NULL)
     ) THEN
         reason := 'a server has renewed its lease, and the registry does not know of it';
-    ELSIF held_until > clock_timestamp() AND held_until > known.nothing_before - interval '2 minutes'
+    ELSIF held_until > clock_timestamp() AND held_until > greatest(known.nothing_before, known.counted_at + known.waits) - interval '2 minutes'
           AND NOT EXISTS (
               SELECT FROM snowflake_registry.lease AS lease
               WHERE lease.lease_id = lost_commits.lease_id AND lease.granted_until >= held_until
@@ -908,19 +925,24 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    newest CONSTANT timestamptz := (SELECT max(renewed_at) FROM snowflake_registry.lease);
+    -- Also of what tokens have shown. A clock that was wrong may have granted more than a lease.
+    longest CONSTANT interval := least('24 hours', coalesce(
+        greatest((SELECT max(granted_until) FROM snowflake_registry.lease), held_until) - moment, '0'));
     until timestamptz;
 BEGIN
     UPDATE snowflake_registry.settings AS settings
-    SET nothing_before = greatest(nothing_before, greatest(moment, newest) + longest_lease + allowance,
-                                  held_until + allowance),
+    SET waits = greatest(waits, greatest(longest_lease, longest) + allowance),
+        counted_at = moment,
+        is_proved = true,
+        is_witnessed = false,
+        is_restarted = false,
         quarantine_reason = left(enter_quarantine.reason, 200),
         -- What was seen is no news any more.
         serial = greatest(serial, CASE WHEN snowflake_registry.serial_is_credible(seen_serial, settings)
                                        THEN seen_serial >> 32 END) + 1,
-        serial_limit = CASE WHEN nothing_before > moment THEN coalesce(serial_limit, serial + 1048576)
+        serial_limit = CASE WHEN waits > '0' THEN coalesce(serial_limit, serial + 1048576)
                             ELSE serial + 1048576 END
-    RETURNING nothing_before INTO until;
+    RETURNING counted_at + waits INTO until;
     -- Somebody else may have taken what had ended or was about to. And a server may have renewed in a commit
     -- that is lost: its nonce is not known any more. To take it for a twin would stop a sound server.
     UPDATE snowflake_registry.lease
@@ -939,31 +961,30 @@ COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text, bigint, timestampt
     'gives out nothing until lost grants have ended';
 
 -- A disk that was set back shows nothing: it is the same server with the same timeline. But the server was
--- started, and those who hold leases know better. They ask each renew_every, also while it is away. So they
--- come first, and strangers wait for them; not with "synchronous", if nothing can be old. Nor is it to be a
--- long wait where renewals are rare: then some come too late.
+-- started, and those who have leases and numbers know better. They call each renew_every, also while it is away.
+-- So they come first, and strangers wait for them; not with "synchronous", if nothing can be old.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    moment CONSTANT timestamptz := clock_timestamp();
-    until CONSTANT timestamptz := moment + least(2 * settings.renew_every, interval '10 minutes');
 BEGIN
-    IF isfinite(settings.nothing_before) AND settings.nothing_before < until
-       AND NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
+    IF NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
         -- What began a quarantine is no less true.
-        IF settings.nothing_before <= moment THEN
+        IF settings.waits <= '0' OR NOT settings.is_proved THEN
             settings.quarantine_reason := format(
                 'the server of the registry was started at %s, and servers that hold leases come first',
                 snowflake_registry.in_words(pg_postmaster_start_time()));
+            settings.is_proved := false;
         END IF;
-        settings.nothing_before := until;
+        settings.waits := greatest(settings.waits, settings.longest_lease + interval '2 minutes');
+        settings.counted_at := clock_timestamp();
+        settings.is_witnessed := false;
+        settings.is_restarted := true;
     END IF;
     RETURN settings;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'the settings when the server has just been started: nobody new gets anything for two renewals';
+    'the settings when the server has just been started: nobody gets anything new';
 
 -- Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
@@ -974,30 +995,71 @@ DECLARE
 BEGIN
     SELECT * INTO before FROM snowflake_registry.settings;
     after := snowflake_registry.after_restart(before);
-    IF after.nothing_before > before.nothing_before THEN
+    IF after.counted_at IS DISTINCT FROM before.counted_at THEN
         UPDATE snowflake_registry.settings
-        SET nothing_before = after.nothing_before, quarantine_reason = after.quarantine_reason,
-            serial_limit = CASE WHEN nothing_before > clock_timestamp() THEN serial_limit END;
-        RAISE LOG 'snowflake_id_registry: no server gets another worker ID before %',
-            snowflake_registry.in_words(after.nothing_before)
+        SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
+            is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
+            quarantine_reason = after.quarantine_reason,
+            serial_limit = CASE WHEN waits > '0' THEN serial_limit END;
+        RAISE LOG 'snowflake_id_registry: no server gets another worker ID before %, if no witness comes',
+            snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason);
     END IF;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
-    'notes that the server has been started, and has holders of leases come first';
+    'notes that the server has been started, and has those who know better come first';
+
+-- Counted, and not read off a clock that may be set: the clock's advances from call to call, each with a minute at most.
+-- A step back counts nothing. A witness has shown that servers reach the registry. The others renew as often as it does.
+-- The end raises the floor. So it comes only with a server whose clock shows the same: a floor cannot be lowered.
+-- Needs the EXCLUSIVE lock.
+CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+    known snowflake_registry.settings;
+BEGIN
+    SELECT * INTO known FROM snowflake_registry.settings;
+    IF NOT FOUND OR known.waits <= '0' THEN
+        RETURN;
+    END IF;
+    IF clocks_agree THEN
+        known.waits := known.waits - greatest(least(moment - known.counted_at, '1 minute'), '0');
+    END IF;
+    IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
+       AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
+        known.is_witnessed := true;
+        known.waits := greatest(least(known.waits, 2.5 * known.renew_every), '1 microsecond');
+    END IF;
+    IF known.waits <= '0' THEN
+        UPDATE snowflake_registry.settings
+        SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL,
+            nothing_before = CASE WHEN nothing_before = 'infinity' THEN nothing_before
+                                  ELSE greatest(nothing_before, moment) END;
+    ELSE
+        UPDATE snowflake_registry.settings
+        SET waits = known.waits, is_witnessed = known.is_witnessed,
+            counted_at = CASE WHEN clocks_agree OR known.counted_at > moment THEN moment ELSE counted_at END;
+    END IF;
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts what is left of a quarantine, and ends it';
 
 -- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
 CREATE FUNCTION snowflake_registry.open_registry(
     is_alone boolean, seen_serial bigint, lease_id uuid DEFAULT NULL, last_nonce uuid DEFAULT NULL,
-    next_nonce uuid DEFAULT NULL, held_until timestamptz DEFAULT NULL, tokens jsonb DEFAULT NULL
+    next_nonce uuid DEFAULT NULL, held_until timestamptz DEFAULT NULL, tokens jsonb DEFAULT NULL,
+    clocks_agree boolean DEFAULT false
 )
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     loss record;
     proved text := snowflake_registry.what_tokens_prove(tokens);
+    is_due boolean;
     opened snowflake_registry.settings;
 BEGIN
     -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
@@ -1006,8 +1068,13 @@ BEGIN
         SELECT * INTO loss
         FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
         is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
-        IF loss.has_restarted AND NOT is_alone THEN
-            -- After a start all come at once. One of them signs, and none waits for that.
+        SELECT settings.waits > '0'
+               AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
+                    OR settings.witnesses AND NOT settings.is_proved AND NOT settings.is_witnessed
+                       AND tokens IS NOT NULL)
+        INTO is_due FROM snowflake_registry.settings AS settings;
+        IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
+            -- After a start all come at once. One of them signs or counts, and none waits for that.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
@@ -1030,6 +1097,7 @@ BEGIN
         ELSIF loss.has_moved OR loss.has_restarted THEN
             PERFORM snowflake_registry.note_restart();
         END IF;
+        PERFORM snowflake_registry.count_wait(clocks_agree, tokens);
     ELSE
         LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE;
     END IF;
@@ -1039,7 +1107,7 @@ BEGIN
             seen_serial >> 32, opened.serial
             USING DETAIL = 'What it says is not believed: lost commits would be overlooked from then on.';
     END IF;
-    IF opened.server_started <> pg_postmaster_start_time() THEN
+    IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
         -- Others were in the way of signing. For this call all is as if that were done.
         opened := snowflake_registry.after_restart(opened);
     END IF;
@@ -1047,7 +1115,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.open_registry(
-    boolean, bigint, uuid, uuid, uuid, timestamptz, jsonb
+    boolean, bigint, uuid, uuid, uuid, timestamptz, jsonb, boolean
 ) IS
     'takes the lock, and finds out whether commits were lost';
 
@@ -1159,7 +1227,7 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    registry := snowflake_registry.open_registry(true, seen, tokens => said.tokens);
+    registry := snowflake_registry.open_registry(true, seen, tokens => said.tokens, clocks_agree => true);
     moment := clock_timestamp();
     answer.serial := snowflake_registry.serial_of(registry.serial);
     lowest := registry.first_worker;
@@ -1207,6 +1275,15 @@ BEGIN
         answer.outcome := 'taken';
         answer.detail := format('the registry gives worker IDs for datacenters 0 to %s, not for %s',
                                 registry.last_datacenter, acquire.datacenter_id);
+        RETURN answer;
+    END IF;
+
+    IF registry.waits > '0' THEN
+        answer.outcome := 'taken';
+        answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
+        answer.detail := format('quarantine until %s: %s',
+                                snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                left(registry.quarantine_reason, 200));
         RETURN answer;
     END IF;
 
@@ -1258,8 +1335,8 @@ BEGIN
         answer.free_from := snowflake_registry.microseconds(free.free_from);
         answer.detail := CASE
             WHEN registry.nothing_before > moment THEN
-                format('quarantine until %s: %s', snowflake_registry.in_words(registry.nothing_before),
-                       left(registry.quarantine_reason, 200))
+                format('the clock of the registry is behind: it gives nothing that begins before %s',
+                       snowflake_registry.in_words(registry.nothing_before))
             WHEN acquire.pin IS NOT NULL THEN
                 format('worker ID %s is taken until %s', acquire.pin,
                        snowflake_registry.in_words(free.free_from))
@@ -1346,7 +1423,8 @@ BEGIN
     END IF;
     answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     registry := snowflake_registry.open_registry(false, seen, renew.lease_id, renew.last_nonce,
-                                                 renew.next_nonce, said.held_until, said.tokens);
+                                                 renew.next_nonce, said.held_until, said.tokens,
+                                                 answer.outcome IS NULL);
     -- Whoever is refused for its clock is heard before.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
@@ -1378,13 +1456,23 @@ BEGIN
         answer.detail := format('worker ID %s was granted up to %s, by a clock that was ahead',
                                 held.worker_id, snowflake_registry.in_words(held.granted_until));
         RETURN answer;
-    ELSIF held.granted_until <= moment AND registry.nothing_before > moment THEN
+    ELSIF held.granted_until < registry.nothing_before AND isfinite(registry.nothing_before)
+          AND registry.waits <= '0' THEN
+        answer.outcome := 'unknown';
+        answer.detail := format('the lease ended at %s, and who else may have had worker ID %s before %s is '
+                                'not known', snowflake_registry.in_words(held.granted_until), held.worker_id,
+                                snowflake_registry.in_words(registry.nothing_before));
+        RETURN answer;
+    ELSIF held.granted_until <= moment AND (registry.waits > '0' OR registry.nothing_before > moment) THEN
         -- To go on after a gap is a new grant in all but name.
         answer.outcome := 'quarantine';
-        answer.free_from := snowflake_registry.microseconds(registry.nothing_before);
+        answer.free_from := snowflake_registry.microseconds(greatest(
+            registry.counted_at + registry.waits, nullif(registry.nothing_before, 'infinity')));
         answer.detail := format('the lease ended at %s, quarantine until %s: %s',
                                 snowflake_registry.in_words(held.granted_until),
-                                snowflake_registry.in_words(registry.nothing_before),
+                                snowflake_registry.in_words(CASE
+                                    WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
+                                    ELSE registry.nothing_before END),
                                 coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
         RETURN answer;
     END IF;
@@ -1635,7 +1723,7 @@ COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
 
 -- A range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
-    asked snowflake_registry.request, node_name text, is_here boolean
+    asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
 )
 RETURNS snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1687,6 +1775,12 @@ BEGIN
 
     IF asked.is_report THEN
         answer.outcome := 'noted';
+        RETURN answer;
+    ELSIF waits_for IS NOT NULL
+          AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
+        -- Takers who know better come first. Where none but this server takes, its WAL knows as much as its rows.
+        answer.outcome := 'busy';
+        answer.detail := waits_for;
         RETURN answer;
     END IF;
 
@@ -1785,7 +1879,7 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean) IS
+COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
     'takes a range of one segment';
 
 -- Locks are taken in this order: the settings, then the rows of the segments by name.
@@ -1815,7 +1909,8 @@ BEGIN
                   DETAIL = format('There are %s, and at most 64 are accepted.',
                                   jsonb_array_length(take_ranges.requests));
     END IF;
-    SELECT settings.registry_id, settings.serial INTO about.registry_id, about.serial
+    SELECT settings.registry_id, settings.serial, snowflake_registry.microseconds(settings.renew_every)
+    INTO about.registry_id, about.serial, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.serial := snowflake_registry.serial_of(about.serial);
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
@@ -1842,7 +1937,9 @@ BEGIN
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL,
         CASE WHEN take_ranges.registry_id IS NOT NULL THEN take_ranges.serial END,
-        tokens => evidence);
+        tokens => evidence,
+        -- It does not say what its clock shows. Without a fleet there is no floor.
+        clocks_agree => NOT (SELECT isfinite(settings.nothing_before) FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     END IF;
@@ -1869,7 +1966,13 @@ BEGIN
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
         BEGIN
-            answer := snowflake_registry.take_range(asked, said.node_name, is_here);
+            answer := snowflake_registry.take_range(
+                asked, said.node_name, is_here,
+                -- After a loss segments are closed. Those that are open are by the word of an administrator.
+                CASE WHEN registry.waits > '0' AND registry.is_restarted
+                     THEN format('quarantine until %s: %s',
+                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                 left(registry.quarantine_reason, 200)) END);
         EXCEPTION
             WHEN lock_not_available THEN
                 answer := NULL;
@@ -1892,13 +1995,14 @@ BEGIN
         answer.registry_id := about.registry_id;
         answer.serial := about.serial;
         answer.registry_clock := about.registry_clock;
+        answer.report_every := about.report_every;
         RETURN NEXT answer;
         is_answered := true;
     END LOOP;
 
     FOR answer IN
         SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.serial, about.registry_clock, NULL, NULL
+               segment.step, segment.max_value, about.registry_id, about.serial, about.registry_clock, NULL, NULL, about.report_every
         FROM snowflake_registry.segment AS segment
         WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
             SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
@@ -1991,7 +2095,9 @@ BEGIN
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
     UPDATE snowflake_registry.settings
-    SET free_from = clock_timestamp(), nothing_before = clock_timestamp(), quarantine_reason = NULL;
+    -- A quarantine goes on, and the floor never falls.
+    SET free_from = clock_timestamp(),
+        nothing_before = greatest(nullif(nothing_before, 'infinity'), clock_timestamp());
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
 END
@@ -2015,7 +2121,7 @@ BEGIN
                   HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.take_away()), '
                          'and wait until then.';
     END IF;
-    UPDATE snowflake_registry.settings SET nothing_before = 'infinity', quarantine_reason = NULL;
+    UPDATE snowflake_registry.settings SET nothing_before = 'infinity';
     PERFORM snowflake_registry.sign_settings();
     DROP VIEW IF EXISTS snowflake_registry.the_fleet_is_in_use_call_end_fleet_first;
 END
@@ -2055,10 +2161,10 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 BEGIN
     PERFORM snowflake_registry.begin_order();
     -- Whoever does not know what was before may begin like this.
-    UPDATE snowflake_registry.settings SET nothing_before = '-infinity' WHERE nothing_before = 'infinity';
+    UPDATE snowflake_registry.settings SET nothing_before = clock_timestamp() WHERE nothing_before = 'infinity';
     PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()', NULL);
     PERFORM snowflake_registry.guard_fleet();
-    RETURN (SELECT nothing_before FROM snowflake_registry.settings);
+    RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.quarantine() IS
@@ -2070,7 +2176,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
 BEGIN
-    IF NOT isfinite(registry.nothing_before) THEN
+    IF NOT isfinite(registry.nothing_before) AND registry.waits <= '0' THEN
         RAISE EXCEPTION 'the registry has not been started'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'If no server has had a worker ID from a registry before: '
@@ -2078,9 +2184,11 @@ BEGIN
                          'SELECT snowflake_registry.quarantine();';
     END IF;
     UPDATE snowflake_registry.settings
-    SET nothing_before = least(nothing_before, clock_timestamp()), quarantine_reason = NULL;
+    SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
     PERFORM snowflake_registry.sign_settings();
-    PERFORM snowflake_registry.guard_fleet();
+    IF isfinite(registry.nothing_before) THEN
+        PERFORM snowflake_registry.guard_fleet();
+    END IF;
     RAISE LOG 'snowflake_id_registry: quarantine ended by %', session_user;
 END
 $$;
@@ -2089,7 +2197,8 @@ COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
-    last_worker int DEFAULT NULL, synchronous boolean DEFAULT NULL, last_datacenter int DEFAULT NULL
+    last_worker int DEFAULT NULL, synchronous boolean DEFAULT NULL, last_datacenter int DEFAULT NULL,
+    witnesses boolean DEFAULT NULL
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2136,7 +2245,8 @@ BEGIN
         first_worker = new_first,
         last_worker = new_last,
         last_datacenter = coalesce(configure.last_datacenter, last_datacenter),
-        synchronous = coalesce(configure.synchronous, synchronous);
+        synchronous = coalesce(configure.synchronous, synchronous),
+        witnesses = coalesce(configure.witnesses, witnesses);
     PERFORM snowflake_registry.sign_settings();
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
         PERFORM set_config('client_min_messages', messages, true);
@@ -2148,7 +2258,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int) IS
+COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
     'changes those settings of the registry that are given; servers learn of them when they renew';
 
 -- Segments: what administrators call --------------------------------------------------------------------
@@ -2503,13 +2613,12 @@ COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
 
 CREATE VIEW snowflake_registry.status AS
     SELECT settings.registry_id,
-           CASE WHEN settings.registry_id IS NULL OR settings.nothing_before = 'infinity' THEN 'not started'
-                WHEN settings.nothing_before > statement_timestamp() THEN 'quarantine'
+           CASE WHEN settings.waits > '0' AND settings.nothing_before <> 'infinity' THEN 'quarantine'
+                WHEN settings.registry_id IS NULL OR settings.nothing_before = 'infinity' THEN 'not started'
                 ELSE 'ready' END AS state,
-           CASE WHEN settings.nothing_before > statement_timestamp() THEN settings.nothing_before
-           END AS quarantine_until,
-           CASE WHEN settings.nothing_before > statement_timestamp() THEN settings.quarantine_reason
-           END AS quarantine_reason,
+           CASE WHEN settings.waits > '0'
+                THEN greatest(settings.counted_at + settings.waits, statement_timestamp()) END AS quarantine_until,
+           CASE WHEN settings.waits > '0' THEN settings.quarantine_reason END AS quarantine_reason,
            (SELECT count(*) FROM snowflake_registry.lease
             WHERE granted_until > statement_timestamp()) AS live_leases,
            settings.lease, settings.longest_lease, settings.renew_every, settings.first_worker,

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::pg::libpq::Row;
 
 /// The columns of an answer. Instants and times are microseconds.
-pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, serial, registry_clock, lease, renew_every, free_from, detail";
+pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, serial, registry_clock, lease, renew_every, free_from, detail, token";
 
 /// An answer of the registry.
 pub struct Answer {
@@ -17,7 +17,12 @@ pub struct Answer {
     pub registry: Option<Registry>,
     /// More about it, for people.
     pub detail: Option<String>,
+    /// Evidence of the lease in hand, as it was before this answer.
+    pub token: Option<String>,
 }
+
+/// A longer one is none.
+const LONGEST_TOKEN: usize = 400;
 
 /// What a registry says of itself.
 pub struct Registry {
@@ -64,6 +69,7 @@ impl Answer {
                 registry_clock_us: number(7)?,
                 registry: registry(),
                 detail: text(11).map(str::to_owned),
+                token: text(12).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
             })
         };
         read().ok_or_else(|| "its answer cannot be understood: is it a newer version?".into())

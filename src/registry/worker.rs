@@ -230,7 +230,16 @@ impl Worker {
         let answer = self.ask(connection, &query, tokens.into_iter().chain([Some(self.facts())]))?;
         match answer.outcome {
             Outcome::Granted(lease) if lease.is_same_range(&held.lease) => {
-                self.keep(|state| state.renew(lease, new_token))?;
+                let now_us = clock::clock_us();
+                self.keep(|state| {
+                    state.renew(lease, new_token);
+                    if let Some(token) = answer.token {
+                        state.prove(token, now_us);
+                    }
+                })?;
+                if !self.state.is_proved() {
+                    return Err("the registry has signed nothing: is it an older version?".to_owned().into());
+                }
                 self.tell_lease();
                 Ok(Round::Granted)
             }
@@ -289,9 +298,12 @@ impl Worker {
                 self.keep(|state| state.hold(lease, new_token))?;
                 self.is_unknown = false;
                 self.is_inherited = false;
-                log!("snowflake_id: {} is leased up to {}", lease.identity, instant(lease.until_us));
-                self.tell_lease();
-                Ok(Round::Granted)
+                // Only what is committed is signed, so that it takes a second question.
+                let renewed = self.renew(connection)?;
+                if let Round::Granted = renewed {
+                    log!("snowflake_id: {} is leased up to {}", lease.identity, instant(lease.until_us));
+                }
+                Ok(renewed)
             }
             // What was asked for earlier, under other settings.
             Outcome::Granted(lease) => {
@@ -357,6 +369,7 @@ impl Worker {
             "version": env!("CARGO_PKG_VERSION"),
             "clock_offset": self.clock_offset_us,
             "until": self.state.held.as_ref().map(|held| held.lease.until_us),
+            "tokens": self.state.evidence.iter().map(|evidence| &evidence.token).collect::<Vec<_>>(),
         })
         .to_string()
     }

@@ -7,8 +7,10 @@ use uuid::Uuid;
 use crate::pg::libpq::Row;
 use crate::shared::segments::SegmentState;
 
+/// A longer one is none.
+const LONGEST_TOKEN: usize = 400;
 /// The columns of a row.
-pub const COLUMNS: [&str; 15] = [
+pub const COLUMNS: [&str; 17] = [
     "request",
     "name",
     "outcome",
@@ -24,6 +26,8 @@ pub const COLUMNS: [&str; 15] = [
     "serial",
     "registry_clock",
     "detail",
+    "token",
+    "report_every",
 ];
 
 /// All that it answers.
@@ -32,6 +36,8 @@ pub struct Answer {
     pub serial: i64,
     /// Its clock, in microseconds of Unix time.
     pub clock_us: i64,
+    /// How often it wants to be told what was had, in microseconds.
+    pub report_every_us: Option<i64>,
     /// This is another registry than the one that was asked for, and says nothing else.
     pub is_foreign: bool,
     /// About each request that was answered: its position, counted from 0, and what.
@@ -43,6 +49,8 @@ pub struct About {
     pub state: SegmentState,
     pub granted: Option<Granted>,
     pub max_value: Option<i64>,
+    /// Evidence of what was given, as it was before this answer.
+    pub token: Option<String>,
     pub detail: Option<String>,
 }
 
@@ -71,6 +79,7 @@ impl Answer {
             registry_id: text(first, 11).and_then(|text| text.parse().ok()),
             serial: number(first, 12).unwrap_or(0),
             clock_us: number(first, 13).ok_or_else(not_understood)?,
+            report_every_us: number(first, 16),
             is_foreign: text(first, 2) == Some("foreign"),
             about: vec![],
         };
@@ -86,7 +95,7 @@ impl Answer {
 impl About {
     fn read(row: &Row) -> Option<About> {
         let state = match text(row, 2)? {
-            "granted" => SegmentState::Open,
+            "granted" | "noted" => SegmentState::Open,
             "unknown" => SegmentState::Unknown,
             "closed" => SegmentState::Closed,
             "exhausted" => SegmentState::Exhausted,
@@ -95,8 +104,15 @@ impl About {
             "invalid" => SegmentState::Invalid,
             _ => return None,
         };
-        let granted = if state == SegmentState::Open { Some(Granted::read(row)?) } else { None };
-        Some(About { state, granted, max_value: number(row, 10), detail: text(row, 14).map(str::to_owned) })
+        let granted = if text(row, 2) == Some("granted") { Some(Granted::read(row)?) } else { None };
+        let token = text(row, 15).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned);
+        Some(About {
+            state,
+            granted,
+            max_value: number(row, 10),
+            token,
+            detail: text(row, 14).map(str::to_owned),
+        })
     }
 }
 

@@ -35,6 +35,12 @@ pub struct Request {
     /// Whether a range of the next period is wanted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub next: bool,
+    /// Nothing is wanted: this only tells, and asks for evidence.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report: bool,
+    /// What the registry has signed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<String>,
     /// Whether the range may be one of a period that has not begun: it is held back until then.
     #[serde(skip)]
     pub may_be_early: bool,

@@ -22,6 +22,9 @@ pub struct Past {
     pub registry_id: Option<Uuid>,
     pub serial: i64,
     segments: BTreeMap<String, Had>,
+    /// What the registry has signed: what it has given of a name, to whomever.
+    #[serde(default)]
+    tokens: BTreeMap<String, String>,
     /// Whether the file could not be written the last time.
     #[serde(skip)]
     is_unwritable: bool,
@@ -88,6 +91,28 @@ impl Past {
         written.map_err(|problem| format!("cannot write file {NAME}: {problem}"))
     }
 
+    /// Whether there is a file.
+    pub fn is_there() -> bool {
+        matches!(file::open(NAME), Ok(Some(_)))
+    }
+
+    /// All names of which this server has had numbers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.segments.keys().map(String::as_str)
+    }
+
+    /// What can be shown of a name.
+    pub fn token(&self, name: &str) -> Option<&str> {
+        self.tokens.get(name).map(String::as_str)
+    }
+
+    /// Notes evidence. What shows less than is known already is of no use.
+    pub fn prove(&mut self, name: &str, token: String) {
+        if self.token(name).is_none_or(|known| shown(known) <= shown(&token)) {
+            self.tokens.insert(name.into(), token);
+        }
+    }
+
     pub fn had(&self, name: &str) -> Had {
         self.segments.get(name).cloned().unwrap_or_default()
     }
@@ -127,4 +152,12 @@ impl Past {
     fn end_of(&self, granted: &Granted) -> Option<End> {
         Some(End { until: granted.range.last()?, registry_id: self.registry_id, period: granted.period })
     }
+}
+
+/// What a token shows: where the segment goes on, in its period and in the next one.
+fn shown(token: &str) -> Option<(u128, u128)> {
+    let (statement, _) = token.split_once('.')?;
+    let mut parts = statement.split(':').skip(2);
+    let next = parts.next()?.parse().ok()?;
+    Some((next, parts.next()?.parse().unwrap_or(0)))
 }

@@ -1,11 +1,13 @@
 //! The process of the segments worker: its beginning and its end.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use pgrx::bgworkers::{BackgroundWorker, SignalWakeFlags};
 use pgrx::prelude::*;
 
+use super::past::Past;
 use super::worker::Worker;
 use crate::background::start;
 use crate::background::stop::on_sigterm;
@@ -18,7 +20,9 @@ use crate::shared::segments::{self, Trouble, segments};
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
     let is_there = segments.bell.pid().is_some() || start::is_coming(*last_start);
-    if !segments.is_used.load(Ordering::Relaxed) || is_there {
+    // Who has had numbers tells the registry so, whether more are wanted or not.
+    static HAS_PAST: OnceLock<bool> = OnceLock::new();
+    if !*HAS_PAST.get_or_init(Past::is_there) && !segments.is_used.load(Ordering::Relaxed) || is_there {
         return;
     }
     *last_start = Some(Instant::now());

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 use snowflake_id_core::segment::{NEVER_ENDS, Standing};
+use uuid::Uuid;
 
-use super::answer::{About, Granted};
+use super::answer::{About, Answer, Granted};
 use super::fetch::{Answered, HadUntil, Lasted, Line, Question, Request};
 use super::here;
 use super::past::{End, Past};
@@ -39,6 +40,10 @@ const IDLE_TIME_IN_PERIOD: Duration = Duration::from_secs(1);
 const STEP_US: u64 = 1_000_000;
 /// How soon a name is asked for again for which the statement has failed: the registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
+/// How often the registry is told what was had, unless it says otherwise, and how often at most.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
+const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many bytes of what others say are told.
 const LONGEST_PROBLEM: usize = 400;
 
@@ -87,6 +92,9 @@ pub struct Worker {
     /// The clock less the time since boot, when it was last compared with the registry's.
     clock_offset_us: i64,
     last_problem: Option<String>,
+    /// How often, and when next, the registry is told what was had.
+    report_every: Duration,
+    report_at: Instant,
 }
 
 /// Why a round has failed.
@@ -126,6 +134,8 @@ impl Worker {
             not_before: Instant::now(),
             clock_offset_us: clock_offset_us(),
             last_problem: None,
+            report_every: REPORT_EVERY,
+            report_at: Instant::now(),
         }
     }
 
@@ -133,6 +143,9 @@ impl Worker {
         while self.look_around() {
             self.segments.bell.take_wanted();
             if Instant::now() >= self.not_before && self.round().is_err() {
+                return;
+            }
+            if Instant::now() >= self.report_at && self.report().is_err() {
                 return;
             }
             self.line.rest();
@@ -177,6 +190,7 @@ impl Worker {
                 pause = pause.min(IDLE_TIME_IN_PERIOD);
             }
         }
+        pause = pause.min(self.report_at.saturating_duration_since(Instant::now()));
         let held = self.known.iter().flatten().filter_map(|known| known.held?.period);
         for period in held {
             // One that has begun could not be noted: that is tried again.
@@ -295,7 +309,7 @@ impl Worker {
             warning!("snowflake_id: segment \"{}\": the registry fails: {problem}", request.name);
         }
         let (state, detail) = (SegmentState::Invalid, Some(problem));
-        self.note_answer(*at, request, &About { state, granted: None, max_value: None, detail });
+        self.note_answer(*at, request, &About { state, granted: None, max_value: None, token: None, detail });
         known_at(&mut self.known, *at, &request.name).failed_at = Some(Instant::now());
         self.not_before = Instant::now() + PAUSE;
     }
@@ -343,8 +357,8 @@ impl Worker {
                 name: record.name().into(),
                 had: end.as_ref().map(|end| HadUntil { had_until: end.until, registry_id: end.registry_id }),
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
-                next: false,
-                may_be_early: false,
+                tokens: past.token(record.name()).map(str::to_owned).into_iter().collect(),
+                ..Request::default()
             };
             // After a restart the period may have begun of which the server has had numbers before.
             let begun = had.next.clone().filter(|_| known.held.is_none()).filter(has_begun_by_own_clock);
@@ -377,6 +391,7 @@ impl Worker {
             (registry_id, serial) = (None, 0);
             answered = self.ask_registry(&requests, registry_id, serial)?;
         }
+        let signed = self.evidence_of(&answered.answer, wishes)?;
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
         // The registry may be in the next period already. What is held of that comes before what it gives now.
@@ -387,6 +402,9 @@ impl Worker {
         let now_us = self.segments.registry_clock_us();
         let mut past = self.past.clone().map_err(|problem| Failure::of_file(&problem))?;
         (past.registry_id, past.serial) = (answer.registry_id, serial);
+        for (name, token) in signed {
+            past.prove(&name, token);
+        }
         let mut granted = vec![];
         let mut is_refused = false;
         for (at, about) in answer.about {
@@ -421,10 +439,83 @@ impl Worker {
         Ok(())
     }
 
+    /// Asks for evidence of the ranges that were granted just now: only what is committed is signed. Without it they are not
+    /// used: nobody else could tell the registry of them. Where the registry is in this database its WAL tells.
+    fn evidence_of(
+        &mut self,
+        answer: &Answer,
+        wishes: &[Wish],
+    ) -> Result<Vec<(String, String)>, Option<Failure>> {
+        let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
+        let names: Vec<_> =
+            granted.filter_map(|(at, _)| Some(wishes.get(*at)?.request.name.clone())).collect();
+        if self.is_here || names.is_empty() {
+            return Ok(vec![]);
+        }
+        let signed = self.ask_for_evidence(&names, answer.registry_id, answer.serial)?;
+        if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
+            return Ok(signed);
+        }
+        let problem = "the registry has signed nothing: is it an older version?".into();
+        Err(Some(Failure { problem, trouble: Trouble::Silence, is_of_statement: false }))
+    }
+
+    /// Tells what was had of these names, and returns what is signed.
+    fn ask_for_evidence(
+        &mut self,
+        names: &[String],
+        registry_id: Option<Uuid>,
+        serial: i64,
+    ) -> Result<Vec<(String, String)>, Option<Failure>> {
+        let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
+        let requests: Vec<_> = names
+            .iter()
+            .map(|name| Request {
+                name: name.clone(),
+                report: true,
+                tokens: past.token(name).map(str::to_owned).into_iter().collect(),
+                ..Request::default()
+            })
+            .collect();
+        let answer = self.ask_registry(&requests.iter().collect::<Vec<_>>(), registry_id, serial)?.answer;
+        if let Some(report_every_us) = answer.report_every_us {
+            self.report_every = Duration::from_micros(report_every_us.unsigned_abs())
+                .clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY);
+        }
+        let signed =
+            answer.about.into_iter().filter_map(|(at, about)| Some((names.get(at)?.clone(), about.token?)));
+        Ok(signed.collect())
+    }
+
+    /// Tells the registry what was had, of all names: a registry that was set back does not know. What goes wrong is said
+    /// when numbers are wanted. Fails when the process has to stop.
+    fn report(&mut self) -> Result<(), ()> {
+        let (registry_id, names) = match &self.past {
+            Ok(past) if !self.is_here => {
+                (past.registry_id, past.names().map(str::to_owned).collect::<Vec<_>>())
+            }
+            _ => (None, vec![]),
+        };
+        for names in names.chunks(MOST_REQUESTS) {
+            match self.ask_for_evidence(names, registry_id, 0) {
+                Ok(signed) => {
+                    let Ok(past) = &mut self.past else { continue };
+                    // If it cannot be written, it is asked for again.
+                    let _ = past
+                        .keep(|past| signed.into_iter().for_each(|(name, token)| past.prove(&name, token)));
+                }
+                Err(None) => return Err(()),
+                Err(Some(_)) => break,
+            }
+        }
+        self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
+        Ok(())
+    }
+
     fn ask_registry(
         &mut self,
         requests: &[&Request],
-        registry_id: Option<uuid::Uuid>,
+        registry_id: Option<Uuid>,
         serial: i64,
     ) -> Result<Answered, Option<Failure>> {
         let mut question = Question { registry_id, serial, requests, node_name: config::node_name() };

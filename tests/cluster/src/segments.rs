@@ -17,7 +17,8 @@ pub fn registry() -> Cluster {
 pub fn registry_of(registry: Builder) -> Cluster {
     let registry = registry.extensions(&["snowflake_id_registry"]).start();
     registry.connect().run(
-        "CREATE ROLE fleet LOGIN;
+        "SELECT snowflake_registry.configure(renew_every => '200ms');
+             CREATE ROLE fleet LOGIN;
              GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
              GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
     );

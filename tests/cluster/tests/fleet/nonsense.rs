@@ -132,9 +132,9 @@ fn fake(body: &str) -> String {
              OUT outcome text, OUT surplus text, OUT datacenter_id bigint, OUT worker_id bigint,
              OUT granted_from bigint, OUT granted_until bigint, OUT registry_id uuid, OUT serial bigint,
              OUT registry_clock bigint, OUT lease bigint, OUT renew_every bigint, OUT free_from bigint,
-             OUT detail text)
+             OUT detail text, OUT token text)
          LANGUAGE sql AS
-         'SELECT $1, NULL::text, 0::bigint, $2, $3, $4, coalesce($5, s.registry_id), $6, $7, $8, $9, $10, $11
+         'SELECT $1, NULL::text, 0::bigint, $2, $3, $4, coalesce($5, s.registry_id), $6, $7, $8, $9, $10, $11, ''signed''::text
           FROM (SELECT registry_id FROM snowflake_registry.settings) AS s';
          {}
          {}
@@ -154,7 +154,7 @@ fn fake_function(name: &str, arguments: &str, body: &str) -> String {
         "CREATE FUNCTION snowflake_registry.{name}({arguments})
          RETURNS TABLE (outcome text, surplus text, datacenter_id bigint, worker_id bigint, granted_from bigint,
              granted_until bigint, registry_id uuid, serial bigint, registry_clock bigint, lease bigint,
-             renew_every bigint, free_from bigint, detail text)
+             renew_every bigint, free_from bigint, detail text, token text)
          SECURITY DEFINER SET search_path = kept, snowflake_registry, public
          LANGUAGE plpgsql AS $fake$
          #variable_conflict use_column

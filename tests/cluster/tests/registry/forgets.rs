@@ -245,6 +245,7 @@ fn a_server_tells_of_lost_numbers_of_tomorrow() {
     let copy = cluster.duplicate();
     cluster.start_server();
     let mut client = cluster.connect();
+    order(&mut client, "end_quarantine()");
     Member::default().granted(&mut client, "bills");
     let tomorrow = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
     let shown = report(&mut client, "bills", &[]).1.unwrap();
@@ -258,4 +259,116 @@ fn a_server_tells_of_lost_numbers_of_tomorrow() {
     let next = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
     assert_eq!(next.first, Some(tomorrow.last() + 1));
     assert!(Member::default().granted(&mut client, "bills").first.unwrap() % 1_000_000 == 1_001);
+}
+
+/// The registry, set back silently, before anybody says that nothing was lost.
+fn start_again(cluster: Cluster, copy: &Cluster) -> Client {
+    cluster.stop_server("fast");
+    copy.start_server();
+    copy.connect()
+}
+
+/// A server that knows nothing comes before the one that had the numbers.
+#[test]
+fn holders_of_numbers_come_first() {
+    let (cluster, copy, mut early) = with_copy();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_registry.configure(renew_every => '2s')");
+    early.renew(&mut client).unwrap();
+    let lost = Member::default().granted(&mut client, "orders");
+    let shown = report(&mut client, "orders", &[]).1.unwrap();
+    drop(client);
+    let mut client = start_again(cluster, &copy);
+    let mut stranger = Member::default();
+    for outcome in ["busy", "closed"] {
+        let answer = stranger.take(&mut client, "orders");
+        assert_eq!(answer.outcome, outcome, "{answer:?}");
+        // By its regular report.
+        assert_eq!(report(&mut client, "orders", &[&shown]).0, "closed");
+    }
+    order(&mut client, "resume_segments()");
+    assert!(stranger.granted(&mut client, "orders").first.unwrap() > lost.last());
+}
+
+/// Until when nothing is given is counted. A clock that is set right during that time ends nothing.
+#[test]
+fn a_wait_is_not_read_off_a_clock() {
+    let cluster = super::member::start(Cluster::builder().clock());
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('orders')");
+    cluster.set_clock(-3_600.0);
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
+    cluster.set_clock(0.0);
+    for _ in 0..2 {
+        assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
+        assert_eq!(Member::default().take(&mut client, "orders").outcome, "busy");
+    }
+    // The hour counts as a minute.
+    let left = "SELECT extract(epoch FROM waits)::float8 FROM snowflake_registry.settings";
+    let seconds: f64 = single(&mut client, left);
+    assert!((640.0..=660.0).contains(&seconds), "{seconds} s");
+    // A step back counts nothing, and makes nothing longer.
+    cluster.set_clock(-3_600.0);
+    Leaser::new().acquire(&mut client, 1024).unwrap();
+    let later: f64 = single(&mut client, left);
+    assert!((630.0..=seconds).contains(&later), "{later} s");
+    // Nor does it count in calls of those whose clock shows something else.
+    cluster.set_clock(0.0);
+    assert_eq!(acquire_and_show(&mut client, &[], "120000000"), "clock");
+    assert_eq!(single::<f64>(&mut client, left), later);
+}
+
+/// The clock was a year ahead when commits were lost. When it is right, the registry waits no longer than otherwise.
+#[test]
+fn a_wait_does_not_last_a_year() {
+    let cluster = super::member::start(Cluster::builder().clock());
+    let mut client = cluster.connect();
+    let mut member = super::member::granted(&mut client);
+    member.renew(&mut client).unwrap();
+    cluster.set_clock(365.0 * 86_400.0);
+    client.run("SELECT snowflake_registry.quarantine()");
+    cluster.set_clock(0.0);
+    let left = "SELECT quarantine_until - clock_timestamp() < '13 minutes' FROM snowflake_registry.status";
+    Leaser::new().acquire(&mut client, 1024).unwrap();
+    assert!(single::<bool>(&mut client, left));
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    super::member::granted(&mut client);
+}
+
+/// Administrators begin and end waits. They never lower the floor, and what is for new registries ends nothing.
+#[test]
+fn no_function_lowers_the_floor() {
+    let cluster = super::member::start(Cluster::builder().clock());
+    let mut client = cluster.connect();
+    let floor = "SELECT nothing_before::text FROM snowflake_registry.settings";
+    let before: String = single(&mut client, floor);
+    cluster.set_clock(-3_600.0);
+    client.run("SELECT snowflake_registry.quarantine(); SELECT snowflake_registry.start_fleet()");
+    assert_eq!(super::member::state(&mut client), "quarantine");
+    client.run("SELECT snowflake_registry.end_quarantine()");
+    assert_eq!(single::<String>(&mut client, floor), before);
+    let answer = Leaser::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(answer.outcome, "taken");
+    assert!(answer.detail.unwrap().contains("the clock of the registry is behind"));
+    cluster.set_clock(0.0);
+    super::member::granted(&mut client);
+}
+
+/// A renewal in the future is no sign that the last one is fresh.
+#[test]
+fn a_renewal_in_the_future_is_not_fresh() {
+    let cluster = super::member::start(Cluster::builder().clock());
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_registry.configure(synchronous => true)");
+    cluster.set_clock(7_200.0);
+    super::member::granted(&mut client);
+    cluster.set_clock(0.0);
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
+    assert!(super::member::reason(&mut client).contains("was started at"));
 }

@@ -205,7 +205,7 @@ fn a_thousand_renewals_with_slow_commits() {
     assert_eq!(state(&mut client), "ready");
 }
 
-/// Nothing was lost: who holds a lease notices nothing, and strangers wait for two renewals.
+/// Nothing was lost: who holds a lease notices nothing, and strangers wait for two and a half renewals.
 #[test]
 fn the_server_of_the_registry_is_started_again() {
     let cluster = start(Cluster::builder());
@@ -233,7 +233,7 @@ fn the_server_of_the_registry_is_started_again() {
         let seconds = "SELECT extract(epoch FROM quarantine_until - clock_timestamp())::float8
                        FROM snowflake_registry.status";
         let left: f64 = single(&mut client, seconds);
-        assert!((0.0..=2.0).contains(&left), "{left} s");
+        assert!((0.0..=2.5).contains(&left), "{left} s");
         eventually("an identity", || {
             let answer = stranger.acquire(&mut client, 1024).unwrap();
             answer.outcome == "granted"
@@ -273,6 +273,7 @@ fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
     let configure = "SELECT snowflake_registry.configure(lease => '2 seconds', renew_every => '1 second')";
     client.run(configure);
     let mut member = granted(&mut client);
+    member.renew(&mut client).unwrap();
     drop(client);
     cluster.stop_server("fast");
     cluster.set_clock(3.0);
@@ -286,5 +287,7 @@ fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
     let answer = member.renew(&mut client).unwrap();
     assert_eq!(answer.outcome, "quarantine");
     assert!(answer.detail.unwrap().contains("was started at"));
-    eventually("the lease", || member.renew(&mut client).unwrap().outcome == "granted");
+    // Who else may have had it is not known. It gets another one, or this one again.
+    eventually("the end of the quarantine", || member.renew(&mut client).unwrap().outcome == "unknown");
+    assert_eq!(Member::new().acquire(&mut client, 1).unwrap().outcome, "granted");
 }

@@ -60,6 +60,8 @@ fn a_standby_is_promoted() {
     drop(client);
     standby.restart("immediate");
     let mut client = standby.connect();
+    assert_eq!(server.take(&mut client, "shared").outcome, "busy");
+    order(&mut client, "end_quarantine()");
     server.granted(&mut client, "shared");
     assert_eq!(state(&mut client, "untouched"), "open");
 }
@@ -96,6 +98,7 @@ fn a_registry_is_set_back() {
     let copy_after_order = cluster.duplicate();
     cluster.start_server();
     let mut client = cluster.connect();
+    order(&mut client, "end_quarantine()");
     let mut hears_of_order = one.clone();
     one.granted(&mut client, "a");
     order(&mut client, "create_segment('c')");

@@ -40,6 +40,7 @@ pub struct Member {
     pub nonce: String,
     pub registry_id: Option<String>,
     pub serial: i64,
+    pub token: Option<String>,
 }
 
 pub fn uuid() -> String {
@@ -48,24 +49,30 @@ pub fn uuid() -> String {
 
 impl Member {
     pub fn new() -> Member {
-        Member { lease_id: uuid(), nonce: uuid(), registry_id: None, serial: 0 }
+        Member { lease_id: uuid(), nonce: uuid(), registry_id: None, serial: 0, token: None }
     }
 
     pub fn acquire(&mut self, client: &mut Client, worker_limit: i32) -> Result<Answer, postgres::Error> {
         let query = format!(
-            "SELECT * FROM snowflake_registry.acquire({}, {}, {CLOCK}, 0, '{}', '{}', '{{}}', 0, NULL, \
+            "SELECT * FROM snowflake_registry.acquire({}, {}, {CLOCK}, 0, '{}', '{}', '{}', 0, NULL, \
              {worker_limit}, NULL)",
             self.quoted_registry_id(),
             self.serial,
             self.lease_id,
             self.nonce,
+            self.facts(),
         );
         self.ask(client, &query)
     }
 
     /// Renews, and goes on with the next nonce if that was granted.
     pub fn renew(&mut self, client: &mut Client) -> Result<Answer, postgres::Error> {
-        self.renew_and_say(client, "{}")
+        self.renew_and_say(client, &self.facts())
+    }
+
+    /// What it can show.
+    fn facts(&self) -> String {
+        self.token.as_ref().map_or_else(|| "{}".into(), |token| format!("{{\"tokens\": [\"{token}\"]}}"))
     }
 
     /// The same, and tells facts, such as the end of the lease in hand.
@@ -101,6 +108,9 @@ impl Member {
         };
         self.registry_id = Some(answer.registry_id.clone());
         self.serial = self.serial.max(answer.serial);
+        if answer.outcome == "granted" && answer.token.is_some() {
+            self.token.clone_from(&answer.token);
+        }
         Ok(answer)
     }
 

@@ -146,11 +146,12 @@ fn lying_registry(rows: i32) -> Cluster {
              CREATE FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text)
              RETURNS TABLE (request int, name text, outcome text, first bigint, increment bigint, count bigint,
                             period_key bigint, period_starts bigint, period_ends bigint, step bigint, max_value bigint,
-                            registry_id uuid, serial bigint, registry_clock bigint, detail text)
+                            registry_id uuid, serial bigint, registry_clock bigint, detail text, token text,
+                            report_every bigint)
              LANGUAGE sql AS $$
                  SELECT ordinal, asked ->> 'name', 'granted', 1, 1, 10, NULL::bigint, NULL::bigint, NULL::bigint, 10, 1000,
                         '3c5f0000-0000-4000-8000-000000000000'::uuid, 1,
-                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL
+                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'signed', NULL::bigint
                  FROM jsonb_array_elements($3) WITH ORDINALITY AS element (asked, ordinal),
                       generate_series(1, {rows}) $$"
         ));
