@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the book of docs/ into target/book. Then checks all links and anchors, those of the book and those of the Markdown files in
-# git, and that no page of the book loads anything from another host. Neither building nor reading the book needs a network.
+# Builds the book of docs/ into target/book. Then checks all links and anchors within the book and within the Markdown files of
+# the repository, and that no page of the book loads anything from another host. Neither building nor reading the book needs a network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

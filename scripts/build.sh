@@ -12,7 +12,7 @@ readonly default_major=15
 . scripts/packages.sh
 
 if command -v dpkg-query >/dev/null; then
-    packages=(gcc libc6-dev make libclang-dev)
+    packages=(gcc libc6-dev make libclang-dev libpq-dev)
     if [ -z "${PG_CONFIG:-}" ]; then
         packages+=("postgresql-$default_major" "postgresql-server-dev-$default_major")
     fi

@@ -39,6 +39,7 @@ else
     skip "sqlx: tests/clients/sqlx cannot be built"
 fi
 if [ ${#programs[@]} -gt 0 ]; then
-    cargo test --quiet -p snowflake-id-cluster-tests -- \
-        --ignored --exact --test-threads=2 "${programs[@]/#/book::clients::}"
+    cargo test --quiet -p snowflake-id-cluster-tests -- --ignored --exact --test-threads=2 "${programs[@]/#/book::clients::}" |
+        tee target/clients.out
+    grep -q "ok. ${#programs[@]} passed" target/clients.out
 fi

@@ -11,5 +11,6 @@ cargo fmt --all --check
 scripts/circles.sh
 cargo clippy --quiet -p snowflake-id-core --all-targets -- -D warnings
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
-cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures --all-targets -- -D warnings
+cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
+    --all-targets -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p snowflake-id-core --no-deps

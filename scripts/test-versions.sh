@@ -33,6 +33,7 @@ for major in "$@"; do
             export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
             scripts/test.sh "${tests:-versions}"
         fi
+        scripts/sql.sh --check # The script is the same for all versions.
     )
     tested+=("$major")
     echo "It took $((SECONDS - start)) s."

@@ -91,36 +91,43 @@ test_sql() {
 readonly at_a_time=${TESTS_AT_A_TIME:-8}
 
 # Runs the program of the tests with arguments of libtest. It tells how long each test takes, which is a secret of nightly
-# compilers otherwise.
+# compilers otherwise. What is printed is kept. A name that fits no test is an error.
 cluster() {
     cargo test --quiet --config "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']" \
-        -p snowflake-id-cluster-tests --test cluster -- -Z unstable-options "$@"
+        -p snowflake-id-cluster-tests --test cluster -- -Z unstable-options --report-time "$@" 2>&1 |
+        tee "$work_dir/last.out" | tee -a "$work_dir/servers.out" || return
+    if grep -q '^test result: ok. 0 passed' "$work_dir/last.out"; then
+        echo "there are no such tests: $*" >&2
+        return 1
+    fi
 }
 
-# The same, and keeps what is printed.
-timed_cluster() {
-    cluster --format pretty --report-time "$@" 2>&1 | tee -a "$work_dir/servers.out"
-}
-
-# The arguments pick some of the tests. Those in "alone" have bounds on time that others would break. In the end it tells
-# what took longest, and what was not tested.
+# The arguments pick some of the tests: names, then options. Those in "alone" have bounds on time that others would break. In
+# the end it tells what took longest, and what was not tested.
 test_servers() {
     step "servers: tests/cluster"
-    local alone names=() options=() argument failed=0
-    mapfile -t alone < <(cluster --list --format terse "$@" | sed -n 's/^\(alone::.*\): test$/\1/p')
-    for argument in "$@"; do
-        if [[ $argument == -* ]]; then options+=("$argument"); else names+=("$argument"); fi
+    local listed beside alone names=() name failed=0
+    while [[ ${1:--} != -* ]]; do
+        names+=("$1")
+        shift
     done
     if [ "$PG_MAJOR" != 15 ]; then
-        options+=(--skip tables::partman::)
-        echo "tables::partman needs pg_partman, which Debian has for PostgreSQL 15" >>"$work_dir/skipped"
+        set -- "$@" --skip tables::partman:: # Debian has pg_partman for 15.
     fi
-    timed_cluster --test-threads="$at_a_time" --skip alone:: "${options[@]}" "${names[@]}" || failed=1
+    listed=$(cargo test --quiet -p snowflake-id-cluster-tests --test cluster -- --list --format terse "${names[@]}")
+    for name in "${names[@]}"; do
+        grep -qF "$name" <<<"$listed" || { echo "there is no test \"$name\"" >&2 && return 1; }
+    done
+    mapfile -t beside < <(sed -n '/^alone::/!s/: test$//p' <<<"$listed")
+    mapfile -t alone < <(sed -n '/^alone::/s/: test$//p' <<<"$listed")
+    if [ ${#beside[@]} -gt 0 ]; then
+        cluster --format pretty --test-threads="$at_a_time" --skip alone:: "${names[@]}" "$@" || failed=1
+    fi
     if [ ${#alone[@]} -gt 0 ]; then
-        timed_cluster --test-threads=1 --exact "${options[@]}" "${alone[@]}" || failed=1
+        cluster --format pretty --test-threads=1 --exact "${alone[@]}" "$@" || failed=1
     fi
     if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
-        timed_cluster --ignored --exact horizon::restored::pg_upgrade_to_another_major_version || failed=1
+        cluster --format pretty --ignored --exact horizon::restored::pg_upgrade_to_another_major_version || failed=1
     fi
     echo
     echo "The slowest ten, in seconds:"
@@ -132,17 +139,13 @@ test_servers() {
     return "$failed"
 }
 
-test_clients() {
-    step "clients: the programs of docs/clients.md"
-    scripts/clients.sh
-}
-
 case ${1:-all} in
     all)
         test_core
         test_sql
         test_servers
-        test_clients
+        step "clients: the programs of docs/clients.md"
+        scripts/clients.sh
         ;;
     versions)
         test_sql
@@ -153,32 +156,16 @@ case ${1:-all} in
         test_servers ids::uniqueness horizon::durability horizon::floor horizon::replication horizon::restored \
             alone::restarts
         ;;
-    sql)
-        test_sql "${@:2}"
-        exit
-        ;;
-    servers)
-        test_servers "${@:2}"
-        exit
-        ;;
+    sql) test_sql "${@:2}" ;;
+    servers) test_servers "${@:2}" ;;
     soak)
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200}
         cluster --nocapture crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
             killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back
-        exit
         ;;
-    clients)
-        scripts/clients.sh
-        exit
-        ;;
-    fleet-demo)
-        cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo
-        exit
-        ;;
-    patroni)
-        cluster --ignored --nocapture fleet::patroni
-        exit
-        ;;
+    clients) scripts/clients.sh ;;
+    fleet-demo) cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo ;;
+    patroni) cluster --ignored --nocapture fleet::patroni ;;
     *)
         sed -n 's/^#   //p' "$0" >&2
         exit 2
@@ -186,4 +173,4 @@ case ${1:-all} in
 esac
 
 echo
-echo "All tests passed on $("$PG_CONFIG" --version)."
+echo "Passed, on $("$PG_CONFIG" --version)."

@@ -11,8 +11,15 @@ as_server() (
     if [ "$(id -u)" -eq 0 ]; then runuser -u "$server_user" -- "$@"; else "$@"; fi
 )
 
+# What tests have started besides servers comes first, as Patroni would start these again.
 stop_servers() {
-    local pid_file pid
+    local pid_file pid process directory
+    for process in /proc/[0-9]*; do
+        directory=$(readlink "$process/cwd" 2>/dev/null) || continue
+        if [[ $directory/ == "$work_dir"/* && ! -e $directory/PG_VERSION ]]; then
+            kill -KILL "${process#/proc/}" 2>/dev/null || true
+        fi
+    done
     while IFS= read -r pid_file; do
         pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
         # The file of a server that was killed stays behind, and its pid may be somebody else's by now.
@@ -56,9 +63,7 @@ reachable() {
             ;;
         *) root=${pg_config%/bin/pg_config} ;;
     esac
-    copy=$(mktemp -d "$work_dir/postgresql.XXXXXX")
-    cp -R "$root/." "$copy"
-    chmod -R a+rX "$copy"
+    copy=$(mktemp -d "$work_dir/postgresql.XXXXXX") && cp -R "$root/." "$copy" && chmod -R a+rX "$copy" || return
     echo "$copy${pg_config#"$root"}"
 }
 

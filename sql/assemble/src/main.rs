@@ -72,6 +72,8 @@ fn functions(library: &[u8]) -> Result<Vec<String>> {
         .ok_or_eyre("the library has no section with pgrx's declarations")?;
     let entities = decode_entities(section.data()?)?;
     let root = SqlGraphEntity::ExtensionRoot(include_str!("../../../snowflake_id.control").try_into()?);
+    let others = entities.iter().filter(|entity| !matches!(entity, SqlGraphEntity::Function(_))).count();
+    ensure!(others == 0, "the library declares {others} things besides functions, which would be left out");
     let graph = PgrxSql::build([root].into_iter().chain(entities), "snowflake_id".into(), false)?;
     let mut functions = graph
         .externs
