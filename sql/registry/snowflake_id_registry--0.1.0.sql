@@ -85,7 +85,6 @@ CREATE TABLE snowflake_registry.settings (
     timeline int,
     server_started timestamptz,
     serial bigint NOT NULL DEFAULT 0,
-    serial_limit bigint,
     written_by xid8,
     free_from timestamptz NOT NULL DEFAULT clock_timestamp(),
     nothing_before timestamptz NOT NULL DEFAULT 'infinity',
@@ -127,8 +126,6 @@ COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'the timeline on which
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
     'when the server was started that wrote the row; a disk that is set back takes a start';
 COMMENT ON COLUMN snowflake_registry.settings.serial IS 'counts grants and quarantines';
-COMMENT ON COLUMN snowflake_registry.settings.serial_limit IS
-    'in quarantine: the highest count that a server is believed to have seen';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
     'the transaction that wrote the row; in a restored row it is another';
 COMMENT ON COLUMN snowflake_registry.settings.free_from IS
@@ -414,7 +411,7 @@ COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a seg
 -- out. Bodies of functions with the owner's rights hold no backslash, whose meaning a caller can change.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
-    OUT clock_offset interval, OUT held_until timestamptz, OUT tokens jsonb
+    OUT clock_offset interval, OUT tokens jsonb
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -446,14 +443,6 @@ BEGIN
         clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
     END IF;
     tokens := facts -> 'tokens';
-    -- What no registry grants is made up.
-    IF facts ->> 'until' COLLATE "C" ~ '^[0-9]{1,16}$' THEN
-        held_until := timestamptz '1970-01-01 00:00:00+00'
-            + (facts ->> 'until')::bigint * interval '1 microsecond';
-        IF held_until > clock_timestamp() + interval '24 hours 1 minute' THEN
-            held_until := NULL;
-        END IF;
-    END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
@@ -497,24 +486,6 @@ CREATE FUNCTION snowflake_registry.serial_after(last bigint, counted bigint) RET
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN greatest(last, snowflake_registry.serial_of(counted)) + 1;
 COMMENT ON FUNCTION snowflake_registry.serial_after(bigint, bigint) IS 'the next serial of a lease';
-
--- It says something only under the same registry_id. The count is raised to what is believed, and bigint has
--- an end. So a server that makes one up must not get far: once per quarantine, and no further than a loss can
--- reach.
-CREATE FUNCTION snowflake_registry.serial_is_credible(serial bigint, settings snowflake_registry.settings)
-RETURNS boolean
-VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    furthest CONSTANT bigint := settings.serial + 1048576;
-BEGIN
-    RETURN serial >> 32 <= CASE
-        WHEN settings.waits > '0' THEN coalesce(settings.serial_limit, furthest)
-        ELSE furthest
-    END;
-END
-$$;
-COMMENT ON FUNCTION snowflake_registry.serial_is_credible(bigint, snowflake_registry.settings) IS
-    'whether a server can have seen this serial';
 
 -- Every call begins here.
 CREATE FUNCTION snowflake_registry.begin_call() RETURNS void
@@ -587,9 +558,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_fresh(interval) IS
     'whether the last renewal, or the last range, is as young as it is when nothing has failed';
 
--- Signs that what had been committed is gone. The arguments are what a server says that it knows.
+-- Signs that what had been committed is gone, but for what tokens show.
 CREATE FUNCTION snowflake_registry.lost_commits(
-    seen_serial bigint, lease_id uuid, last_nonce uuid, next_nonce uuid, held_until timestamptz,
     OUT reason text, OUT has_moved boolean, OUT has_restarted boolean
 )
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -598,9 +568,7 @@ DECLARE
     known record;
     here record;
 BEGIN
-    SELECT settings.*, settings.xmin AS writer,
-           snowflake_registry.serial_is_credible(seen_serial, settings) AS is_credible
-    INTO known FROM snowflake_registry.settings AS settings;
+    SELECT settings.*, settings.xmin AS writer INTO known FROM snowflake_registry.settings AS settings;
     IF NOT FOUND THEN
         has_moved := false;
         has_restarted := false;
@@ -622,32 +590,10 @@ BEGIN
         reason := format('a standby was promoted, or a backup restored (timeline %s, before %s)',
                          coalesce(here.timeline::text, 'unknown'),
                          coalesce(known.timeline::text, 'unknown'));
-    ELSIF known.is_credible AND seen_serial >> 32 > known.serial THEN
-        reason := format('a server knows of %s grants or more, and the registry of %s',
-                         seen_serial >> 32, known.serial);
-    ELSIF known.is_credible AND seen_serial & 4294967295 <> 0 AND EXISTS (
-        -- A nonce that is not known may be older, that of a twin, or newer.
-        SELECT FROM snowflake_registry.lease AS lease
-        WHERE lease.lease_id = lost_commits.lease_id AND lease.serial < seen_serial
-          AND NOT coalesce(lease.nonce = last_nonce OR lease.nonce = next_nonce, lease.nonce IS NULL)
-    ) THEN
-        reason := 'a server has renewed its lease, and the registry does not know of it';
-    ELSIF held_until > clock_timestamp() AND held_until > greatest(known.nothing_before, known.counted_at + known.waits) - interval '2 minutes'
-          AND NOT EXISTS (
-              SELECT FROM snowflake_registry.lease AS lease
-              WHERE lease.lease_id = lost_commits.lease_id AND lease.granted_until >= held_until
-          )
-          AND (EXISTS (SELECT FROM snowflake_registry.lease AS lease
-                       WHERE lease.lease_id = lost_commits.lease_id)
-               -- What nobody holds may have been taken away from this server.
-               OR NOT EXISTS (SELECT FROM snowflake_registry.lease AS lease
-                              WHERE lease.lease_id IS NULL AND lease.granted_until >= held_until)) THEN
-        reason := format('a server has a lease up to %s, and the registry does not know of it',
-                         snowflake_registry.in_words(held_until));
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.lost_commits(bigint, uuid, uuid, uuid, timestamptz) IS
+COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
     'signs that what had been committed is gone';
 
 -- Evidence ----------------------------------------------------------------------------------------------
@@ -664,6 +610,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     hands bigint,
     granted_from timestamptz,
     granted_until timestamptz,
+    lease_mark text,
     serial bigint,
     name text,
     next_value numeric,
@@ -706,6 +653,11 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMAC-SHA256';
 
+CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
+COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'tells leases apart, and does not betray them';
+
 -- Called before anything is written: what is seen then is committed, if this transaction has not written before.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -718,7 +670,8 @@ BEGIN
         SELECT snowflake_registry.signed(concat_ws(
             ':', 'lease', lease.datacenter_id, lease.worker_id, lease.hands,
             snowflake_registry.microseconds(lease.granted_from),
-            snowflake_registry.microseconds(lease.granted_until), settings.serial))
+            snowflake_registry.microseconds(lease.granted_until), settings.serial,
+            snowflake_registry.mark_of(lease.lease_id)))
         FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
         WHERE lease.lease_id = token_of_lease.lease_id
     );
@@ -736,8 +689,8 @@ BEGIN
     RETURN (
         SELECT snowflake_registry.signed(concat(
             'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
-            segment.ahead_value))
-        FROM snowflake_registry.segment AS segment
+            segment.ahead_value, ':', settings.serial))
+        FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
         WHERE segment.name = token_of_segment.name
     );
 END
@@ -771,10 +724,12 @@ BEGIN
             shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
             shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
             shown.serial := parts[7];
+            shown.lease_mark := parts[8];
         ELSIF parts[1] = 'segment' THEN
             shown.name := convert_from(decode(parts[2], 'hex'), 'UTF8');
             shown.next_value := parts[3];
             shown.ahead_value := nullif(parts[4], '');
+            shown.serial := parts[5];
         END IF;
         RETURN NEXT shown;
     END LOOP;
@@ -798,6 +753,7 @@ BEGIN
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             IF NOT FOUND OR shown.hands > lease.hands
+               OR shown.hands = lease.hands AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
                OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
@@ -822,38 +778,50 @@ COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
     'a sign that what had been committed is gone: more was given than the registry knows of';
 
 -- So each token proves once. Needs the EXCLUSIVE lock.
-CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb) RETURNS void
+CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
     shown snowflake_registry.evidence;
     lease snowflake_registry.lease;
+    holder uuid;
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
+        UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
         IF shown.worker_id IS NOT NULL THEN
-            UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
+            -- Its holder goes on, if it is the one that calls.
+            holder := CASE
+                WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)
+                     AND NOT EXISTS (SELECT FROM snowflake_registry.lease AS known
+                                     WHERE known.lease_id = learn_from_tokens.lease_id)
+                THEN learn_from_tokens.lease_id END;
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             IF NOT FOUND THEN
                 INSERT INTO snowflake_registry.lease (
-                    datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, serial
+                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, hands,
+                    serial
                 )
                 VALUES (
-                    shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, moment,
+                    shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, holder, moment,
                     moment, shown.hands, 0
                 );
-            ELSIF shown.granted_from = lease.granted_from THEN
+            ELSIF shown.granted_from = lease.granted_from AND shown.hands <= lease.hands
+                  AND NOT coalesce(shown.hands = lease.hands
+                                   AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id), false) THEN
                 UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
-            ELSIF shown.hands > lease.hands OR shown.granted_until > lease.granted_from THEN
+            ELSIF shown.hands >= lease.hands OR shown.granted_until > lease.granted_from THEN
                 -- Whoever holds it by what the registry knew goes on to the end of that.
                 UPDATE snowflake_registry.lease AS known
                 SET granted_from = CASE WHEN shown.hands > lease.hands THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    hands = greatest(lease.hands + 1, shown.hands), lease_id = NULL, nonce = NULL
+                    hands = greatest(lease.hands + 1, shown.hands), nonce = NULL,
+                    lease_id = CASE WHEN shown.hands > lease.hands
+                                         AND lease.granted_until <= shown.granted_from THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;
         ELSIF shown.name IS NOT NULL THEN
@@ -887,7 +855,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb, uuid) IS
     'raises what the registry knows to what tokens show';
 
 -- Nobody can know what was taken in commits that are lost. Where none but the server of the registry itself
@@ -917,17 +885,14 @@ COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
 -- What may have been granted in commits that are lost has ended when a quarantine ends. Two minutes are for
 -- the difference between the clocks of two servers. A server may have a lease that is longer than any the
 -- registry knows of. Needs the EXCLUSIVE lock.
-CREATE FUNCTION snowflake_registry.enter_quarantine(
-    reason text, seen_serial bigint, held_until timestamptz DEFAULT NULL
-)
-RETURNS void
+CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
     -- Also of what tokens have shown. A clock that was wrong may have granted more than a lease.
     longest CONSTANT interval := least('24 hours', coalesce(
-        greatest((SELECT max(granted_until) FROM snowflake_registry.lease), held_until) - moment, '0'));
+        (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
 BEGIN
     UPDATE snowflake_registry.settings AS settings
@@ -937,11 +902,7 @@ BEGIN
         is_witnessed = false,
         is_restarted = false,
         quarantine_reason = left(enter_quarantine.reason, 200),
-        -- What was seen is no news any more.
-        serial = greatest(serial, CASE WHEN snowflake_registry.serial_is_credible(seen_serial, settings)
-                                       THEN seen_serial >> 32 END) + 1,
-        serial_limit = CASE WHEN waits > '0' THEN coalesce(serial_limit, serial + 1048576)
-                            ELSE serial + 1048576 END
+        serial = serial + 1
     RETURNING counted_at + waits INTO until;
     -- Somebody else may have taken what had ended or was about to. And a server may have renewed in a commit
     -- that is lost: its nonce is not known any more. To take it for a twin would stop a sound server.
@@ -957,7 +918,7 @@ BEGIN
               HINT = 'If nothing was lost: SELECT snowflake_registry.end_quarantine();';
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text, bigint, timestamptz) IS
+COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
     'gives out nothing until lost grants have ended';
 
 -- A disk that was set back shows nothing: it is the same server with the same timeline. But the server was
@@ -999,12 +960,13 @@ BEGIN
         UPDATE snowflake_registry.settings
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
             is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
-            quarantine_reason = after.quarantine_reason,
-            serial_limit = CASE WHEN waits > '0' THEN serial_limit END;
+            quarantine_reason = after.quarantine_reason;
         RAISE LOG 'snowflake_id_registry: no server gets another worker ID before %, if no witness comes',
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason);
     END IF;
+    -- A renewal may be in a commit that is lost: its nonce is not known. To take it for a twin would stop a sound server.
+    UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
@@ -1050,9 +1012,7 @@ COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts wha
 
 -- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
 CREATE FUNCTION snowflake_registry.open_registry(
-    is_alone boolean, seen_serial bigint, lease_id uuid DEFAULT NULL, last_nonce uuid DEFAULT NULL,
-    next_nonce uuid DEFAULT NULL, held_until timestamptz DEFAULT NULL, tokens jsonb DEFAULT NULL,
-    clocks_agree boolean DEFAULT false
+    is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL
 )
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1065,8 +1025,7 @@ BEGIN
     -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
     -- stronger one would wait for each other.
     IF NOT is_alone THEN
-        SELECT * INTO loss
-        FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
+        SELECT * INTO loss FROM snowflake_registry.lost_commits();
         is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
         SELECT settings.waits > '0'
                AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
@@ -1086,14 +1045,13 @@ BEGIN
     IF is_alone THEN
         LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
         -- Somebody else may have seen to it meanwhile.
-        SELECT * INTO loss
-        FROM snowflake_registry.lost_commits(seen_serial, lease_id, last_nonce, next_nonce, held_until);
+        SELECT * INTO loss FROM snowflake_registry.lost_commits();
         proved := snowflake_registry.what_tokens_prove(tokens);
         IF proved IS NOT NULL THEN
-            PERFORM snowflake_registry.learn_from_tokens(tokens);
+            PERFORM snowflake_registry.learn_from_tokens(tokens, lease_id);
         END IF;
         IF coalesce(loss.reason, proved) IS NOT NULL THEN
-            PERFORM snowflake_registry.enter_quarantine(coalesce(loss.reason, proved), seen_serial, held_until);
+            PERFORM snowflake_registry.enter_quarantine(coalesce(loss.reason, proved));
         ELSIF loss.has_moved OR loss.has_restarted THEN
             PERFORM snowflake_registry.note_restart();
         END IF;
@@ -1102,11 +1060,6 @@ BEGIN
         LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE;
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
-    IF NOT snowflake_registry.serial_is_credible(seen_serial, opened) THEN
-        RAISE LOG 'snowflake_id_registry: a server claims to know of % grants, and cannot: there were %',
-            seen_serial >> 32, opened.serial
-            USING DETAIL = 'What it says is not believed: lost commits would be overlooked from then on.';
-    END IF;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
         -- Others were in the way of signing. For this call all is as if that were done.
         opened := snowflake_registry.after_restart(opened);
@@ -1114,9 +1067,7 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.open_registry(
-    boolean, bigint, uuid, uuid, uuid, timestamptz, jsonb, boolean
-) IS
+COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
     'takes the lock, and finds out whether commits were lost';
 
 -- The object that stands in the way of DROP EXTENSION. It is made later than the extension and so is no part
@@ -1190,7 +1141,6 @@ DECLARE
     begun record;
     answer snowflake_registry.answer;
     said record;
-    seen CONSTANT bigint := CASE WHEN acquire.registry_id IS NOT NULL THEN acquire.serial END;
     refused CONSTANT int[] := coalesce(array_remove(acquire.unwanted, NULL), '{}');
     registry snowflake_registry.settings;
     moment timestamptz;
@@ -1220,14 +1170,14 @@ BEGIN
     IF answer.outcome IS NOT NULL THEN
         -- Whoever is refused for its clock is heard before.
         IF answer.outcome = 'clock' THEN
-            PERFORM snowflake_registry.open_registry(false, seen, tokens => said.tokens);
+            PERFORM snowflake_registry.open_registry(false, said.tokens);
         END IF;
         RETURN answer;
     END IF;
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    registry := snowflake_registry.open_registry(true, seen, tokens => said.tokens, clocks_agree => true);
+    registry := snowflake_registry.open_registry(true, said.tokens, true);
     moment := clock_timestamp();
     answer.serial := snowflake_registry.serial_of(registry.serial);
     lowest := registry.first_worker;
@@ -1399,7 +1349,6 @@ DECLARE
     begun record;
     answer snowflake_registry.answer;
     said record;
-    seen CONSTANT bigint := CASE WHEN renew.registry_id IS NOT NULL THEN renew.serial END;
     registry snowflake_registry.settings;
     moment timestamptz;
     held snowflake_registry.lease;
@@ -1418,13 +1367,9 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    IF renew.registry_id IS NULL THEN
-        said.held_until := NULL;
-    END IF;
     answer.token := snowflake_registry.token_of_lease(renew.lease_id);
-    registry := snowflake_registry.open_registry(false, seen, renew.lease_id, renew.last_nonce,
-                                                 renew.next_nonce, said.held_until, said.tokens,
-                                                 answer.outcome IS NULL);
+    registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
+                                                 renew.lease_id);
     -- Whoever is refused for its clock is heard before.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
@@ -1440,7 +1385,7 @@ BEGIN
         RETURN answer;
     END IF;
     moment := clock_timestamp();
-    IF held.nonce IS NOT NULL
+    IF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
@@ -1478,8 +1423,7 @@ BEGIN
     END IF;
     answer.serial := snowflake_registry.serial_after(held.serial, registry.serial);
     UPDATE snowflake_registry.lease AS lease
-    -- Also of what was granted in a lost commit nothing goes to anybody else.
-    SET granted_until = greatest(lease.granted_until, moment + registry.lease, said.held_until),
+    SET granted_until = greatest(lease.granted_until, moment + registry.lease),
         nonce = renew.next_nonce,
         node_name = coalesce(said.node_name, lease.node_name),
         host = coalesce(said.host, lease.host),
@@ -1700,7 +1644,8 @@ BEGIN
              AS asked,
          snowflake_registry.segment AS segment
     WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
-      AND (NOT lost_numbers.is_here OR segment.has_left OR snowflake_registry.serves_others())
+      -- What others say without a token is a wish.
+      AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
       AND CASE
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
@@ -1788,7 +1733,8 @@ BEGIN
     segment := snowflake_registry.segment_at(stored, moment);
     answer.period_key := segment.period_key;
     IF segment.period IS NULL THEN
-        IF asked.is_ours AND NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment) THEN
+        IF asked.is_ours AND NOT (is_here AND snowflake_registry.number_is_credible(segment, asked.had_until, moment))
+           AND asked.had_until >= segment.next_value THEN
             answer.outcome := 'invalid';
             answer.detail := format('this registry has given numbers below %s, not up to %s',
                                     segment.next_value, asked.had_until);
@@ -1935,11 +1881,9 @@ BEGIN
     -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     registry := snowflake_registry.open_registry(
-        loss IS NOT NULL,
-        CASE WHEN take_ranges.registry_id IS NOT NULL THEN take_ranges.serial END,
-        tokens => evidence,
+        loss IS NOT NULL, evidence,
         -- It does not say what its clock shows. Without a fleet there is no floor.
-        clocks_agree => NOT (SELECT isfinite(settings.nothing_before) FROM snowflake_registry.settings AS settings));
+        NOT (SELECT isfinite(settings.nothing_before) FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     END IF;
@@ -1951,7 +1895,7 @@ BEGIN
                 SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
             );
         END IF;
-        PERFORM snowflake_registry.enter_quarantine(loss, NULL);
+        PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
     about.serial := snowflake_registry.serial_of(registry.serial);
@@ -2069,7 +2013,7 @@ DECLARE
     opened snowflake_registry.settings;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    opened := snowflake_registry.open_registry(true, NULL);
+    opened := snowflake_registry.open_registry(true);
     IF opened.registry_id IS NULL THEN
         INSERT INTO snowflake_registry.settings DEFAULT VALUES RETURNING * INTO opened;
         PERFORM snowflake_registry.sign_settings();
@@ -2162,7 +2106,7 @@ BEGIN
     PERFORM snowflake_registry.begin_order();
     -- Whoever does not know what was before may begin like this.
     UPDATE snowflake_registry.settings SET nothing_before = clock_timestamp() WHERE nothing_before = 'infinity';
-    PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()', NULL);
+    PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()');
     PERFORM snowflake_registry.guard_fleet();
     RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
 END

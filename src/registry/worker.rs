@@ -368,7 +368,6 @@ impl Worker {
             "layout": layout,
             "version": env!("CARGO_PKG_VERSION"),
             "clock_offset": self.clock_offset_us,
-            "until": self.state.held.as_ref().map(|held| held.lease.until_us),
             "tokens": self.state.evidence.iter().map(|evidence| &evidence.token).collect::<Vec<_>>(),
         })
         .to_string()

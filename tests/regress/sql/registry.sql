@@ -269,44 +269,33 @@ SELECT snowflake_registry.end_quarantine();
 SELECT (shown(renew(8, 71, 72))).*;
 SELECT state, quarantine_reason FROM snowflake_registry.status;
 
--- Somebody has seen more than there is: commits were lost. Of another registry's serial nothing follows, nor of one that
--- cannot be.
-SELECT (shown(renew(8, 72, 73, serial => (1000000::bigint << 32) + 1))).outcome;
-SELECT (shown(renew(8, 73, 74, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 9223372036854775807))).outcome;
+-- A token shows more than there is: commits were lost. What is not signed shows nothing.
+CREATE FUNCTION renew_and_show(lease int, last int, next int, token text) RETURNS text LANGUAGE sql AS $$
+    SELECT outcome FROM snowflake_registry.renew(
+        NULL, 0, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next),
+        jsonb_build_object('tokens', jsonb_build_array(token)))
+$$;
+SELECT (shown(renew(8, 72, 73, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 1000000::bigint << 32))).outcome;
+SELECT renew_and_show(8, 73, 74, 'lease:0:700:1:1000000:2000000:1000.');
 SELECT state FROM snowflake_registry.status;
-SELECT (shown(renew(8, 74, 75, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => (1000000::bigint << 32) + 1))).outcome;
-SELECT state, regexp_replace(quarantine_reason, 'of \d+$', 'of (less)') AS reason, serial FROM snowflake_registry.status;
+SELECT renew_and_show(8, 74, 75, snowflake_registry.signed('lease:0:700:1:1000000:2000000:1000:'));
+SELECT state, quarantine_reason, serial FROM snowflake_registry.status;
+SELECT state, granted_from, granted_until FROM snowflake_registry.fleet WHERE worker_id = 700;
 -- It is known now.
 SELECT snowflake_registry.end_quarantine();
-SELECT (shown(renew(8, 75, 76, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => (1000000::bigint << 32) + 1))).outcome;
+SELECT renew_and_show(8, 75, 76, snowflake_registry.signed('lease:0:700:1:1000000:2000000:1000:'));
 SELECT state FROM snowflake_registry.status;
--- A new server may be the one that knows.
-SELECT (shown(acquire(34, 1, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 2000000::bigint << 32))).outcome;
+-- It was renewed; then given to two, and nobody holds it any more; then given once more.
+SELECT renew_and_show(8, 76, 77, snowflake_registry.signed('lease:0:700:1:1000000:3000000:1000:'));
+SELECT renew_and_show(8, 77, 78, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
+SELECT hands, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
+SELECT renew_and_show(8, 78, 79, snowflake_registry.signed('lease:0:700:3:4000000:5000000:1000:'));
+SELECT hands, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
+SELECT snowflake_registry.end_quarantine();
+-- What was before is known, too.
+SELECT renew_and_show(8, 79, 80, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
 SELECT state FROM snowflake_registry.status;
-SELECT snowflake_registry.end_quarantine();
-
--- One that is made up has no effect: else it would be the highest that there is, and no loss would show any more.
-SELECT (shown(acquire(34, 1, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 4611686018427387904))).outcome;
-SELECT (shown(renew(8, 76, 77, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 4611686018427387903))).outcome;
-SELECT (shown(renew(8, 77, 78, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => -1))).outcome;
-SELECT state, serial < 1 << 22 AS has_room FROM snowflake_registry.status;
--- Nor does a quarantine for another reason believe it. In one quarantine the count is raised so far, and no further.
-UPDATE snowflake_registry.settings SET last_worker = last_worker;
-CREATE TEMPORARY TABLE counted AS SELECT serial FROM snowflake_registry.status;
-CREATE FUNCTION claim(more bigint) RETURNS bigint LANGUAGE sql AS $$
-    SELECT (acquire(34, 1, registry_id => registry_id, serial => (counted.serial + more) << 32)).serial >> 32
-    FROM snowflake_registry.status, counted
-$$;
-SELECT claim(1 << 30) - serial AS raised FROM counted;
-SELECT state, quarantine_reason FROM snowflake_registry.status;
-SELECT claim(1048575) - serial AS raised FROM counted;
-SELECT claim(1048576) - serial AS raised FROM counted;
-SELECT claim(1048577) - serial AS raised FROM counted;
-SELECT claim(2000000) - serial AS raised FROM counted;
-SELECT snowflake_registry.end_quarantine();
-SELECT claim(2000000) - serial AS raised FROM counted;
-SELECT snowflake_registry.end_quarantine();
-DROP FUNCTION claim;
+DROP FUNCTION renew_and_show;
 -- Even at the end of all numbers they do not begin anew.
 SELECT n, snowflake_registry.serial_of(n), snowflake_registry.serial_after(0, n) FROM (VALUES (2147483647), (2147483648), (9223372036854775807)) AS count (n);
 
@@ -340,7 +329,7 @@ BEGIN;
 SET LOCAL enable_seqscan = off;
 SELECT answer.outcome FROM snowflake_registry.lease, snowflake_registry.status AS s, snowflake_registry.renew(
     s.registry_id, s.serial << 32, clock_us(), 0, uuid_of(35), uuid_of(3), uuid_of(3),
-    jsonb_build_object('until', snowflake_registry.microseconds(granted_until))) AS answer
+    jsonb_build_object('tokens', jsonb_build_array(snowflake_registry.token_of_lease(uuid_of(35))))) AS answer
 WHERE lease.lease_id = uuid_of(35);
 SELECT relname COLLATE "C" AS read_whole FROM pg_stat_xact_all_tables
 WHERE schemaname = 'snowflake_registry' AND relname IN ('lease', 'segment') AND seq_scan > 0 ORDER BY 1;
@@ -402,7 +391,7 @@ SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.take_away(0)');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.start_fleet()');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.end_quarantine()');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.sign_settings()');
-SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.open_registry(true, 0)');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.open_registry(true)');
 RESET ROLE;
 SET ROLE pg_monitor;
 SELECT worker_id, state, node_name FROM snowflake_registry.fleet WHERE worker_id = 300;

@@ -50,6 +50,7 @@ pub struct Member {
     pub registry_id: Option<String>,
     pub serial: i64,
     pub had_until: HashMap<String, i64>,
+    pub tokens: HashMap<String, String>,
 }
 
 impl Member {
@@ -64,7 +65,8 @@ impl Member {
             .iter()
             .map(|(name, more)| {
                 let had_until = self.had_until.get(*name).map_or_else(|| "null".into(), i64::to_string);
-                format!("{{\"name\": \"{name}\", \"had_until\": {had_until}{more}}}")
+                let tokens: Vec<_> = self.tokens.get(*name).into_iter().collect();
+                format!("{{\"name\": \"{name}\", \"tokens\": {tokens:?}, \"had_until\": {had_until}{more}}}")
             })
             .collect();
         let registry_id = self.registry_id.as_ref().map_or_else(|| "NULL".into(), |id| format!("'{id}'"));
@@ -76,6 +78,7 @@ impl Member {
             requests.join(", ")
         );
         let mut answers = Vec::new();
+        let mut granted = Vec::new();
         for row in client.query(&query, &[])? {
             let taken = Taken {
                 name: row.get(0),
@@ -99,9 +102,20 @@ impl Member {
             if taken.outcome == "granted" {
                 let had = self.had_until.entry(taken.name.clone().unwrap()).or_insert(-1);
                 *had = taken.last().max(*had);
+                granted.push(taken.name.clone().unwrap());
             }
             if row.get::<_, Option<i32>>(12).is_some() {
                 answers.push(taken);
+            }
+        }
+        // It is signed when it is committed.
+        for name in granted.into_iter().filter(|_| function == "take") {
+            let query = format!(
+                "SELECT token FROM snowflake_registry.take(NULL, 0, '[{{\"name\": \"{name}\", \"report\": true}}]', '')
+                 WHERE request IS NOT NULL"
+            );
+            if let Some(token) = client.query_one(&query, &[])?.get(0) {
+                self.tokens.insert(name, token);
             }
         }
         Ok(answers)
