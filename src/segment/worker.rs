@@ -391,12 +391,12 @@ impl Worker {
             (registry_id, serial) = (None, 0);
             answered = self.ask_registry(&requests, registry_id, serial)?;
         }
-        let signed = self.evidence_of(&answered.answer, wishes)?;
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
         // The registry may be in the next period already. What is held of that comes before what it gives now.
         self.enter_periods();
         let answer = answered.answer;
+        let signed = self.evidence_of(&answer, wishes)?;
         let is_same = registry_id == answer.registry_id;
         let serial = if is_same { serial.max(answer.serial) } else { answer.serial };
         let now_us = self.segments.registry_clock_us();
