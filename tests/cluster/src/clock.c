@@ -4,7 +4,7 @@
  * CLOCK_MONOTONIC and CLOCK_BOOTTIME, stay real.
  *
  * Two more numbers may follow in the file: an instant, in microseconds of Unix time, and a step. If the instant is not 0, the
- * clock stands there. It moves by the step each time when a process reads it, in that process alone.
+ * clock stands there. It moves by the step each time a process reads it, in that process alone.
  *
  * libfaketime will not do: it switches itself off within select(), and up to version 15 the postmaster forks background
  * workers from a signal handler that interrupts its select(), so that they see the real time for good.

@@ -25,8 +25,8 @@ pub struct Cluster {
 /// Settings in the form of postgresql.conf.
 pub type Settings<'a> = &'a [(&'a str, &'a str)];
 
-/// What a server is to be like. Without further ado it is an ordinary one, not preloaded, with the extension in
-/// database `postgres`.
+/// What a server is to be like. By default it is an ordinary one, not preloaded, with the extension in database
+/// `postgres`.
 #[derive(Clone)]
 pub struct Builder {
     pg_config: PathBuf,
@@ -145,14 +145,20 @@ impl Cluster {
 
     /// Has the server's clock, of all its processes and at once, differ from the real one by so many seconds.
     pub fn set_clock(&self, seconds: f64) {
-        let mut file =
-            fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
-        file.write_all(&((seconds * 1e6) as i64).to_ne_bytes()).unwrap();
+        self.write_clock(&[(seconds * 1e6) as i64]);
     }
 
     /// Has the clock stand at an instant of Unix time, and move by a step each time when a process reads it.
     pub fn hold_clock(&self, instant_us: i64, step_us: i64) {
-        fs::write(self.clock_file(), [0, instant_us, step_us].map(i64::to_ne_bytes).concat()).unwrap();
+        self.write_clock(&[0, instant_us, step_us]);
+    }
+
+    fn write_clock(&self, numbers: &[i64]) {
+        // Processes have it mapped. In a file that is truncated they would read beyond its end, which is fatal.
+        let mut file =
+            fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        file.write_all(&bytes).unwrap();
     }
 
     /// Sets the clock, which can be set, on to when the next of these ticks begins, in seconds of Unix time.
@@ -220,7 +226,13 @@ impl Cluster {
     /// Starts the server.
     #[track_caller]
     pub fn start_server(&self) {
-        self.try_to_start().unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
+        self.start_server_by(|pg_ctl| pg_ctl);
+    }
+
+    /// The same by another command, which is made of the one that would start it.
+    #[track_caller]
+    pub fn start_server_by(&self, change: impl FnOnce(Command) -> Command) {
+        self.try_to_start_by(change).unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
     }
 
     /// Starts the server; if it does not start, what it logged.

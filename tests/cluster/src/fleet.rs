@@ -17,6 +17,8 @@ pub struct Fleet {
 
 /// What shortens leases, so that a test sees their ends: 6 s, renewed every half second.
 pub const SHORT_LEASES: &str = "lease => '6s', renew_every => '500ms'";
+/// Leases that last while servers start.
+pub const HALF_MINUTE_LEASES: &str = "lease => '30s', renew_every => '500ms'";
 /// Leases that last longer than a test, which are not renewed during it.
 pub const LONG_LEASES: &str = "lease => '10min', renew_every => '5min'";
 
@@ -73,9 +75,9 @@ impl Fleet {
 /// The worker ID of a new ID, as soon as there is one.
 #[track_caller]
 pub fn leased_worker(server: &Cluster) -> i32 {
-    eventually("an ID", || {
-        let query = "SELECT snowflake_worker(snowflake_nextval())";
-        Some(server.try_connect("postgres").ok()?.query_one(query, &[]).ok()?.get(0))
+    let query = "SELECT snowflake_worker(snowflake_nextval())";
+    eventually("an ID", || -> Result<i32, postgres::Error> {
+        server.try_connect("postgres")?.query_one(query, &[]).map(|row| row.get(0))
     })
 }
 
@@ -124,11 +126,7 @@ pub fn some_ids(server: &Cluster) -> Vec<i64> {
 /// IDs of servers, each of which has a lease.
 #[track_caller]
 pub fn take_from(servers: &[Cluster]) -> Vec<i64> {
-    let take = |server: &Cluster| {
-        leased_worker(server);
-        ids(&mut server.connect(), "SELECT snowflake_batch(10000)")
-    };
-    servers.iter().flat_map(take).collect()
+    servers.iter().flat_map(some_ids).collect()
 }
 
 /// How often the registry has given a worker ID to somebody.
@@ -169,7 +167,7 @@ pub fn assert_renewed(server: &Cluster) {
     });
 }
 
-/// Waits until a server tells why it has no lease: in one of the words that are given, between bars.
+/// Waits until the last error of a server contains one of these texts, which bars separate. Returns the error.
 #[track_caller]
 pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     let mut client = server.connect();
@@ -184,7 +182,7 @@ pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     }
 }
 
-/// Has a server ask at once, however long it has been told to wait, by another name of its connections.
+/// Has a server ask at once, however long it was told to wait: its connection string gets another `application_name`.
 #[track_caller]
 pub fn ask_now(server: &Cluster, string: &str) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);

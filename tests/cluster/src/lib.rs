@@ -27,6 +27,7 @@ pub mod sql;
 mod template;
 mod user;
 
+use std::error::Error;
 use std::ffi::OsStr;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -39,42 +40,48 @@ pub use load::*;
 pub use postgres::Client;
 pub use skip::needs;
 pub use sql::*;
+pub use user::as_server_user;
 
 /// How long anything may take before a test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How much longer than it has to anything may take where other tests run as well. Tests with tighter bounds are in `alone`.
+/// How much longer something may take than it has to, where other tests run at the same time. Tests with tighter bounds
+/// are in `alone`.
 pub const SLACK: Duration = Duration::from_secs(10);
 
 /// An answer to "is it there yet?".
 pub trait Answer {
     type Value;
 
-    /// The value, if the answer is yes.
-    fn value(self) -> Option<Self::Value>;
+    /// The value, if the answer is yes. Otherwise the error, which may be empty.
+    fn value(self) -> Result<Self::Value, String>;
 }
 
 impl Answer for bool {
     type Value = ();
 
-    fn value(self) -> Option<()> {
-        self.then_some(())
+    fn value(self) -> Result<(), String> {
+        self.then_some(()).ok_or_else(String::new)
     }
 }
 
 impl<T> Answer for Option<T> {
     type Value = T;
 
-    fn value(self) -> Option<T> {
-        self
+    fn value(self) -> Result<T, String> {
+        self.ok_or_else(String::new)
     }
 }
 
-impl<T, E> Answer for Result<T, E> {
+impl<T, E: Error + 'static> Answer for Result<T, E> {
     type Value = T;
 
-    fn value(self) -> Option<T> {
-        self.ok()
+    fn value(self) -> Result<T, String> {
+        self.map_err(|error| {
+            // That of a client says no more than "db error". Its causes say the rest.
+            let causes = std::iter::successors(Some(&error as &dyn Error), |&error| error.source());
+            causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+        })
     }
 }
 
@@ -83,10 +90,11 @@ impl<T, E> Answer for Result<T, E> {
 pub fn eventually<A: Answer>(what: &str, mut ask: impl FnMut() -> A) -> A::Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(value) = ask().value() {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "gave up waiting for: {what}");
+        let error = match ask().value() {
+            Ok(value) => return value,
+            Err(error) => error,
+        };
+        assert!(Instant::now() < deadline, "gave up waiting for: {what}\n{error}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

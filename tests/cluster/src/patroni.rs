@@ -175,7 +175,11 @@ impl PatroniCluster<'_> {
             let timeline: i32 = self.ask(timeline)?;
             let list = self.patronictl("list --format=json").output().unwrap().stdout;
             let members: Vec<Value> = serde_json::from_slice(&list).ok()?;
-            members.into_iter().find(|member| member["Role"] == self.standby && member["TL"] == timeline)
+            members.into_iter().find(|member| {
+                // Versions of Patroni differ in the word for a standby that receives WAL.
+                let is_up = member["State"] == "running" || member["State"] == "streaming";
+                is_up && member["Role"] == self.standby && member["TL"] == timeline
+            })
         });
     }
 

@@ -7,8 +7,8 @@ use std::panic::Location;
 
 use crate::user::work_dir;
 
-/// What a test needs, or fails: it says what to install or to set. With `ALLOW_SKIP=1` there is `None`, and a line in
-/// file `skipped` of the work directory, which scripts/test.sh counts.
+/// Returns what a test needs. If it is missing, the test fails and says what to install or to set. With `ALLOW_SKIP=1`
+/// it returns `None` and adds a line to file `skipped` of the work directory, which scripts/test.sh counts.
 #[track_caller]
 pub fn needs<T, E: Display>(what: &str, found: Result<T, E>) -> Option<T> {
     let why = match found {

@@ -37,8 +37,13 @@ pub fn ids(client: &mut Client, query: &str) -> Vec<i64> {
 pub fn failure(client: &mut Client, query: &str) -> (String, String) {
     match client.batch_execute(query) {
         Ok(()) => panic!("{query} did not fail"),
-        Err(error) => (error.code().map_or_else(String::new, |code| code.code().into()), text(&error)),
+        Err(error) => state_and_text(&error),
     }
+}
+
+/// The SQLSTATE of an error, which is empty if it is not the server's, and all that the error says.
+fn state_and_text(error: &postgres::Error) -> (String, String) {
+    (error.code().map_or_else(String::new, |code| code.code().into()), text(error))
 }
 
 /// All that an error says: message, DETAIL and HINT, a line each.
@@ -68,23 +73,15 @@ pub fn server_state(client: &mut Client) -> String {
 /// Waits until a session can have an ID, and returns it.
 #[track_caller]
 pub fn wait_for_first_id(client: &mut Client) -> i64 {
-    eventually("an ID", || Some(client.query_one("SELECT snowflake_nextval()", &[]).ok()?.get(0)))
+    eventually("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).map(|row| row.get(0)))
 }
 
 /// Waits until a session is refused an ID: the SQLSTATE, and all that the error says.
 #[track_caller]
 pub fn wait_for_refusal(client: &mut Client) -> (String, String) {
     eventually("the refusal", || {
-        let error = client.batch_execute("SELECT snowflake_nextval()").err()?;
-        Some((error.code().map_or_else(String::new, |code| code.code().into()), text(&error)))
+        client.batch_execute("SELECT snowflake_nextval()").err().as_ref().map(state_and_text)
     })
-}
-
-/// Waits until a process of the server waits for a lock.
-#[track_caller]
-pub fn wait_for_lock(observer: &mut Client) {
-    let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
-    eventually("a lock to be waited for", || single::<bool>(observer, waits));
 }
 
 /// Fails if an ID is there twice.

@@ -1,6 +1,6 @@
-//! Data directories are copies of one that `initdb` has made once, which takes a seventh of the time.
+//! Data directories are copies of one that `initdb` makes once: a copy takes a seventh of the time.
 //!
-//! What is made once lies in a directory of the process, which is removed when that ends.
+//! What is made once lies in a directory that is removed when the process ends.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

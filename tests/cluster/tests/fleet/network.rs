@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 use harness::network::{Fault, Network, Proxy};
 use harness::*;
 
-/// Leases that last while servers start.
-const LEASES: &str = "lease => '30s', renew_every => '500ms'";
-
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
 
 /// Between renewals nobody is connected to the registry; it is killed and comes back.
@@ -86,7 +83,7 @@ fn all_packets_are_lost() {
 /// The registry takes 5 s for each answer: that is enough.
 #[test]
 fn each_answer_takes_5_seconds() {
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     let proxy = Proxy::to(&fleet.registry);
     let server = fleet.server_by(proxy.connection_string()).start();
     leased_worker(&server);

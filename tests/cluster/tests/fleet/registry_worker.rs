@@ -5,13 +5,10 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// Leases that last while servers start.
-const LEASES: &str = "lease => '30s', renew_every => '500ms'";
-
 /// The process that asks the registry is ended in several ways, and its setting changed.
 #[test]
 fn the_registry_worker_ends() {
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     let server = fleet.server().start();
     create_orders(&server);
     let worker = leased_worker(&server);
@@ -75,7 +72,7 @@ fn the_registry_worker_ends() {
 /// There is no process left for the registry worker. It says so, as long as that is so.
 #[test]
 fn no_background_worker_is_left() {
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     // Those of the keeper and of logical replication.
     let server = fleet.server().set("max_worker_processes", "2").start();
     let mut client = server.connect();

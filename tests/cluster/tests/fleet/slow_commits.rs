@@ -52,7 +52,7 @@ fn the_standby_of_the_registry_is_gone() {
 /// again, for the same.
 #[test]
 fn a_grant_with_a_warning() {
-    let fleet = Fleet::start("lease => '30s', renew_every => '500ms'");
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     let mut registry = fleet.registry.connect();
     fleet.registry.change("synchronous_standby_names", "standby");
     let server = fleet.server().start();
