@@ -160,7 +160,7 @@ case ${1:-all} in
     servers) test_servers "${@:2}" ;;
     soak)
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200}
-        cluster --nocapture crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
+        cluster --nocapture --test-threads=1 crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
             killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back
         ;;
     clients) scripts/clients.sh ;;

@@ -7,6 +7,8 @@ extern crate snowflake_id_cluster_tests as harness;
 
 mod alone {
     mod clock_set_back;
+    mod clocks;
+    mod connecting;
     mod max_wait;
     mod restarts;
     mod stops;
@@ -25,7 +27,7 @@ mod clock_sequence {
 }
 mod fleet {
     mod accidents;
-    mod clocks;
+    pub mod clocks;
     pub mod connecting;
     mod copies;
     mod corners;

@@ -5,40 +5,43 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-const HOUR: f64 = 3_600.0;
-const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
-const BATCH: &str = "SELECT snowflake_batch(1000)";
-/// Their end lies beyond that of the test, also with a clock that is two minutes ahead.
-const LONG_LEASES: &str = "lease => '10min', renew_every => '500ms'";
+pub const HOUR: f64 = 3_600.0;
+pub const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
+pub const BATCH: &str = "SELECT snowflake_batch(1000)";
 
 /// A fleet whose registry has a clock of its own.
 fn fleet_with_clock(configuration: &str) -> Fleet {
     Fleet::of(Cluster::builder().clock(), configuration)
 }
 
+/// Starts a server with a clock of its own, and waits for its lease. Returns the server, its worker ID, some IDs and a
+/// session.
+pub fn start_with_ids(server: Builder) -> (Cluster, i32, Vec<i64>, Client) {
+    let server = server.clock().start();
+    let (worker, all) = (leased_worker(&server), some_ids(&server));
+    let client = server.connect();
+    (server, worker, all, client)
+}
+
 /// How long it takes until there is an ID.
-fn time_to_first_id(server: &Cluster) -> Duration {
+pub fn time_to_first_id(server: &Cluster) -> Duration {
     let start = Instant::now();
     leased_worker(server);
     start.elapsed()
 }
 
 /// How far new IDs are ahead of the real time, in seconds.
-fn ahead_of_real_time(client: &mut Client) -> f64 {
+pub fn ahead_of_real_time(client: &mut Client) -> f64 {
     let time: f64 =
         single(client, "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()))::float8");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     time - now.as_secs_f64()
 }
 
-fn stored_horizon(client: &mut Client) -> i64 {
-    single(client, "SELECT last_value FROM snowflake_internal.horizon")
-}
-
 /// A little off: a warning, and nothing else.
 #[test]
 fn a_clock_that_is_ten_seconds_off() {
-    let fleet = Fleet::start("lease => '30s', renew_every => '500ms'");
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     for seconds in [10.0, -10.0] {
         let server = fleet.server().short_horizon().clock().start();
         let mut all = some_ids(&server);
@@ -70,81 +73,11 @@ fn a_clock_that_is_ten_seconds_off() {
     }
 }
 
-/// The registry decides nothing. The server goes on to the end of its lease.
-#[test]
-fn a_clock_that_is_two_minutes_ahead() {
-    let fleet = Fleet::start(LONG_LEASES);
-    let server = fleet.server().short_horizon().set("snowflake_id.max_clock_jump", "1h").clock().start();
-    let worker = leased_worker(&server);
-    let mut all = some_ids(&server);
-    let mut client = server.connect();
-    server.set_clock(120.0);
-    wait_for_registry_state(&server, "clock differs");
-    eventually("the keeper to follow the clock", || ahead_of_real_time(&mut client) > 110.0);
-    assert_eq!(leased_worker(&server), worker);
-    all.extend(some_ids(&server));
-    // Set right, everything begins anew at the present under another identity.
-    server.set_clock(0.0);
-    println!("first ID {:?} after the clock was set back by two minutes", time_to_first_id(&server));
-    assert!(ahead_of_real_time(&mut client).abs() < 10.0);
-    assert_ne!(leased_worker(&server), worker);
-    all.extend(some_ids(&server));
-    assert_distinct(&all);
-
-    // With a short lease, that has ended by the wrong clock. Nothing is burnt beyond it.
-    let fleet = Fleet::start(SHORT_LEASES);
-    let server = fleet.server().short_horizon().set("snowflake_id.max_clock_jump", "1h").clock().start();
-    let worker = leased_worker(&server);
-    let mut all = some_ids(&server);
-    let mut client = server.connect();
-    server.set_clock(120.0);
-    wait_for_registry_state(&server, "clock differs");
-    eventually("the state", || shown(&mut client, "state").as_deref() == Some("lease ended"));
-    let (state, message) = failure(&mut client, BATCH);
-    assert_eq!(state, "55000", "{message}");
-    assert!(message.contains("\"clock differs\""), "{message}");
-    server.set_clock(0.0);
-    let took = time_to_first_id(&server);
-    println!("first ID {took:?} after a lease that had ended by a wrong clock");
-    assert!(took < 2 * SLACK, "{took:?}");
-    assert_eq!(leased_worker(&server), worker);
-    all.extend(some_ids(&server));
-    assert_distinct(&all);
-}
-
-/// The registry does not agree: the server waits for its clock, and then goes on as before.
-#[test]
-fn a_clock_that_is_behind() {
-    let fleet = Fleet::start(SHORT_LEASES);
-    let server = fleet.server().short_horizon().clock().start();
-    let worker = leased_worker(&server);
-    let mut all = some_ids(&server);
-    let mut client = server.connect();
-    for seconds in [-120.0, -HOUR] {
-        server.set_clock(seconds);
-        wait_for_registry_state(&server, "clock differs");
-        let (state, message) =
-            failure(&mut client, "SET snowflake_id.max_wait = '300ms'; SELECT snowflake_nextval()");
-        assert_eq!(state, "55P03", "{message}");
-        eventually("the state", || shown(&mut client, "state").as_deref() == Some("clock behind"));
-        server.set_clock(0.0);
-        let took = time_to_first_id(&server);
-        println!("first ID {took:?} after a clock that was {seconds} s off");
-        assert!(took < 2 * SLACK, "{took:?}");
-        assert_eq!(leased_worker(&server), worker, "{}", server.log());
-        all.extend(some_ids(&server));
-        assert_increasing(&all);
-    }
-}
-
 /// That the registry agreed with the clock before it was set says nothing.
 #[test]
 fn a_clock_that_is_behind_between_renewals() {
     let fleet = Fleet::start("lease => '10min', renew_every => '5min'");
-    let server = fleet.server().short_horizon().clock().start();
-    let worker = leased_worker(&server);
-    let mut all = some_ids(&server);
-    let mut client = server.connect();
+    let (server, worker, mut all, mut client) = start_with_ids(fleet.server().short_horizon());
     server.set_clock(-HOUR);
     let (state, message) =
         failure(&mut client, "SET snowflake_id.max_wait = '300ms'; SELECT snowflake_nextval()");
@@ -188,43 +121,7 @@ fn the_clock_of_the_registry() {
     }
 }
 
-/// The server starts with a clock that is years ahead: nothing is burnt.
-#[test]
-fn years_ahead_at_a_start() {
-    for has_registry in [true, false] {
-        let fleet = Fleet::start(SHORT_LEASES);
-        let server = fleet.server().short_horizon().clock().start();
-        let mut all = some_ids(&server);
-        server.restart("fast");
-        all.extend(some_ids(&server));
-        server.stop_server("fast");
-        if !has_registry {
-            fleet.lose_registry();
-        }
-        server.set_clock(TEN_YEARS);
-        server.start_server();
-        let mut client = server.connect();
-        let before = stored_horizon(&mut client);
-        wait_for_registry_state(&server, if has_registry { "clock differs" } else { "unreachable" });
-        for _ in 0..20 {
-            assert_eq!(failure(&mut client, BATCH).0, "55000");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        assert_eq!(stored_horizon(&mut client), before);
-        server.set_clock(0.0);
-        if !has_registry {
-            fleet.registry.start_server();
-        }
-        let took = time_to_first_id(&server);
-        println!("registry {has_registry}: first ID {took:?} after ten years");
-        assert!(took < 2 * SLACK, "{took:?}");
-        all.extend(some_ids(&server));
-        assert!(ahead_of_real_time(&mut client).abs() < 10.0);
-        assert_increasing(&all);
-    }
-}
-
-/// The same for a server that has no past.
+/// A server that has no past starts with a clock that is years ahead.
 #[test]
 fn a_new_server_that_is_years_ahead() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -302,10 +199,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
 #[test]
 fn a_reset_by_hand() {
     let fleet = Fleet::start(SHORT_LEASES);
-    let server = fleet.server().short_horizon().clock().start();
-    let worker = leased_worker(&server);
-    let mut all = some_ids(&server);
-    let mut client = server.connect();
+    let (server, worker, mut all, mut client) = start_with_ids(fleet.server().short_horizon());
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(9)");
     assert_eq!(state, "22023", "{message}");
     assert!(message.contains("cannot be chosen") && message.contains("without arguments"), "{message}");

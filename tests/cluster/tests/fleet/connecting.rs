@@ -5,57 +5,16 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use harness::network::{Fault, Network, Proxy};
 use harness::*;
 
-/// Leases that last while servers start.
-const LEASES: &str = "lease => '30s', renew_every => '500ms'";
-
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
-
-/// A host that the server asks before the right one refuses, says nothing, or is a standby.
-#[test]
-fn the_registry_is_the_second_of_the_hosts() {
-    let fleet = Fleet::start(LEASES);
-    let standby = fleet.registry.start_standby(&[]);
-    let (dead, right) = (Proxy::to(&fleet.registry), Proxy::to(&fleet.registry));
-    dead.set_fault(Fault::Silence);
-    let to_standby = Proxy::to(&standby);
-    let cases = [
-        ("refuses", unused_port(), ""),
-        ("says nothing", dead.port(), ""),
-        ("says nothing, for a short time", dead.port(), "connect_timeout=2"),
-        ("standby", to_standby.port(), "target_session_attrs=read-write"),
-    ];
-    let servers: Vec<Cluster> = cases
-        .iter()
-        .map(|(case, first, options)| {
-            let hosts = format!("host=127.0.0.1,127.0.0.1 port={first},{}", right.port());
-            let string = format!("{hosts} user=fleet dbname=postgres {options}");
-            fleet.server_by(string).set("cluster_name", case).set("snowflake_id.node_name", case).start()
-        })
-        .collect();
-    for ((case, ..), server) in cases.iter().zip(&servers) {
-        server.stop_server("fast");
-        fs::remove_file(server.data_dir().join("snowflake_id.lease")).unwrap_or_default();
-        let start = Instant::now();
-        server.start_server();
-        leased_worker(server);
-        let time = start.elapsed();
-        println!("{case}: first ID after {time:?}");
-        assert!(time < 2 * SLACK, "{case}: {time:?}");
-    }
-    // The list does not say that a primary is wanted: what the standby answers does.
-    let lost = fleet.server_by(to_standby.connection_string()).start();
-    wait_for_error(&lost, "this server is a standby of the registry");
-}
 
 /// A host name with two addresses, of which the first says nothing.
 #[test]
 fn a_host_with_two_addresses() {
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     let dead = Proxy::to(&fleet.registry);
     dead.set_fault(Fault::Silence);
     let _right = Proxy::at(Ipv4Addr::new(127, 0, 0, 2), dead.port(), &fleet.registry);
@@ -75,7 +34,7 @@ fn the_first_address_is_a_black_hole() {
     let Some(network) = needs(NETWORK, Network::make()) else { return };
     let registry = Cluster::builder().stopped();
     network.start_server(&registry);
-    let fleet = Fleet::on(registry, LEASES);
+    let fleet = Fleet::on(registry, HALF_MINUTE_LEASES);
     let dead = Network::make().unwrap();
     dead.lose_all();
     let addresses = format!("hostaddr={},{}", dead.address(), network.address());
@@ -95,7 +54,7 @@ fn whatever_libpq_can() {
     fs::write(registry.data_dir().join("pg_hba.conf"), hba).unwrap();
     let authority = certificates(&registry, "registry.example");
     registry.start_server();
-    let fleet = Fleet::on(registry, LEASES);
+    let fleet = Fleet::on(registry, HALF_MINUTE_LEASES);
     fleet.registry.connect().run("ALTER ROLE fleet PASSWORD 'Gänse füßchen'");
     let try_with = |string: &str, service: Option<&str>| {
         let server = fleet.server_by(string).stopped();
@@ -109,15 +68,9 @@ fn whatever_libpq_can() {
             ("PGPASSFILE", files.join("passwords")),
             ("PGSSLROOTCERT", authority.clone()),
         ];
-        let started = server.try_to_start_by(|mut pg_ctl| {
+        server.start_server_by(|mut pg_ctl| {
             pg_ctl.envs(environment.iter().map(|(name, value)| (name, value)));
             pg_ctl
-        });
-        started.unwrap_or_else(|log| {
-            panic!(
-                "the server did not start:
-{log}"
-            )
         });
         server.connect().run("CREATE EXTENSION snowflake_id");
         server
@@ -151,7 +104,7 @@ fn whatever_libpq_can() {
 /// Servers share two connections to the registry, by a pool that gives them out for one transaction each.
 #[test]
 fn a_pool_of_connections() {
-    let fleet = Fleet::start(LEASES);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
     let Some(pool) = Pool::start_at(&fleet.registry, unused_port()) else { return };
     let string = format!("host=127.0.0.1 port={} user=fleet dbname=postgres", pool.port);
     let server = fleet.server_by(string).set("shared_buffers", "1MB");
@@ -176,7 +129,7 @@ fn a_pool_of_connections() {
 }
 
 /// A port on which nobody listens.
-fn unused_port() -> u16 {
+pub fn unused_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -242,7 +195,8 @@ impl Pool {
             registry.host().join("pgbouncer.log").display()
         );
         let configuration = write_private(registry, "pgbouncer.ini", &configuration);
-        let process = Pool::command(registry)
+        // It refuses root.
+        let process = as_server_user(Path::new("pgbouncer"))
             .arg(configuration)
             .current_dir(registry.host())
             .stdout(Stdio::null())
@@ -252,17 +206,6 @@ impl Pool {
         let pool = Pool { process, port };
         eventually("PgBouncer", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
         Some(pool)
-    }
-
-    /// PgBouncer, which refuses root, as the server's user.
-    fn command(registry: &Cluster) -> Command {
-        let program = registry.program("pg_ctl");
-        if Path::new(program.get_program()).file_name().is_some_and(|name| name == "runuser") {
-            let mut command = Command::new("runuser");
-            command.args(program.get_args().take(3)).arg("pgbouncer");
-            return command;
-        }
-        Command::new("pgbouncer")
     }
 }
 

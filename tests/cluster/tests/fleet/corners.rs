@@ -30,8 +30,11 @@ fn the_past_of_a_lease_is_forgotten() {
     let mut client = server.connect();
     client.run("CREATE DATABASE other");
     server.connect_to("other").run("CREATE EXTENSION snowflake_id");
+    // In milliseconds, without the worker ID.
+    let time = |id: i64| id >> 22;
     let first = leased_worker(&server);
     let mut all = vec![];
+    let start = Instant::now();
     for _ in 0..40 {
         all.extend(ids(&mut client, "SELECT snowflake_batch(100)"));
         thread::sleep(Duration::from_millis(30));
@@ -39,14 +42,16 @@ fn the_past_of_a_lease_is_forgotten() {
     server.stop_server("fast");
     server.configure(&[("snowflake_id.database", "other")]);
     // To before the first of these IDs; the next ones come up to behind the last.
-    server.set_clock(-4.0);
+    server.set_clock(-4.0 - start.elapsed().as_secs_f64());
     server.start_server();
     let second = leased_worker(&server);
     let mut client = server.connect();
-    for _ in 0..150 {
+    let (count, last) = (all.len(), time(all[all.len() - 1]));
+    eventually("the time of the last ID", || {
         all.extend(ids(&mut client, "SELECT snowflake_batch(100)"));
-        thread::sleep(Duration::from_millis(30));
-    }
+        time(all[all.len() - 1]) > last
+    });
+    assert!(time(all[count]) < last, "the times of the second series are all above those of the first");
     assert_distinct(&all);
     assert_ne!(first, second);
 }

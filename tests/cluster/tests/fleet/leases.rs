@@ -52,7 +52,11 @@ fn a_layout_without_room_for_the_worker_id() {
 fn more_servers_than_worker_ids() {
     let fleet = Fleet::start(SHORT_LEASES);
     let server = fleet.server().set("snowflake_id.layout", "time:41 worker:2 sequence:20");
-    let servers: Vec<Cluster> = (0..7).map(|_| server.clone().start()).collect();
+    // They ask at once.
+    let servers: Vec<Cluster> = thread::scope(|scope| {
+        let starting: Vec<_> = (0..7).map(|_| scope.spawn(|| server.clone().start())).collect();
+        starting.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
     let mut without = vec![];
     let mut workers = vec![];
     for server in servers {

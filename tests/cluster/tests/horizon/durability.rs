@@ -17,6 +17,7 @@ const LEASE: Duration = Duration::from_secs(3);
 fn crashes_and_clock_steps() {
     let mut random = Random::seeded();
     let rounds = rounds(30);
+    let slack = if is_soak() { Duration::from_secs(2) } else { SLACK };
     let cluster = Cluster::builder().worker(1).clock().start();
     let mut all = Vec::new();
     let mut shift = 0.0;
@@ -56,7 +57,7 @@ fn crashes_and_clock_steps() {
             Some(client.query_one("SELECT snowflake_nextval()", &[]).ok()?.get::<_, i64>(0))
         });
         let waited = start.elapsed();
-        assert!(waited < LEASE + SLACK, "generation went on only after {waited:?}");
+        assert!(waited < LEASE + slack, "generation went on only after {waited:?}");
         all.push(id);
     }
     println!("{} IDs in {rounds} rounds", all.len());
@@ -123,7 +124,7 @@ fn the_keeper_is_terminated_under_load() {
             let old = keeper_pid(&mut client);
             let start = Instant::now();
             replace_keeper(&mut client);
-            assert_eq!(server_state(&mut client), "ready");
+            eventually("the state", || server_state(&mut client) == "ready");
             client.run("SELECT snowflake_nextval()");
             assert_ne!(keeper_pid(&mut client), old);
             assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
