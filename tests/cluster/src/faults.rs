@@ -14,8 +14,8 @@ use crate::load::Random;
 use crate::user::{give_to_server_user, new_dir};
 use crate::{Cluster, eventually, kill, status, successful};
 
-/// How long processes are paused at most. One of them may hold a lock for which the test waits, and with it
-/// the end of the pause.
+/// How long processes are paused at most. One of them may hold a lock that the test waits for: without a limit neither
+/// would go on.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
 /// Processes that were stopped in the middle of whatever they did (SIGSTOP), and then go on.
@@ -27,13 +27,18 @@ pub struct Paused {
 impl Paused {
     /// Stops processes.
     pub fn new(pids: Vec<i32>) -> Paused {
+        Paused::at_most(LONGEST_PAUSE, pids)
+    }
+
+    /// The same with another limit.
+    pub fn at_most(limit: Duration, pids: Vec<i32>) -> Paused {
         let (end, ended) = channel::<()>();
         for &pid in &pids {
             kill("STOP", pid);
         }
         let waker = thread::spawn(move || {
             // Nothing is ever sent: an error, whichever, is the end.
-            let _ = ended.recv_timeout(LONGEST_PAUSE);
+            let _ = ended.recv_timeout(limit);
             pids.into_iter().for_each(|pid| kill("CONT", pid));
         });
         Paused { end: Some(end), waker: Some(waker) }
