@@ -1970,6 +1970,15 @@ CREATE FUNCTION snowflake_registry.take(registry_id uuid, serial bigint, request
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- The owner and superusers need no grant, so that nobody would know that others may have taken.
+    IF NOT snowflake_registry.serves_others() THEN
+        RAISE EXCEPTION 'permission denied for function take'
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'EXECUTE on it was granted to nobody. A registry that serves none but its own server does '
+                           'not wait for others when it may have lost commits.',
+                  HINT = 'Have servers connect by a role of their own: GRANT EXECUTE ON FUNCTION '
+                         'snowflake_registry.take(uuid, bigint, jsonb, text) TO ..;';
+    END IF;
     RETURN QUERY
         SELECT * FROM snowflake_registry.take_ranges(registry_id, serial, requests, node_name, false);
 END

@@ -1,5 +1,8 @@
 -- Numbers without time, which the registry gives out in ranges: what one session can show. Test registry_segments has the rest.
 CREATE EXTENSION snowflake_id_registry;
+-- A taker that needs no grant would not be counted.
+SELECT * FROM snowflake_registry.take(NULL, NULL, '[]', NULL);
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO pg_monitor;
 
 -- What a server asks, without what differs from run to run.
 CREATE FUNCTION taken(requests jsonb, is_ours boolean DEFAULT false, node text DEFAULT 'alpha')
@@ -265,6 +268,7 @@ SELECT snowflake_registry.resume_segments() > 10 AS all_of_them;
 SELECT outcome FROM taken('[{"name": "odd"}]') WHERE request IS NOT NULL;
 
 -- The registry's own server is not held up, as long as it is the only one that takes.
+REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.create_segment('home');
 SELECT outcome, first FROM snowflake_registry.take_here(NULL, NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
@@ -272,8 +276,10 @@ SELECT t.name, t.outcome, t.first FROM snowflake_registry.status AS s,
     snowflake_registry.take_here(s.registry_id, NULL, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'home';
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_others;
--- One that others take from as well.
+-- One that others took from, though they may not any more.
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO pg_monitor;
 SELECT outcome, first FROM taken('[{"name": "home"}]') WHERE request IS NOT NULL;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT outcome FROM snowflake_registry.take_here(NULL, NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
@@ -323,6 +329,7 @@ SET client_min_messages = warning;
 DROP OWNED BY regress_fleet CASCADE;
 RESET client_min_messages;
 DROP ROLE regress_fleet;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO pg_monitor;
 
 -- A snapshot that is older than the locks would not see what others took.
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -46,6 +46,7 @@ fn a_subscription_leaves_the_registry_alone() {
 fn with_copy() -> (Cluster, Cluster, Leaser) {
     let cluster = super::member::start(Cluster::builder());
     let mut client = cluster.connect();
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
     order(&mut client, "create_segment('orders')");
     let early = super::member::granted(&mut client);
     drop(client);
@@ -105,6 +106,7 @@ fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<S
 fn only_what_is_committed_is_signed() {
     let cluster = super::member::start(Cluster::builder());
     let mut client = cluster.connect();
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
     order(&mut client, "create_segment('orders')");
     client.run("BEGIN");
     let mut member = super::member::granted(&mut client);
@@ -298,6 +300,7 @@ fn holders_of_numbers_come_first() {
 fn a_wait_is_not_read_off_a_clock() {
     let cluster = super::member::start(Cluster::builder().clock());
     let mut client = cluster.connect();
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
     order(&mut client, "create_segment('orders')");
     cluster.set_clock(-3_600.0);
     drop(client);
@@ -374,4 +377,20 @@ fn a_renewal_in_the_future_is_not_fresh() {
     let mut client = cluster.connect();
     assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
     assert!(super::member::reason(&mut client).contains("was started at"));
+}
+
+/// A server that takes as the owner or as a superuser needs no grant, and nobody would know that others take: the
+/// registry's own server would go on at once where commits are lost.
+#[test]
+fn a_taker_that_needs_no_grant_is_refused() {
+    let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = registry.connect();
+    order(&mut client, "create_segment('orders')");
+    let (code, said) =
+        failure(&mut client, "SELECT snowflake_registry.take(NULL, 0, '[{\"name\": \"orders\"}]', 'root')");
+    assert_eq!(code, "42501", "{said}");
+    assert!(said.contains("GRANT EXECUTE"), "{said}");
+    Member::default().take_by(&mut client, "take_here", "orders", "");
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
+    Member::default().granted(&mut client, "orders");
 }

@@ -161,7 +161,10 @@ fn a_server_comes_from_another_registry() {
     let mut server = Member::default();
     order(&mut client, "create_segment('a', start => 50000)");
     server.take_by(&mut client, "take_here", "a", "");
-    client.run("DROP EXTENSION snowflake_id_registry CASCADE; CREATE EXTENSION snowflake_id_registry");
+    client.run(
+        "DROP EXTENSION snowflake_id_registry CASCADE; CREATE EXTENSION snowflake_id_registry;
+                GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers",
+    );
     order(&mut client, "create_segment('a')");
     let mut elsewhere = new.connect();
     order(&mut elsewhere, "create_segment('a', increment => 10)");

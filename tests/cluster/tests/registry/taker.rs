@@ -9,8 +9,14 @@ pub fn many() -> Builder {
     Cluster::builder().set("max_connections", 90)
 }
 
+/// A registry from which others may take.
 pub fn start(registry: Builder) -> Cluster {
-    registry.extensions(&["snowflake_id_registry"]).start()
+    let cluster = registry.extensions(&["snowflake_id_registry"]).start();
+    cluster.connect().run(
+        "CREATE ROLE takers;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers",
+    );
+    cluster
 }
 
 /// Calls a function of the registry that returns nothing.
