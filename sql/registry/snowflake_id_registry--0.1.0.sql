@@ -161,6 +161,7 @@ CREATE TABLE snowflake_registry.lease (
     renewed_at timestamptz NOT NULL,
     hands bigint NOT NULL,
     serial bigint NOT NULL,
+    is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
 -- Renewals find room on the page, and touch no index.
@@ -177,6 +178,8 @@ COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'the server''s own word,
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s';
 COMMENT ON COLUMN snowflake_registry.lease.hands IS 'how often it was given';
+COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
+    'whether nobody gets it any more, as a server has it for good';
 COMMENT ON COLUMN snowflake_registry.lease.serial IS 'the serial in the last answer to its holder';
 
 CREATE TABLE snowflake_registry.segment (
@@ -257,7 +260,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'for triggers: refuses';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
-          OR NEW.datacenter_id <> OLD.datacenter_id)
+          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.lease FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -1240,7 +1243,7 @@ BEGIN
     -- The identity to give now, or else the one that is free first. A preference, never a proof: the name.
     WITH known AS (
         SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
-               lease.node_name = said.node_name AS was_its_own, lease.renewed_at
+               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
@@ -1248,7 +1251,7 @@ BEGIN
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                greatest(registry.free_from, registry.nothing_before) AS free_from,
-               false AS was_its_own, NULL::timestamptz AS renewed_at
+               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
         FROM (
             SELECT lowest AS worker_id
             UNION ALL SELECT acquire.pin::bigint
@@ -1264,7 +1267,7 @@ BEGIN
     FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
     WHERE candidate.worker_id BETWEEN lowest AND highest
       AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
-      AND candidate.worker_id <> ALL (refused)
+      AND candidate.worker_id <> ALL (refused) AND NOT candidate.is_reserved
     ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
              coalesce(candidate.was_its_own, false) DESC,
              CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
@@ -2109,6 +2112,29 @@ COMMENT ON FUNCTION snowflake_registry.take_away(int, int) IS
     'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
     'until then';
 
+-- Who holds it goes on until its lease ends, and has it for good by its settings.
+CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    PERFORM snowflake_registry.begin_order();
+    INSERT INTO snowflake_registry.lease (
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, serial, is_reserved
+    )
+    VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, 0, true)
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
+    -- A server that has heard of it finds out if it is lost.
+    UPDATE snowflake_registry.settings SET serial = serial + 1;
+    PERFORM snowflake_registry.sign_settings();
+    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',
+        reserve.worker_id, reserve.datacenter_id, session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
+    'never gives this worker ID to anybody again; for a server that keeps it without the registry';
+
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2608,13 +2634,15 @@ CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
            CASE WHEN lease.granted_until > statement_timestamp()
                 THEN CASE WHEN lease.lease_id IS NULL THEN 'ending' ELSE 'held' END
+                WHEN lease.is_reserved THEN 'reserved'
                 ELSE CASE WHEN lease.lease_id IS NULL THEN 'free' ELSE 'lapsed' END
            END AS state,
            lease.node_name, lease.host, lease.port, lease.layout, lease.version,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
            lease.clock_offset, lease.hands,
-           greatest(lease.granted_until, status.quarantine_until) AS free_from,
+           CASE WHEN NOT lease.is_reserved THEN greatest(lease.granted_until, status.quarantine_until)
+           END AS free_from,
            status.quarantine_until, status.synchronous, status.waits_for_standbys
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
@@ -2636,7 +2664,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in status';
 COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
     'held; ending: nobody''s, but whoever had it may go on until granted_until; lapsed: not renewed in '
-    'time; free';
+    'time; reserved: never given again; free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
     'the server''s own word, as host, port, layout and version';
 COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
@@ -2645,7 +2673,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s';
 COMMENT ON COLUMN snowflake_registry.fleet.hands IS 'how often this identity was given';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
-    'from when on another server can get it, if it is not renewed';
+    'from when on another server can get it, if it is not renewed; NULL: never';
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,

@@ -394,3 +394,25 @@ fn a_taker_that_needs_no_grant_is_refused() {
     client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
     Member::default().granted(&mut client, "orders");
 }
+
+/// A server keeps its worker ID as a fixed one, and leaves the registry: nobody else gets it.
+#[test]
+fn a_reserved_worker_id_is_not_given_again() {
+    let cluster = super::member::start(Cluster::builder());
+    let mut client = cluster.connect();
+    client.run(
+        "SELECT snowflake_registry.configure(lease => '1 second', renew_every => '100ms', last_worker => 2)",
+    );
+    let mut leaves = super::member::granted(&mut client);
+    // Also one that was never given.
+    client.run("SELECT snowflake_registry.reserve(0); SELECT snowflake_registry.reserve(1)");
+    assert_eq!(leaves.renew(&mut client).unwrap().outcome, "granted");
+    let state =
+        "SELECT count(*) FROM snowflake_registry.fleet WHERE state = 'reserved' AND free_from IS NULL";
+    eventually("the end of the lease", || single::<i64>(&mut client, state) == 2);
+    assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().worker, Some(2));
+    let answer = Leaser::new().acquire(&mut client, 2).unwrap();
+    assert_eq!((answer.outcome.as_str(), answer.free_from), ("taken", None));
+    let lifted = "UPDATE snowflake_registry.lease SET is_reserved = false";
+    assert_eq!(failure(&mut client, lifted).0, "23001");
+}
