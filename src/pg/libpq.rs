@@ -6,9 +6,13 @@ use std::ptr::{NonNull, null, null_mut};
 
 use pq_sys::*;
 
-/// The longest value of an answer that is taken in, in bytes, and how much of a message is.
+/// The longest value of an answer that is taken in, in bytes, how long all values may be, and how much of a message is
+/// taken in.
 const LONGEST_VALUE: c_int = 8_192;
+const LONGEST_ANSWER: usize = 1 << 20;
 const LONGEST_MESSAGE: usize = 400;
+/// How much memory libpq may take for an answer, in bytes.
+const MOST_MEMORY: usize = 16 << 20;
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,9 @@ pub struct Connection {
     /// Whether the server has sent a warning since the last query. On the heap, where libpq finds it.
     has_warned: NonNull<Cell<bool>>,
     answer: Result<Vec<Row>, String>,
+    /// How long the values of the answer are up to now, in bytes; and how much memory was in use before.
+    length: usize,
+    memory_before: usize,
 }
 
 impl Connection {
@@ -87,7 +94,8 @@ impl Connection {
         let handle = unsafe { PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) };
         let handle = NonNull::new(handle).ok_or("out of memory")?;
         let has_warned = NonNull::from(Box::leak(Box::default()));
-        let connection = Connection { handle, has_warned, answer: Ok(vec![]) };
+        let connection =
+            Connection { handle, has_warned, answer: Ok(vec![]), length: 0, memory_before: memory_in_use() };
         // SAFETY: a connection of ours. What it is to hand to the function lives as long as it does.
         unsafe {
             PQsetNoticeReceiver(handle.as_ptr(), Some(on_notice), has_warned.as_ptr().cast());
@@ -140,6 +148,7 @@ impl Connection {
             parameters.iter().map(|value| value.as_ref().map_or(null(), |value| value.as_ptr())).collect();
         self.has_warned().set(false);
         self.answer = Ok(vec![]);
+        (self.length, self.memory_before) = (0, memory_in_use());
         // SAFETY: a connection of ours, C strings and a list of them of the length that is said; all is text.
         let is_sent = unsafe {
             PQsendQueryParams(
@@ -153,7 +162,10 @@ impl Connection {
                 0,
             )
         };
-        if is_sent == 1 { Ok(()) } else { Err(self.problem()) }
+        // Row by row: else libpq collects them all, however many there are.
+        // SAFETY: a connection of ours, on which a query was just sent.
+        let is_sent = is_sent == 1 && unsafe { PQsetSingleRowMode(self.handle.as_ptr()) } == 1;
+        if is_sent { Ok(()) } else { Err(self.problem()) }
     }
 
     /// Goes on sending. `None` when everything is sent.
@@ -166,7 +178,8 @@ impl Connection {
         }
     }
 
-    /// Goes on receiving the answer. `None` when it is there: see [`Connection::answer`].
+    /// Goes on receiving the answer. `None` when it is there: see [`Connection::answer`]. After an error the connection is
+    /// of no use: what comes may be from anybody, and is not taken in without limits.
     pub fn receive(&mut self) -> Result<Option<Interest>, String> {
         // SAFETY: a connection of ours, on which a query was sent; here and below.
         if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
@@ -176,22 +189,41 @@ impl Connection {
         while unsafe { PQisBusy(self.handle.as_ptr()) } == 0 {
             // SAFETY: as above.
             match NonNull::new(unsafe { PQgetResult(self.handle.as_ptr()) }) {
-                Some(result) => self.take_in(&ResultOfQuery(result)),
+                Some(result) => self.take_in(&ResultOfQuery(result))?,
                 None => return Ok(None),
             }
+        }
+        // SAFETY: as above.
+        if let Some(notification) = NonNull::new(unsafe { PQnotifies(self.handle.as_ptr()) }) {
+            // SAFETY: libpq has given it to us.
+            unsafe { PQfreemem(notification.as_ptr().cast()) };
+            return Err("it sends notifications that nobody has asked for".into());
+        }
+        // Libpq takes the memory for a message when it has read its length, and before it reads on.
+        if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
+            return Err("its answer is too long".into());
         }
         Ok(Some(Interest::Read))
     }
 
-    fn take_in(&mut self, result: &ResultOfQuery) {
-        match result.rows() {
+    fn take_in(&mut self, result: &ResultOfQuery) -> Result<(), String> {
+        match result.rows()? {
             Ok(rows) => {
+                self.length += rows
+                    .iter()
+                    .flatten()
+                    .map(|value| 1 + value.as_ref().map_or(0, String::len))
+                    .sum::<usize>();
+                if self.length > LONGEST_ANSWER {
+                    return Err("its answer is too long".into());
+                }
                 if let Ok(all) = &mut self.answer {
                     all.extend(rows);
                 }
             }
             Err(problem) => self.answer = Err(problem),
         }
+        Ok(())
     }
 
     /// The rows of the answer, or what the server says is wrong. Beside it, whether the server has warned, which it
@@ -228,17 +260,33 @@ impl Drop for Connection {
     }
 }
 
+/// How much memory this process has from the C library, in bytes, as far as that tells.
+fn memory_in_use() -> usize {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: reads the library's own figures.
+        let info = unsafe { libc::mallinfo2() };
+        info.uordblks + info.hblkhd
+    }
+    #[cfg(not(target_env = "gnu"))]
+    0
+}
+
 /// A result that libpq gave us. It is freed when it is dropped.
 struct ResultOfQuery(NonNull<PGresult>);
 
 impl ResultOfQuery {
-    fn rows(&self) -> Result<Vec<Row>, String> {
+    /// The rows, or why the statement has failed; or else why this is nothing that a query returns. COPY, for one, is
+    /// returned again and again until it is served.
+    fn rows(&self) -> Result<Result<Vec<Row>, String>, String> {
+        use ExecStatusType::*;
         let result = self.0.as_ptr();
         // SAFETY: a result of ours, here and below; rows and columns as many as it has.
         unsafe {
             match PQresultStatus(result) {
-                ExecStatusType::PGRES_TUPLES_OK | ExecStatusType::PGRES_COMMAND_OK => {}
-                _ => return Err(message(PQresultErrorMessage(result))),
+                PGRES_TUPLES_OK | PGRES_SINGLE_TUPLE | PGRES_COMMAND_OK => {}
+                PGRES_FATAL_ERROR => return Ok(Err(message(PQresultErrorMessage(result)))),
+                _ => return Err("its answer is not that of a query".into()),
             }
             let value = |row, column| match PQgetisnull(result, row, column) {
                 0 if PQgetlength(result, row, column) > LONGEST_VALUE => {
@@ -248,9 +296,9 @@ impl ResultOfQuery {
                 _ => Ok(None),
             };
             let columns = PQnfields(result);
-            (0..PQntuples(result))
+            Ok((0..PQntuples(result))
                 .map(|row| (0..columns).map(|column| value(row, column)).collect())
-                .collect()
+                .collect())
         }
     }
 }

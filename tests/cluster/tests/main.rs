@@ -32,6 +32,7 @@ mod fleet {
     mod copies;
     mod corners;
     mod failover;
+    mod hostile_registry;
     mod lease_file;
     mod leases;
     mod network;

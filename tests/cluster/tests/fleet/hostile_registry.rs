@@ -1,0 +1,115 @@
+//! Something that speaks PostgreSQL's protocol answers in the place of the registry, and wants to do harm.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use harness::{Cluster, background_pid, eventually, time_to_stop, wait_for_error};
+
+/// What it says to a query, after it has taken it.
+type Answer = fn(&mut TcpStream) -> std::io::Result<()>;
+
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
+}
+
+/// A server to which anybody can connect, and which answers each query like this.
+fn hostile(answer: Answer) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            // Its end, when the server hangs up, is no concern of the test.
+            thread::spawn(move || client.and_then(|client| serve(client, answer)));
+        }
+    });
+    format!("host=127.0.0.1 port={port} user=fleet dbname=postgres sslmode=disable gssencmode=disable")
+}
+
+fn serve(mut client: TcpStream, answer: Answer) -> std::io::Result<()> {
+    let mut bytes = [0; 65536];
+    let _startup = client.read(&mut bytes)?;
+    client.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat())?;
+    let _query = client.read(&mut bytes)?;
+    client.write_all(&[message(b'1', b""), message(b'2', b"")].concat())?;
+    answer(&mut client)?;
+    // It waits for the end.
+    while client.read(&mut bytes)? > 0 {}
+    Ok(())
+}
+
+fn copy_out(client: &mut TcpStream) -> std::io::Result<()> {
+    client.write_all(&message(b'H', &[0; 3]))
+}
+
+/// One column of type text.
+fn columns() -> Vec<u8> {
+    message(b'T', b"\0\x01c\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0")
+}
+
+fn rows_without_end(client: &mut TcpStream) -> std::io::Result<()> {
+    client.write_all(&columns())?;
+    let row = message(b'D', &[&b"\0\x01\0\0\x03\xe8"[..], &[b'x'; 1000]].concat());
+    let rows = row.repeat(100);
+    loop {
+        client.write_all(&rows)?;
+    }
+}
+
+fn a_row_of_a_gigabyte(client: &mut TcpStream) -> std::io::Result<()> {
+    client.write_all(&columns())?;
+    client.write_all(b"D\x3f\xff\xff\xff\0\x01\x3f\xff\xff\xf0")?;
+    let bytes = [b'x'; 1 << 16];
+    loop {
+        client.write_all(&bytes)?;
+    }
+}
+
+fn notifications_without_end(client: &mut TcpStream) -> std::io::Result<()> {
+    let notification = message(b'A', &[&[0; 4][..], b"channel\0", &[b'x'; 7000], b"\0"].concat());
+    loop {
+        client.write_all(&notification)?;
+    }
+}
+
+/// The most memory that a process has had at a time, in megabytes.
+fn peak_memory(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
+}
+
+/// It takes no more memory than an answer may have, says what is wrong, and keeps nobody from stopping the server.
+fn assert_harmless(answer: Answer, said: &str) {
+    let server = Cluster::builder().preload().set("snowflake_id.registry", hostile(answer)).start();
+    wait_for_error(&server, said);
+    let pid = eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
+    // It tries again and again.
+    thread::sleep(Duration::from_secs(2));
+    let peak = peak_memory(pid);
+    assert!(peak < 150, "{peak} MB");
+    let stopped = time_to_stop(&server);
+    assert!(stopped < Duration::from_secs(10), "{stopped:?}");
+}
+
+#[test]
+fn a_registry_that_begins_to_copy() {
+    assert_harmless(copy_out, "its answer is not that of a query");
+}
+
+#[test]
+fn a_registry_that_sends_rows_without_end() {
+    assert_harmless(rows_without_end, "its answer is too long");
+}
+
+#[test]
+fn a_registry_that_sends_a_huge_value() {
+    assert_harmless(a_row_of_a_gigabyte, "its answer is too long");
+}
+
+#[test]
+fn a_registry_that_notifies_without_end() {
+    assert_harmless(notifications_without_end, "notifications");
+}
