@@ -63,7 +63,7 @@ fn the_registry_answers_nonsense() {
     let rows = [
         ("SELECT * FROM answer('granted') LIMIT 0", "not answered with one row"),
         ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 2)", "not answered with one row"),
-        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "not answered with one row"),
+        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "its answer is too long"),
         ("SELECT 1 / 0", "division by zero"),
     ];
     for (body, said) in answers.chain(rows.map(|(body, said)| (body.to_owned(), said))) {

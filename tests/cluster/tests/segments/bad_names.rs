@@ -74,7 +74,9 @@ fn a_name_that_the_registry_cannot_write_harms_no_other() {
     while began.elapsed() < Duration::from_secs(4) {
         refusal(&mut client, BAD[0]);
     }
-    assert!(failures() - before <= 8, "{}", failures() - before);
+    // The last call may have taken longer.
+    let most = 2 * began.elapsed().as_secs() as usize;
+    assert!(failures() - before <= most, "{} and not {most}", failures() - before);
 }
 
 #[test]
