@@ -24,8 +24,8 @@ find "$book" -type d -empty -delete
 # Links that are right in the repository, and not in the book: README.md of a folder is index.html, and source code is not there.
 find "$book" -name '*.html' -exec sed --regexp-extended --in-place \
     -e 's#(href="[^":]*)README\.html#\1index.html#g' \
-    -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
-    -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' {} +
+    -e 's#<a href="(\.\./)+(([^"]*/)?)([^"]+\.(rs|sh|sql|yml|json|txt))">(<code>)?\4(</code>)?</a>#<code>\2\4</code>#g' \
+    -e 's#<a href="(\.\./)+([^"]+\.(rs|sh|sql|yml|json|txt))">((<code>)?[^<]*(</code>)?)</a>#\4 (<code>\2</code>)#g' {} +
 
 if [ -e target/lychee/bin/lychee ]; then
     say "links"
