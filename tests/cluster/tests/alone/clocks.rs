@@ -104,7 +104,9 @@ fn years_ahead_at_a_start() {
         }
         let took = time_to_first_id(&server);
         println!("registry {has_registry}: first ID {took:?} after ten years");
-        assert!(took < Duration::from_secs(3), "{took:?}");
+        // A registry that was just started gives nothing new for a while, if the lease has ended meanwhile.
+        let most = Duration::from_secs(if has_registry { 3 } else { 20 });
+        assert!(took < most, "{took:?}");
         all.extend(some_ids(&server));
         assert!(ahead_of_real_time(&mut client).abs() < 10.0);
         assert_increasing(&all);
