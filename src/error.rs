@@ -554,7 +554,7 @@ impl Error {
                 format!("segment \"{name}\" is closed"),
                 said(detail),
                 format!(
-                    "Have the administrator of the registry say where it goes on: SELECT snowflake_registry.resume_segment({}, next_value).",
+                    "If commits of the registry were lost, have its administrator say where it goes on: SELECT snowflake_registry.resume_segment({}, next_value).",
                     literal_of_shown(name)
                 ),
             ),

@@ -95,6 +95,9 @@ CREATE TABLE snowflake_registry.settings (
     is_restarted boolean NOT NULL DEFAULT false,
     witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
+    frozen_until timestamptz,
+    orders bigint NOT NULL DEFAULT 0,
+    last_order text NOT NULL DEFAULT '',
     -- Servers refuse what is longer. A day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
@@ -143,6 +146,12 @@ COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
     'whether a witness shortens the quarantine after a start';
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'why there is or was a quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
+    'frozen: nothing new is given, and no lease is extended beyond this; NULL: it is not frozen';
+COMMENT ON COLUMN snowflake_registry.settings.orders IS
+    'counts freeze(), unfreeze() and reserve(), which servers tell a registry that has forgotten them';
+COMMENT ON COLUMN snowflake_registry.settings.last_order IS
+    'tells the last of these from another one with the same count';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -617,10 +626,13 @@ CREATE TYPE snowflake_registry.evidence AS (
     serial bigint,
     name text,
     next_value numeric,
-    ahead_value numeric
+    ahead_value numeric,
+    orders bigint,
+    last_order text,
+    frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
-    'what a token shows: of a lease, with the count of all grants, or of a segment';
+    'what a token shows: of a lease or of a segment, with the count of all grants and what administrators have ordered';
 
 CREATE FUNCTION snowflake_registry.make_key() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -661,6 +673,15 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
 COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'tells leases apart, and does not betray them';
 
+-- Each token ends with this.
+CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN concat_ws(':', settings.orders, settings.last_order, CASE
+    WHEN settings.frozen_until IS NULL THEN ''
+    ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
+COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
+    'what administrators have ordered that must not be forgotten: how often, the last time, and up to when it is frozen';
+
 -- Called before anything is written: what is seen then is committed, if this transaction has not written before.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -674,7 +695,7 @@ BEGIN
             ':', 'lease', lease.datacenter_id, lease.worker_id, lease.hands,
             snowflake_registry.microseconds(lease.granted_from),
             snowflake_registry.microseconds(lease.granted_until), settings.serial,
-            snowflake_registry.mark_of(lease.lease_id)))
+            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.orders_in_token(settings)))
         FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
         WHERE lease.lease_id = token_of_lease.lease_id
     );
@@ -692,7 +713,7 @@ BEGIN
     RETURN (
         SELECT snowflake_registry.signed(concat(
             'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
-            segment.ahead_value, ':', settings.serial))
+            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.orders_in_token(settings)))
         FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
         WHERE segment.name = token_of_segment.name
     );
@@ -728,30 +749,48 @@ BEGIN
             shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
             shown.serial := parts[7];
             shown.lease_mark := parts[8];
+            parts := parts[9:];
         ELSIF parts[1] = 'segment' THEN
             shown.name := convert_from(decode(parts[2], 'hex'), 'UTF8');
             shown.next_value := parts[3];
             shown.ahead_value := nullif(parts[4], '');
             shown.serial := parts[5];
+            parts := parts[6:];
         END IF;
+        shown.orders := parts[1];
+        shown.last_order := parts[2];
+        shown.frozen_until := CASE WHEN parts[3] = 'infinity' THEN timestamptz 'infinity'
+            ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[3], '')::bigint * interval '1 microsecond' END;
         RETURN NEXT shown;
     END LOOP;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'what tokens show that this registry has signed';
 
+CREATE FUNCTION snowflake_registry.is_order_lost(
+    shown snowflake_registry.evidence, settings snowflake_registry.settings
+)
+RETURNS boolean
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN shown.orders > settings.orders OR shown.orders = settings.orders AND shown.last_order <> settings.last_order;
+COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
+    'whether a token shows an order of an administrator that the registry does not know of';
+
 -- Of the numbers of a later period each is higher than all of an earlier one.
 CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     shown snowflake_registry.evidence;
-    counted CONSTANT bigint := (SELECT settings.serial FROM snowflake_registry.settings AS settings);
+    registry snowflake_registry.settings;
     lease snowflake_registry.lease;
     segment snowflake_registry.segment;
 BEGIN
+    SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
-        IF shown.serial > counted THEN
-            RETURN format('a server knows of %s grants, and the registry of %s', shown.serial, counted);
+        IF snowflake_registry.is_order_lost(shown, registry) THEN
+            RETURN 'a server knows of a freeze(), unfreeze() or reserve(), and the registry does not';
+        ELSIF shown.serial > registry.serial THEN
+            RETURN format('a server knows of %s grants, and the registry of %s', shown.serial, registry.serial);
         ELSIF shown.worker_id IS NOT NULL THEN
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
@@ -792,6 +831,11 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
+        -- Which one it was is not known: an administrator is to look. Tokens of either history show less from now on.
+        UPDATE snowflake_registry.settings AS settings
+        SET orders = shown.orders + 1, last_order = left(gen_random_uuid()::text, 8),
+            frozen_until = coalesce(shown.frozen_until, settings.frozen_until, 'infinity')
+        WHERE snowflake_registry.is_order_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
             -- Its holder goes on, if it is the one that calls.
             holder := CASE
@@ -871,8 +915,10 @@ DECLARE
     closed bigint;
 BEGIN
     UPDATE snowflake_registry.segment AS segment
-    SET closed_reason = left(close_segments.reason, 200), seen_until = NULL, updated_at = clock_timestamp()
-    WHERE segment.closed_reason IS NULL AND (segment.has_left OR snowflake_registry.serves_others());
+    SET closed_reason = left('commits of the registry may be lost: ' || close_segments.reason, 200), seen_until = NULL,
+        updated_at = clock_timestamp()
+    WHERE coalesce(segment.closed_reason = 'the registry is frozen', true)
+      AND (segment.has_left OR snowflake_registry.serves_others());
     GET DIAGNOSTICS closed = ROW_COUNT;
     IF closed > 0 THEN
         RAISE LOG 'snowflake_id_registry: nobody gets numbers of % segments until they are resumed', closed
@@ -1231,7 +1277,11 @@ BEGIN
         RETURN answer;
     END IF;
 
-    IF registry.waits > '0' THEN
+    IF registry.frozen_until IS NOT NULL THEN
+        answer.outcome := 'taken';
+        answer.detail := 'the registry is frozen: its administrator has to call snowflake_registry.unfreeze()';
+        RETURN answer;
+    ELSIF registry.waits > '0' THEN
         answer.outcome := 'taken';
         answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
         answer.detail := format('quarantine until %s: %s',
@@ -1288,8 +1338,9 @@ BEGIN
         answer.free_from := snowflake_registry.microseconds(free.free_from);
         answer.detail := CASE
             WHEN registry.nothing_before > moment THEN
-                format('the clock of the registry is behind: it gives nothing that begins before %s',
-                       snowflake_registry.in_words(registry.nothing_before))
+                format('the registry gives nothing that begins before %s, and its clock shows %s',
+                       snowflake_registry.in_words(registry.nothing_before),
+                       snowflake_registry.in_words(moment))
             WHEN acquire.pin IS NOT NULL THEN
                 format('worker ID %s is taken until %s', acquire.pin,
                        snowflake_registry.in_words(free.free_from))
@@ -1411,6 +1462,11 @@ BEGIN
                                 'not known', snowflake_registry.in_words(held.granted_until), held.worker_id,
                                 snowflake_registry.in_words(registry.nothing_before));
         RETURN answer;
+    ELSIF held.granted_until <= moment AND registry.frozen_until IS NOT NULL THEN
+        answer.outcome := 'quarantine';
+        answer.detail := format('the lease ended at %s, and the registry is frozen',
+                                snowflake_registry.in_words(held.granted_until));
+        RETURN answer;
     ELSIF held.granted_until <= moment AND (registry.waits > '0' OR registry.nothing_before > moment) THEN
         -- To go on after a gap is a new grant in all but name.
         answer.outcome := 'quarantine';
@@ -1426,7 +1482,7 @@ BEGIN
     END IF;
     answer.serial := snowflake_registry.serial_after(held.serial, registry.serial);
     UPDATE snowflake_registry.lease AS lease
-    SET granted_until = greatest(lease.granted_until, moment + registry.lease),
+    SET granted_until = greatest(lease.granted_until, least(moment + registry.lease, registry.frozen_until)),
         nonce = renew.next_nonce,
         node_name = coalesce(said.node_name, lease.node_name),
         host = coalesce(said.host, lease.host),
@@ -1439,6 +1495,10 @@ BEGIN
     WHERE lease.lease_id = renew.lease_id
     RETURNING lease.* INTO held;
     answer.outcome := 'granted';
+    IF isfinite(registry.frozen_until) THEN
+        answer.detail := format('the registry is frozen, and extends no lease beyond %s',
+                                snowflake_registry.in_words(registry.frozen_until));
+    END IF;
     answer.datacenter_id := held.datacenter_id;
     answer.worker_id := held.worker_id;
     answer.granted_from := snowflake_registry.microseconds(held.granted_from);
@@ -1559,8 +1619,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, timestamptz) IS
     'moves a segment on to the period of an instant';
 
--- What a server says that it had is passed over when a closed segment is opened. So one that makes numbers up
--- could use up all of them. No loss reaches further than a million ranges, or than the next period.
+-- What a server says that it had, of this registry or of another one, is passed over. So one that makes numbers up could use
+-- up all of them. A claim uses up no more than a thousand ranges that it could take as well, or than the next period has.
 CREATE FUNCTION snowflake_registry.number_is_credible(
     segment snowflake_registry.segment, number numeric, moment timestamptz
 )
@@ -1568,8 +1628,7 @@ RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF segment.period IS NULL THEN
-        RETURN number < segment.next_value
-                        + 1048576::numeric * greatest(segment.max_step, 1000000) * segment.increment;
+        RETURN number < segment.next_value + 1000::numeric * greatest(segment.max_step, 1000000) * segment.increment;
     END IF;
     RETURN snowflake_registry.key_of_number(segment.digits, number)
         <= snowflake_registry.key_after(segment.period,
@@ -1717,7 +1776,7 @@ BEGIN
             SET seen_until = asked.had_until WHERE segment.name = asked.name;
         END IF;
         answer.outcome := 'closed';
-        answer.detail := format('commits of the registry may be lost: %s', left(stored.closed_reason, 200));
+        answer.detail := left(stored.closed_reason, 200);
         RETURN answer;
     END IF;
 
@@ -1736,11 +1795,16 @@ BEGIN
     segment := snowflake_registry.segment_at(stored, moment);
     answer.period_key := segment.period_key;
     IF segment.period IS NULL THEN
-        IF asked.is_ours AND NOT (is_here AND snowflake_registry.number_is_credible(segment, asked.had_until, moment))
-           AND asked.had_until >= segment.next_value THEN
+        IF asked.had_until >= segment.next_value
+           AND (asked.is_ours AND NOT is_here
+                OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
             answer.outcome := 'invalid';
-            answer.detail := format('this registry has given numbers below %s, not up to %s',
-                                    segment.next_value, asked.had_until);
+            answer.detail := CASE
+                WHEN asked.is_ours THEN format('this registry has given numbers below %s, not up to %s',
+                                               segment.next_value, asked.had_until)
+                ELSE format('the server has had numbers up to %s, of another registry, and this one would go on at %s: '
+                            'its administrator has to call snowflake_registry.alter_segment(%L, next_value => ..)',
+                            asked.had_until, segment.next_value, asked.name) END;
             RETURN answer;
         ELSIF asked.had_until >= segment.next_value THEN
             segment.next_value :=
@@ -2036,11 +2100,20 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for the functions of administrators: takes the lock';
 
-CREATE FUNCTION snowflake_registry.start_fleet() RETURNS void
+CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
 DECLARE
+    furthest CONSTANT timestamptz := clock_timestamp() + interval '24 hours';
     given bigint;
 BEGIN
+    IF start_fleet.not_before > furthest THEN
+        -- No lease reaches further, and the floor cannot be lowered.
+        RAISE EXCEPTION 'not_before cannot be %', start_fleet.not_before
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'It is at most 24 hours ahead of the clock.',
+                  HINT = 'Freeze the other registry up to an earlier time.';
+    END IF;
     PERFORM snowflake_registry.begin_order();
     SELECT count(*) INTO given FROM snowflake_registry.lease;
     IF given > 0 THEN
@@ -2053,13 +2126,14 @@ BEGIN
     UPDATE snowflake_registry.settings
     -- A quarantine goes on, and the floor never falls.
     SET free_from = clock_timestamp(),
-        nothing_before = greatest(nullif(nothing_before, 'infinity'), clock_timestamp());
+        nothing_before = greatest(nullif(nothing_before, 'infinity'), clock_timestamp(), start_fleet.not_before);
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.start_fleet() IS
-    'begins to give out worker IDs; says that no server has had one from a registry before';
+COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
+    'begins to give out worker IDs, for times from an instant on; says that no server has one from another registry for '
+    'such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2112,6 +2186,17 @@ COMMENT ON FUNCTION snowflake_registry.take_away(int, int) IS
     'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
     'until then';
 
+CREATE FUNCTION snowflake_registry.note_order() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE snowflake_registry.settings
+    SET serial = serial + 1, orders = orders + 1, last_order = left(gen_random_uuid()::text, 8);
+    PERFORM snowflake_registry.sign_settings();
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.note_order() IS
+    'for freeze(), unfreeze() and reserve(): counts them, so that servers find out if one is lost';
+
 -- Who holds it goes on until its lease ends, and has it for good by its settings.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2125,15 +2210,59 @@ BEGIN
     )
     VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, 0, true)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
-    -- A server that has heard of it finds out if it is lost.
-    UPDATE snowflake_registry.settings SET serial = serial + 1;
-    PERFORM snowflake_registry.sign_settings();
+    PERFORM snowflake_registry.note_order();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',
         reserve.worker_id, reserve.datacenter_id, session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
     'never gives this worker ID to anybody again; for a server that keeps it without the registry';
+
+-- Before servers go over to another registry, or do without one: whatever this one gave they could be given there as well.
+CREATE FUNCTION snowflake_registry.freeze(until timestamptz DEFAULT 'infinity') RETURNS timestamptz
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    last_end timestamptz;
+BEGIN
+    IF until IS NULL THEN
+        RAISE EXCEPTION 'until cannot be NULL'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'To extend leases without end: SELECT snowflake_registry.freeze();';
+    END IF;
+    PERFORM snowflake_registry.begin_order();
+    UPDATE snowflake_registry.settings SET frozen_until = until;
+    UPDATE snowflake_registry.segment AS segment
+    SET closed_reason = 'the registry is frozen', updated_at = clock_timestamp()
+    WHERE segment.closed_reason IS NULL AND segment.dropped_at IS NULL;
+    PERFORM snowflake_registry.note_order();
+    SELECT greatest(max(lease.granted_until), until) INTO last_end FROM snowflake_registry.lease AS lease;
+    RAISE LOG 'snowflake_id_registry: frozen by %', session_user
+        USING DETAIL = format('No lease ends later than %s.', CASE
+            WHEN isfinite(last_end) THEN snowflake_registry.in_words(last_end) ELSE 'it is renewed' END);
+    RETURN last_end;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
+    'gives no more worker IDs and numbers, and extends no lease beyond an instant; returns when the last lease will have '
+    'ended, if it is renewed';
+
+CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+BEGIN
+    IF registry.frozen_until IS NULL THEN
+        RAISE EXCEPTION 'the registry is not frozen' USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    UPDATE snowflake_registry.settings SET frozen_until = NULL;
+    UPDATE snowflake_registry.segment SET closed_reason = NULL, updated_at = clock_timestamp()
+    WHERE closed_reason = 'the registry is frozen';
+    PERFORM snowflake_registry.note_order();
+    RAISE LOG 'snowflake_id_registry: the freeze was ended by %', session_user;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
+    'goes on after freeze(); says that no other registry and no setting has given what this one may give';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2592,7 +2721,8 @@ COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
 
 CREATE VIEW snowflake_registry.status AS
     SELECT settings.registry_id,
-           CASE WHEN settings.waits > '0' AND settings.nothing_before <> 'infinity' THEN 'quarantine'
+           CASE WHEN settings.frozen_until IS NOT NULL THEN 'frozen'
+                WHEN settings.waits > '0' AND settings.nothing_before <> 'infinity' THEN 'quarantine'
                 WHEN settings.registry_id IS NULL OR settings.nothing_before = 'infinity' THEN 'not started'
                 ELSE 'ready' END AS state,
            CASE WHEN settings.waits > '0'
@@ -2603,7 +2733,7 @@ CREATE VIEW snowflake_registry.status AS
            settings.lease, settings.longest_lease, settings.renew_every, settings.first_worker,
            settings.last_worker, settings.synchronous,
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
-           settings.serial, settings.last_datacenter
+           settings.serial, settings.last_datacenter, settings.frozen_until
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
     'the registry in one row: whether it gives out worker IDs, and its settings';
@@ -2622,7 +2752,10 @@ COMMENT ON COLUMN snowflake_registry.status.serial IS 'counts grants and quarant
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
     'the highest datacenter ID to give worker IDs for';
 COMMENT ON COLUMN snowflake_registry.status.state IS
-    'not started, ready, or quarantine: renewals go on, but nobody gets another worker ID';
+    'not started, ready, quarantine: renewals go on, but nobody gets another worker ID; or frozen: nor numbers, and renewals '
+    'end';
+COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
+    'frozen: no lease is extended beyond this; NULL: it is not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
     'what makes the registry think that commits were lost';
 COMMENT ON COLUMN snowflake_registry.status.synchronous IS
@@ -2641,8 +2774,8 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
            lease.clock_offset, lease.hands,
-           CASE WHEN NOT lease.is_reserved THEN greatest(lease.granted_until, status.quarantine_until)
-           END AS free_from,
+           CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
+                THEN greatest(lease.granted_until, status.quarantine_until) END AS free_from,
            status.quarantine_until, status.synchronous, status.waits_for_standbys
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
@@ -2694,7 +2827,9 @@ CREATE VIEW snowflake_registry.segments AS
            END AS next_value,
            segment.increment, segment.step, segment.min_step, segment.max_step, segment.max_value,
            segment.period, segment.digits, segment.time_zone, segment.taken_at, segment.taken_by,
-           segment.closed_reason, segment.seen_until
+           segment.closed_reason, segment.seen_until,
+           CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
+                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
     FROM snowflake_registry.segment AS segment
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'the segments, and those that were dropped';
@@ -2713,11 +2848,13 @@ COMMENT ON COLUMN snowflake_registry.segments.state IS
     'open; closed: until resume_segment(); exhausted: max_value, or all numbers of this period; dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS
     'where the next range begins, unless a new period has begun since; NULL: above all that bigint holds';
+COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
+    'no number from here on was given, of the next period either; NULL: above all that bigint holds';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'how many numbers were in the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own word';
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
-    'what makes the registry think that commits were lost';
+    'why nobody gets numbers';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
     'the highest number that servers report since it was closed';
 

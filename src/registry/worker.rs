@@ -70,13 +70,10 @@ pub struct Worker {
 
 /// How a round has ended.
 enum Round {
-    Granted,
+    /// With what the registry has to say beside that.
+    Granted { note: Option<String> },
     /// Not granted: how things are, why, and when it may be worth while to ask again, if that is known.
-    Refused {
-        state: RegistryState,
-        why: String,
-        free_from_us: i64,
-    },
+    Refused { state: RegistryState, why: String, free_from_us: i64 },
 }
 
 fn new_token() -> Uuid {
@@ -113,7 +110,7 @@ impl Worker {
             let Some(string) = config::registry() else { return };
             let pause = match self.round(&string) {
                 Err(NoAnswer::Stopping) => return,
-                Ok(Round::Granted) => self.succeed(),
+                Ok(Round::Granted { note }) => self.succeed(note),
                 Ok(Round::Refused { state, why, free_from_us }) => self.fail(state, why, free_from_us),
                 Err(NoAnswer::Failed(problem) | NoAnswer::Refused(problem)) => {
                     self.fail(RegistryState::Unreachable, problem, 0)
@@ -203,7 +200,7 @@ impl Worker {
         let mut connection = link::connect(string, &mut || self.look_around())?;
         if self.has_known_lease() {
             let renewed = self.renew(&mut connection)?;
-            let is_granted = matches!(renewed, Round::Granted);
+            let is_granted = matches!(renewed, Round::Granted { .. });
             // The registry may have said that it does not know the lease, or that it is somebody else's.
             let is_another_needed =
                 if is_granted { self.state.has_to_acquire(&needs) } else { !self.has_known_lease() };
@@ -221,7 +218,7 @@ impl Worker {
 
     /// Asks for the lease in hand to be renewed.
     fn renew(&mut self, connection: &mut Connection) -> Result<Round, NoAnswer> {
-        let Some(held) = self.state.held.clone() else { return Ok(Round::Granted) };
+        let Some(held) = self.state.held.clone() else { return Ok(Round::Granted { note: None }) };
         let query = CString::new(format!(
             "SELECT {COLUMNS} FROM snowflake_registry.renew($1::uuid, $2::bigint, $3::bigint, $4::bigint, $5::uuid, $6::uuid, $7::uuid, $8::jsonb)"
         ))
@@ -241,7 +238,7 @@ impl Worker {
                     return Err("the registry has signed nothing: is it an older version?".to_owned().into());
                 }
                 self.tell_lease();
-                Ok(Round::Granted)
+                Ok(Round::Granted { note: answer.detail })
             }
             // A question that came late may have had this lease ID granted another range: that is not what is in hand.
             Outcome::Unknown | Outcome::Granted(_) => {
@@ -300,7 +297,7 @@ impl Worker {
                 self.is_inherited = false;
                 // Only what is committed is signed, so that it takes a second question.
                 let renewed = self.renew(connection)?;
-                if let Round::Granted = renewed {
+                if let Round::Granted { .. } = renewed {
                     log!("snowflake_id: {} is leased up to {}", lease.identity, instant(lease.until_us));
                 }
                 Ok(renewed)
@@ -440,14 +437,21 @@ impl Worker {
         duration(Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs()))
     }
 
-    /// After a lease was granted: tells so. Returns how long to sleep.
-    fn succeed(&mut self) -> Duration {
+    /// After a lease was granted: tells so, and what the registry noted. Returns how long to sleep.
+    fn succeed(&mut self, note: Option<String>) -> Duration {
         self.failures = 0;
         self.last_problem = None;
         let offset = Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs());
-        let warning = (offset > config::max_clock_offset()).then(|| {
-            format!("the clock of this server and that of the registry differ by {}", duration(offset))
-        });
+        let is_clock_good = offset <= config::max_clock_offset();
+        let mut warning = note;
+        if !is_clock_good {
+            let text =
+                format!("the clock of this server and that of the registry differ by {}", duration(offset));
+            warning = Some(text);
+        }
+        if let Some(text) = &mut warning {
+            text.truncate(text.floor_char_boundary(LONGEST_PROBLEM));
+        }
         self.warn(warning.as_deref());
         let (now_us, since_boot_us) = clock::clocks_us();
         let offset_us = self.clock_offset_us;
@@ -455,7 +459,7 @@ impl Worker {
             news.state = RegistryState::Granted;
             news.renewed_at_us = now_us;
             news.clock_offset_us = offset_us;
-            news.confirmed_clock_us = warning.is_none().then_some(now_us - since_boot_us);
+            news.confirmed_clock_us = is_clock_good.then_some(now_us - since_boot_us);
             news.free_from_us = 0;
             news.set_problem(None);
             news.set_warning(warning.as_deref());

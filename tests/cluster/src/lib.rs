@@ -15,6 +15,7 @@ pub mod accidents;
 pub mod book;
 mod cluster;
 pub mod copies;
+pub mod examples;
 pub mod faults;
 pub mod fleet;
 pub mod installation;

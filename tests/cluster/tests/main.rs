@@ -35,6 +35,7 @@ mod fleet {
     mod hostile_registry;
     mod lease_file;
     mod leases;
+    mod moves;
     mod network;
     mod nonsense;
     mod patroni;
@@ -71,7 +72,8 @@ mod ids {
     mod waiting;
 }
 mod registry {
-    mod forgets;
+    pub mod forgets;
+    mod freeze;
     mod installing;
     mod leases;
     mod lost_grants;

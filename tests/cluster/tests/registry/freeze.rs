@@ -1,0 +1,145 @@
+//! A registry that is frozen gives nothing new, and its leases end. It does not forget that, nor what was reserved.
+
+use harness::*;
+
+use super::forgets::{set_back, token, with_copy};
+use super::member::{Member as Leaser, granted, start};
+use super::taker::{Member, closed_reason, order, state};
+
+fn status(client: &mut Client, column: &str) -> String {
+    single(client, &format!("SELECT coalesce({column}::text, '') FROM snowflake_registry.status"))
+}
+
+fn frozen() -> (Cluster, Client) {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers;
+         SELECT snowflake_registry.configure(lease => '2 seconds', renew_every => '100ms')",
+    );
+    (cluster, client)
+}
+
+#[test]
+fn nothing_new_is_given_and_leases_end() {
+    let (_cluster, mut client) = frozen();
+    order(&mut client, "create_segment('orders')");
+    let mut holder = granted(&mut client);
+    let mut taker = Member::default();
+    taker.granted(&mut client, "orders");
+    let end =
+        "SELECT (extract(epoch FROM snowflake_registry.freeze(clock_timestamp() + '3 s')) * 1000000)::bigint";
+    let end: i64 = single(&mut client, end);
+    assert_eq!(status(&mut client, "state"), "frozen");
+    let answer = Leaser::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!((answer.outcome.as_str(), answer.free_from), ("taken", None));
+    assert!(answer.detail.unwrap().contains("unfreeze"));
+    let taken = taker.take(&mut client, "orders");
+    assert_eq!(taken.outcome, "closed", "{taken:?}");
+    assert_eq!(taken.detail.as_deref(), Some("the registry is frozen"));
+    let last = eventually("the last renewal", || {
+        let answer = holder.renew(&mut client).unwrap();
+        assert!(answer.until.is_none_or(|until| until <= end), "{answer:?}");
+        if answer.outcome == "granted" {
+            assert!(answer.detail.as_ref().unwrap().contains("extends no lease beyond"), "{answer:?}");
+            None
+        } else {
+            Some(answer)
+        }
+    });
+    assert_eq!(last.outcome, "quarantine");
+    assert!(last.detail.unwrap().contains("the registry is frozen"));
+    order(&mut client, "unfreeze()");
+    assert_eq!(status(&mut client, "state"), "ready");
+    taker.granted(&mut client, "orders");
+    assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
+    granted(&mut client);
+}
+
+/// What was closed for another reason stays closed, and a loss meanwhile is a loss.
+#[test]
+fn a_freeze_opens_no_segment() {
+    let (_cluster, mut client) = frozen();
+    order(&mut client, "create_segment('lost')");
+    order(&mut client, "quarantine()");
+    order(&mut client, "create_segment('orders')");
+    order(&mut client, "freeze()");
+    assert_eq!(closed_reason(&mut client, "orders"), "the registry is frozen");
+    order(&mut client, "create_segment('late')");
+    order(&mut client, "unfreeze()");
+    assert_eq!(["lost", "orders", "late"].map(|name| state(&mut client, name)), ["closed", "open", "open"]);
+    order(&mut client, "freeze()");
+    order(&mut client, "quarantine()");
+    order(&mut client, "unfreeze()");
+    assert_eq!(["orders", "late"].map(|name| state(&mut client, name)), ["closed", "closed"]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let (_cluster, mut client) = frozen();
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.freeze(NULL)").0, "22004");
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.unfreeze()").0, "55000");
+    let (code, said) =
+        failure(&mut client, "SELECT snowflake_registry.start_fleet(now() + interval '2 days')");
+    assert_eq!(code, "22023", "{said}");
+    // One that is over: leases go on to their ends.
+    granted(&mut client);
+    let is_later = "SELECT snowflake_registry.freeze('2020-01-01') > now()";
+    assert!(single::<bool>(&mut client, is_later));
+}
+
+/// Nothing that is given begins before.
+#[test]
+fn a_fleet_that_begins_later() {
+    let cluster = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_registry.start_fleet(not_before => clock_timestamp() + interval '1 s')");
+    let early = Leaser::new().acquire(&mut client, 1024).unwrap();
+    assert_eq!(early.outcome, "taken");
+    let late = eventually("the beginning", || {
+        let answer = Leaser::new().acquire(&mut client, 1024).unwrap();
+        (answer.outcome == "granted").then_some(answer)
+    });
+    assert!(late.from >= early.free_from, "{early:?} {late:?}");
+}
+
+#[test]
+fn a_lost_freeze_is_known_to_servers() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "freeze(clock_timestamp() + interval '1 hour')");
+    let shown = token(&mut client, &mut holder);
+    let until = status(&mut client, "frozen_until");
+    let mut client = set_back(cluster, &copy);
+    assert_eq!(status(&mut client, "state"), "ready");
+    let answer = holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}")).unwrap();
+    assert!(answer.detail.unwrap().contains("extends no lease beyond"));
+    assert_eq!(status(&mut client, "frozen_until"), until);
+    assert_eq!(state(&mut client, "orders"), "closed");
+}
+
+/// Which worker ID it was is not known: so nothing is given before an administrator has looked.
+#[test]
+fn a_lost_reservation_freezes() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "reserve(7)");
+    let of_lost = token(&mut client, &mut holder);
+    let mut client = set_back(cluster, &copy);
+    // It goes another way here.
+    order(&mut client, "reserve(8)");
+    holder.token = None;
+    let of_other = token(&mut client, &mut holder);
+    let mut show = |client: &mut Client, token: &str| {
+        holder.renew_and_say(client, &format!("{{\"tokens\": [\"{token}\"]}}")).unwrap();
+        status(client, "frozen_until")
+    };
+    assert_eq!(show(&mut client, &of_other), "");
+    assert_eq!(show(&mut client, &of_lost), "infinity");
+    client.run("SELECT snowflake_registry.reserve(7), snowflake_registry.unfreeze(), snowflake_registry.end_quarantine()");
+    // Neither proves anything any more.
+    for token in [of_other, of_lost] {
+        assert_eq!(show(&mut client, &token), "");
+        assert_eq!(status(&mut client, "quarantine_until"), "");
+    }
+}
