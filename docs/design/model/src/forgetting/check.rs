@@ -13,12 +13,13 @@ pub const NO_ALARM: &str = "a registry that has forgotten nothing does not belie
 pub const GIVEN: &str = "in the end a server gets the identity, and numbers unless they are closed";
 
 /// A name, the bounds.
-pub const CORRECT: [(&str, &str, Protocol); 6] = [
+pub const CORRECT: [(&str, &str, Protocol); 7] = [
     ("set-back", "each server reaches the registry, which is set back twice", SET_BACK),
     ("liars", "the same once; somebody with the rights of a server lies", LIARS),
     ("clocks", "the same; clocks are wrong, leases are left", CLOCKS),
     ("cut-off", "servers are cut off, of identities; the whole wait, the clock is set", CUT_OFF),
     ("orders", "the same; starts without a loss, after which an administrator ends the wait", ORDERS),
+    ("frozen", "the registry is frozen, and set back; another one begins where its leases end", FROZEN),
     ("proved", "servers are cut off, a witness shortens the wait, and others prove the loss", PROVED),
 ];
 
@@ -37,6 +38,7 @@ const SET_BACK: Protocol = Protocol {
     leaves: false,
     restarts: true,
     orders: false,
+    freezes: 0,
     lies: 0,
     names_servers: false,
     broken: None,
@@ -67,6 +69,17 @@ const CUT_OFF: Protocol = Protocol {
     restarts: false,
     ..SET_BACK
 };
+const FROZEN: Protocol = Protocol {
+    time_max: 5,
+    lease: 2,
+    numbers: 0,
+    ways: &[Way::Silently],
+    forgets: 2,
+    restarts: false,
+    leaves: true,
+    freezes: 1,
+    ..SET_BACK
+};
 const PROVED: Protocol = Protocol { ways: &[Way::Silently], forgets: 1, cuts: true, ..SET_BACK };
 
 /// The bounds that show what is wrong.
@@ -78,6 +91,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         FormerForgotten | RefusedUnheard => CLOCKS,
         EndLowersFloor | StartAgainEndsWait => ORDERS,
         ClaimsBelieved | ClaimsBlind | SignedEarly => LIARS,
+        FreezeUntold | FrozenRenewed => FROZEN,
         Overwritten => Protocol { ways: &[Way::Overwritten], ..SET_BACK },
         _ => SET_BACK,
     };
@@ -99,6 +113,8 @@ impl Model for Protocol {
             forgets_left: self.forgets,
             clocks_left: self.clock_steps,
             lies_left: self.lies,
+            freezes_left: self.freezes,
+            other_from: None,
             has_forgotten: false,
             is_older: false,
             is_shown: false,
@@ -150,7 +166,9 @@ impl Protocol {
                 state = patient.step(&state, Action::Call { server: at, ask }).unwrap_or(state);
             }
             let registry = &state.registry;
-            registry.row.grants > hands && (registry.next > numbers || registry.is_closed || numbers > 7)
+            registry.frozen_until.is_some()
+                || registry.row.grants > hands
+                    && (registry.next > numbers || registry.is_closed || numbers > 7)
         })
     }
 }

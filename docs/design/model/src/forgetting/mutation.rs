@@ -23,10 +23,12 @@ pub enum Mutation {
     FormerForgotten,
     RefusedUnheard,
     EndLowersFloor,
+    FrozenRenewed,
+    FreezeUntold,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 18] = [
+    pub const ALL: [Mutation; 20] = [
         Mutation::StartUnnoticed,
         Mutation::StrangersFirst,
         Mutation::NumbersUnwaited,
@@ -45,6 +47,8 @@ impl Mutation {
         Mutation::FormerForgotten,
         Mutation::RefusedUnheard,
         Mutation::EndLowersFloor,
+        Mutation::FrozenRenewed,
+        Mutation::FreezeUntold,
     ];
 
     /// The name on the command line, and what is broken.
@@ -86,6 +90,8 @@ impl Mutation {
             Mutation::EndLowersFloor => {
                 ("end-lowers-floor", "an order that ends the wait lowers the floor to the clock")
             }
+            Mutation::FrozenRenewed => ("frozen-renewed", "a frozen registry extends leases as before"),
+            Mutation::FreezeUntold => ("freeze-untold", "tokens do not tell that the registry is frozen"),
         }
     }
 

@@ -30,6 +30,8 @@ pub enum Action {
     EndWait,
     /// An administrator calls a function that is for new registries.
     StartAgain,
+    /// An administrator is going to another registry.
+    Freeze,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,7 @@ pub struct Protocol {
     pub leaves: bool,
     pub restarts: bool,
     pub orders: bool,
+    pub freezes: u8,
     pub lies: u8,
     pub names_servers: bool,
     pub broken: Option<Mutation>,
@@ -123,6 +126,9 @@ impl Protocol {
             if self.is(Mutation::StartAgainEndsWait) {
                 steps.push(Action::StartAgain);
             }
+        }
+        if state.freezes_left > 0 {
+            steps.push(Action::Freeze);
         }
         if state.lies_left > 0 {
             steps.extend([Lie::Claim, Lie::RolledBack, Lie::Witness].map(Action::Lie));
@@ -193,6 +199,10 @@ impl Protocol {
                 }
             }
             Action::StartAgain => state.registry.wait = None,
+            Action::Freeze => {
+                state.freezes_left -= 1;
+                self.freeze(&mut state);
+            }
         }
         self.normalize(&mut state);
         (state != *before).then_some(state)

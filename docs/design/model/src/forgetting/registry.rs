@@ -116,6 +116,10 @@ impl Protocol {
             return false;
         }
         registry.wait.iter_mut().for_each(|wait| wait.is_witnessed = true);
+        let is_freeze_lost = token.frozen_until.is_some() && registry.frozen_until.is_none();
+        if is_freeze_lost {
+            registry.frozen_until = token.frozen_until;
+        }
         let row = &mut registry.row;
         let Range { from, until } = token.range;
         if token.grants > row.grants {
@@ -128,7 +132,7 @@ impl Protocol {
             };
         } else if token.grants == row.grants && from == row.from {
             if until <= row.until {
-                return false;
+                return is_freeze_lost;
             }
             row.until = until;
         } else if until > row.from {
@@ -136,9 +140,17 @@ impl Protocol {
             let until = until.max(row.until);
             *row = Row { from: until, until, grants: row.grants + 1, holder: None };
         } else {
-            return false;
+            return is_freeze_lost;
         }
         true
+    }
+
+    /// An administrator is going to have another registry give the same identity from this time on.
+    pub fn freeze(&self, state: &mut State) {
+        self.note_start(state);
+        let until = self.clock(state).max(state.registry.row.until);
+        state.registry.frozen_until = Some(until);
+        state.other_from = Some(until);
     }
 
     /// Something was forgotten.
@@ -156,13 +168,14 @@ impl Protocol {
         let clock = self.clock(state);
         let registry = &mut state.registry;
         let from = registry.row.until.max(registry.floor);
-        if registry.wait.is_some() || from > clock {
+        if registry.wait.is_some() || from > clock || registry.frozen_until.is_some() {
             return;
         }
         let range = Range { from, until: clock + self.lease };
         let grants = registry.row.grants + 1;
         registry.row = Row { from, until: range.until, grants, holder: Some(at) };
-        self.give(state, at, range, from);
+        let has_another_heard = state.servers.iter().any(|server| server.has_heard_of_freeze);
+        self.give(state, at, range, from, has_another_heard);
     }
 
     fn renew(&self, state: &mut State, at: usize) {
@@ -175,22 +188,36 @@ impl Protocol {
         }
         // To go on after a gap is a new grant in all but name.
         let is_lapsed = row.until <= clock;
-        let is_below = row.until < registry.floor || is_lapsed && registry.wait.is_some();
+        let is_frozen = registry.frozen_until.is_some();
+        let is_below = row.until < registry.floor || is_lapsed && (registry.wait.is_some() || is_frozen);
         if is_below && !self.is(Mutation::LapsedRenewed) {
             return;
         }
-        row.until = row.until.max(clock + self.lease);
+        let reach = (clock + self.lease).min(match registry.frozen_until {
+            Some(until) if !self.is(Mutation::FrozenRenewed) => until,
+            _ => u8::MAX,
+        });
+        row.until = row.until.max(reach);
         let range = Range { from: held.from, until: held.until.max(row.until) };
-        self.give(state, at, range, held.until);
+        let has_heard = state.servers[at].has_heard_of_freeze;
+        self.give(state, at, range, held.until, has_heard);
     }
 
-    /// A range is the server's. What of it is new begins at `new_from`.
-    fn give(&self, state: &mut State, at: usize, range: Range, new_from: u8) {
+    /// A range is the server's. What of it is new begins at `new_from`. If the registry may not know that it is frozen, a
+    /// server does.
+    fn give(&self, state: &mut State, at: usize, range: Range, new_from: u8, has_heard: bool) {
         let grants = state.registry.row.grants;
         let counts = self.counts(state);
+        let frozen_until = state.registry.frozen_until;
+        let is_known = frozen_until.is_some() || has_heard;
+        if range.until > new_from && is_known && state.other_from.is_some_and(|from| range.until > from) {
+            state.verdict = Verdict::Overlap;
+        }
         let server = &mut state.servers[at];
         server.held = Some(range);
-        server.token = Some(Token { grants, range });
+        let told = frozen_until.filter(|_| !self.is(Mutation::FreezeUntold));
+        server.token = Some(Token { grants, range, frozen_until: told });
+        server.has_heard_of_freeze |= frozen_until.is_some();
         let new = (new_from..range.until).fold(0, |ticks, tick| ticks | 1 << tick);
         server.ticks |= new;
         if state.servers[1 - at].ticks & new != 0 && counts {

@@ -18,6 +18,9 @@ pub struct State {
     pub forgets_left: u8,
     pub clocks_left: u8,
     pub lies_left: u8,
+    pub freezes_left: u8,
+    /// Where another registry begins: this one has said that its leases end there.
+    pub other_from: Option<u8>,
     /// Whether the registry was ever set back.
     pub has_forgotten: bool,
     /// Whether it was set back since a wait has ended the last time. An administrator knows.
@@ -38,6 +41,8 @@ pub struct Registry {
     /// No range begins earlier.
     pub floor: u8,
     pub wait: Option<Wait>,
+    /// Nothing new is given, and no lease reaches further.
+    pub frozen_until: Option<u8>,
     /// Whether the present start of its server is noted. In a state that was set back it is not.
     pub is_start_noted: bool,
     /// Only when broken: a liar has said something, and others are not believed any more.
@@ -78,6 +83,8 @@ pub struct Server {
     /// The ticks of the identity that it was ever given, and the numbers: a bit for each.
     pub ticks: u16,
     pub had: u8,
+    /// Whether it was granted something since the registry was frozen.
+    pub has_heard_of_freeze: bool,
     /// Whether it has called since the registry was started.
     pub is_heard: bool,
     /// It does not reach the registry.
@@ -97,13 +104,14 @@ pub struct Range {
 pub struct Token {
     pub grants: u8,
     pub range: Range,
+    pub frozen_until: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     #[default]
     Good,
-    /// Two servers were given the same tick of the identity.
+    /// Two servers were given the same tick of the identity, or one what another registry may give.
     Overlap,
     /// A number was given twice.
     Repeated,

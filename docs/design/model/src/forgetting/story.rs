@@ -47,6 +47,10 @@ impl Protocol {
             Action::Lie(lie) => ("liar".into(), format!("{lie:?}").to_lowercase()),
             Action::EndWait => ("administrator".into(), "says that nothing was lost".into()),
             Action::StartAgain => ("administrator".into(), "starts it again".into()),
+            Action::Freeze => (
+                "administrator".into(),
+                format!("freezes it up to {}", after.registry.frozen_until.unwrap_or_default()),
+            ),
             Action::Call { server: at, ask } => {
                 let (was, is) = (&before.servers[at], &after.servers[at]);
                 let wait = match after.registry.wait {
