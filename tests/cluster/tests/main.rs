@@ -32,6 +32,7 @@ mod fleet {
     mod copies;
     mod corners;
     mod failover;
+    mod forgetful;
     mod hostile_registry;
     mod lease_file;
     mod leases;
