@@ -1,7 +1,9 @@
 //! What background workers have in common: how they are started and stopped, their transactions, their files, and the
 //! connection to the registry.
 
+mod connecting;
 pub mod file;
+mod hosts;
 pub mod link;
 pub mod start;
 pub mod stop;

@@ -6,7 +6,8 @@ use std::ops::Deref;
 /// costs a call into the dynamic linker each time.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: PostgreSQL calls us on the one thread of a backend, and we start no other.
+// SAFETY: PostgreSQL calls us on the one thread of a backend. The helper thread of a background worker, the only one that
+// we start, calls libpq, the C library and nothing that has such a variable.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

@@ -42,6 +42,21 @@ impl Options {
         unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
     }
 
+    /// The options that are in effect with these parameters, with those of a service file and of the environment; but not
+    /// `sslmode`. Connects to nobody.
+    pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
+        // Libpq tells them for a connection alone. To this one it says no, once it has read everything.
+        let refused = (c"sslmode", c"none: this is no connection");
+        let parameters: Vec<_> = parameters.iter().copied().chain([refused]).collect();
+        let none = Options(vec![]);
+        let Some(handle) = begin(&parameters) else { return none };
+        // SAFETY: a connection of ours; the list is the caller's.
+        let options = unsafe { Options::take(PQconninfo(handle.as_ptr())) };
+        // SAFETY: as above, and nobody uses it any more.
+        unsafe { PQfinish(handle.as_ptr()) };
+        options.unwrap_or(none)
+    }
+
     /// What an option is set to.
     pub fn get(&self, keyword: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.as_str())
@@ -83,19 +98,31 @@ pub struct Connection {
     memory_before: usize,
 }
 
+// SAFETY: libpq lets any thread use a connection, one at a time, and so does this type: nothing of it is shared. What
+// `has_warned` points to is reached by its calls alone.
+unsafe impl Send for Connection {}
+
+/// Begins to connect. Later parameters win over earlier ones, unless they are empty; the connection string is the value
+/// of `dbname`. `None` if there is no memory.
+fn begin(parameters: &[(&CStr, &CStr)]) -> Option<NonNull<PGconn>> {
+    let mut keywords: Vec<_> = parameters.iter().map(|(keyword, _)| keyword.as_ptr()).collect();
+    let mut values: Vec<_> = parameters.iter().map(|(_, value)| value.as_ptr()).collect();
+    keywords.push(null());
+    values.push(null());
+    // SAFETY: two lists of C strings of the same length, each with a null pointer at its end.
+    NonNull::new(unsafe { PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) })
+}
+
 impl Connection {
-    /// Begins to connect. Later parameters win over earlier ones; the connection string is the value of `dbname`.
+    /// Begins to connect. Later parameters win over earlier ones, unless they are empty; the connection string is the
+    /// value of `dbname`.
+    ///
+    /// This and [`Connection::connect`] may block and compute for as long as a name service or a server likes.
     pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
-        let mut keywords: Vec<_> = parameters.iter().map(|(keyword, _)| keyword.as_ptr()).collect();
-        let mut values: Vec<_> = parameters.iter().map(|(_, value)| value.as_ptr()).collect();
-        keywords.push(null());
-        values.push(null());
-        // SAFETY: two lists of C strings of the same length, each with a null pointer at its end.
-        let handle = unsafe { PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) };
-        let handle = NonNull::new(handle).ok_or("out of memory")?;
+        let memory_before = memory_in_use();
+        let handle = begin(parameters).ok_or("out of memory")?;
         let has_warned = NonNull::from(Box::leak(Box::default()));
-        let connection =
-            Connection { handle, has_warned, answer: Ok(vec![]), length: 0, memory_before: memory_in_use() };
+        let connection = Connection { handle, has_warned, answer: Ok(vec![]), length: 0, memory_before };
         // SAFETY: a connection of ours. What it is to hand to the function lives as long as it does.
         unsafe {
             PQsetNoticeReceiver(handle.as_ptr(), Some(on_notice), has_warned.as_ptr().cast());
@@ -108,6 +135,10 @@ impl Connection {
 
     /// Goes on connecting. `None` when it is done.
     pub fn connect(&mut self) -> Result<Option<Interest>, String> {
+        // Parameters of the session are kept, however many there are.
+        if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
+            return Err("its greeting is too long".into());
+        }
         // SAFETY: a connection of ours that is being made.
         match unsafe { PQconnectPoll(self.handle.as_ptr()) } {
             PostgresPollingStatusType::PGRES_POLLING_OK => {
@@ -125,21 +156,6 @@ impl Connection {
     pub fn socket(&self) -> c_int {
         // SAFETY: a connection of ours.
         unsafe { PQsocket(self.handle.as_ptr()) }
-    }
-
-    /// The options that are in effect, with those of a service file and of the environment.
-    pub fn options(&self) -> Options {
-        // SAFETY: a connection of ours; the list is the caller's.
-        unsafe { Options::take(PQconninfo(self.handle.as_ptr())) }.unwrap_or(Options(vec![]))
-    }
-
-    /// The host, address and port to which it is connecting now.
-    pub fn place(&self) -> (String, String, String) {
-        // SAFETY: a connection of ours; C strings or null, which live as long.
-        unsafe {
-            let handle = self.handle.as_ptr();
-            (text_of(PQhost(handle)), text_of(PQhostaddr(handle)), text_of(PQport(handle)))
-        }
     }
 
     /// Sends a query with its parameters.

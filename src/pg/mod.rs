@@ -4,6 +4,7 @@ pub mod backend_local;
 pub mod call;
 pub mod clock;
 pub mod function;
+pub mod helper;
 pub mod libpq;
 pub mod process;
 pub mod random;

@@ -6,6 +6,7 @@ use std::ffi::{CStr, c_int};
 use pgrx::prelude::*;
 
 use super::backend_local::BackendLocal;
+use super::helper;
 
 /// Has a function run when this process ends, while there is shared memory. Not if it is killed.
 ///
@@ -119,9 +120,10 @@ pub fn forget_interrupt() {
     unsafe { (&raw mut pg_sys::ProcDiePending).write_volatile(0) };
 }
 
-/// Whether SIGHUP has come since the last time; then reads the configuration again.
+/// Whether SIGHUP has come since the last time; then reads the configuration again. Not beside a helper thread: a setting
+/// may change the environment, which the thread reads.
 pub fn reload_if_asked() {
-    if pgrx::bgworkers::BackgroundWorker::sighup_received() {
+    if !helper::is_running() && pgrx::bgworkers::BackgroundWorker::sighup_received() {
         // SAFETY: called between transactions.
         unsafe { pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP) };
     }
@@ -165,18 +167,6 @@ pub fn connect_keeper(database: &CStr) {
 pub fn connect_to_no_database() {
     // SAFETY: called once by a background worker that asked for a database connection.
     unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) };
-}
-
-/// Has this process wait a short time for a name server, unless the environment says how long. A lookup cannot be
-/// interrupted: who stops the server would wait for it.
-pub fn shorten_name_lookups() {
-    const OPTIONS: &str = "RES_OPTIONS";
-    if std::env::var_os(OPTIONS).is_none() {
-        // SAFETY: this process has one thread.
-        unsafe { std::env::set_var(OPTIONS, "timeout:1 attempts:2") };
-        // SAFETY: has the resolver read that. The postmaster may have used it before.
-        unsafe { libc::res_init() };
-    }
 }
 
 /// Within a transaction: has its commit wait for the local disk at least.

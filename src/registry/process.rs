@@ -34,7 +34,6 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
         return; // Started by the keeper, which has shared memory.
     };
     process::connect_to_no_database();
-    process::shorten_name_lookups();
     if !shared.board.registry_bell.answer_from_here() {
         return; // There is one already.
     }

@@ -99,7 +99,8 @@ impl Worker {
             round_trip_us: 0,
             clock_offset_us: None,
             noted_after: 0,
-            last_problem: None,
+            // The process before this one may have said it.
+            last_problem: lease::news().problem(),
             asked_for: Ok(Needs::default()),
         }
     }
@@ -114,6 +115,11 @@ impl Worker {
                 Ok(Round::Refused { state, why, free_from_us }) => self.fail(state, why, free_from_us),
                 Err(NoAnswer::Failed(problem) | NoAnswer::Refused(problem)) => {
                     self.fail(RegistryState::Unreachable, problem, 0)
+                }
+                Err(NoAnswer::Stuck(problem)) => {
+                    self.fail(RegistryState::Unreachable, problem, 0);
+                    // The keeper starts another one.
+                    process::exit(1);
                 }
             };
             if !self.sleep(pause) {

@@ -110,9 +110,9 @@ impl Line {
                     self.0 = Some((connection, Instant::now()));
                     return Ok(answered);
                 }
-                Err(NoAnswer::Stopping) => return Err(NoAnswer::Stopping),
                 // The registry may have been restarted since. What it may have given is lost.
                 Err(NoAnswer::Failed(_) | NoAnswer::Refused(_)) => {}
+                Err(end) => return Err(end),
             }
         }
         let mut connection = link::connect(string, look_around)?;

@@ -46,7 +46,6 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
         process::connect_keeper(&config::database());
     } else {
         process::connect_to_no_database();
-        process::shorten_name_lookups();
     }
     if !segments.bell.answer_from_here() {
         return; // There is one already.

@@ -114,7 +114,7 @@ impl Failure {
     fn of_registry(why: NoAnswer) -> Option<Failure> {
         let (problem, is_of_statement) = match why {
             NoAnswer::Stopping => return None,
-            NoAnswer::Failed(problem) => (problem, false),
+            NoAnswer::Failed(problem) | NoAnswer::Stuck(problem) => (problem, false),
             NoAnswer::Refused(problem) => (problem, true),
         };
         Some(Failure { problem, trouble: Trouble::Silence, is_of_statement })
@@ -133,7 +133,8 @@ impl Worker {
             failures: 0,
             not_before: Instant::now(),
             clock_offset_us: clock_offset_us(),
-            last_problem: None,
+            // The process before this one may have said it.
+            last_problem: segments::registry_problem().map(|problem| problem.text),
             report_every: REPORT_EVERY,
             report_at: Instant::now(),
         }
@@ -544,6 +545,11 @@ impl Worker {
             self.tells_name_as_it_is = answered.is_err();
         }
         self.line = line;
+        if let Err(NoAnswer::Stuck(problem)) = answered {
+            self.fail(Failure { problem, trouble: Trouble::Silence, is_of_statement: false });
+            // The keeper starts another one.
+            process::exit(1);
+        }
         answered.map_err(Failure::of_registry)
     }
 

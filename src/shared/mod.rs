@@ -9,6 +9,7 @@
 //! * the statistics: added to by whoever has something to add; nothing depends on them.
 //! * the news of the registry worker: see [`lease`].
 //! * the slots of segments: see [`segments`].
+//! * where connections got stuck: see [`stuck`].
 //! * the report (what is in the keeper's way): written by the keeper under the exclusive lock.
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
@@ -26,6 +27,7 @@ mod places;
 pub mod report;
 pub mod segments;
 pub mod slots;
+pub mod stuck;
 
 /// Asks for the shared memory. Called by the postmaster while it loads the library.
 pub fn request() {
@@ -33,5 +35,6 @@ pub fn request() {
     report::request();
     lease::request();
     segments::request();
+    stuck::request();
     past::carry_over();
 }

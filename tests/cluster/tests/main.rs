@@ -33,7 +33,7 @@ mod fleet {
     mod corners;
     mod failover;
     mod forgetful;
-    mod hostile_registry;
+    pub mod hostile_registry;
     mod lease_file;
     mod leases;
     mod moves;
@@ -42,6 +42,7 @@ mod fleet {
     mod patroni;
     mod registry_worker;
     mod slow_commits;
+    mod tar_pit;
 }
 mod hostile {
     mod database;

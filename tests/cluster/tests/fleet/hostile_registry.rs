@@ -11,7 +11,7 @@ use harness::{Cluster, background_pid, eventually, time_to_stop, wait_for_error}
 /// What it says to a query, after it has taken it.
 type Answer = fn(&mut TcpStream) -> std::io::Result<()>;
 
-fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
 }
 
@@ -75,7 +75,7 @@ fn notifications_without_end(client: &mut TcpStream) -> std::io::Result<()> {
 }
 
 /// The most memory that a process has had at a time, in megabytes.
-fn peak_memory(pid: i32) -> u64 {
+pub fn peak_memory(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024

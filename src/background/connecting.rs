@@ -1,0 +1,133 @@
+//! Making a connection: the part of the helper thread, which may block and compute for as long as somebody else likes.
+//! The name service is asked here, and a server may have libpq hash a password for hours.
+//!
+//! So nothing here calls PostgreSQL's server. What the thread is at it tells beforehand, with the time that this should
+//! take. Whoever waits for the thread can thus see that it does not let go, and where.
+
+use std::ffi::{CStr, CString};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::hosts::{Host, Hosts};
+use crate::pg::helper::poll;
+use crate::pg::libpq::{Connection, Interest, Options};
+
+/// How long reading the options may take (a service file may name a directory service), and how long a lookup: a name
+/// server that says nothing costs 10 s, and there may be three.
+const TIME_FOR_OPTIONS: Duration = Duration::from_secs(30);
+const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
+
+/// What the thread is at.
+#[derive(Clone)]
+pub struct Step {
+    /// By when it should be done.
+    pub deadline: Instant,
+    /// What to say of it if it is not.
+    pub problem: String,
+    /// The hosts that have to do with it.
+    pub hosts: Vec<u64>,
+}
+
+/// The same, where both threads see it.
+pub struct Progress(Mutex<Step>);
+
+impl Progress {
+    pub fn new() -> Progress {
+        let problem = "the options of the connection string are not read yet".into();
+        Progress(Mutex::new(Step { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] }))
+    }
+
+    fn tell(&self, time: Duration, problem: String, hosts: &[&Host]) {
+        let hosts = hosts.iter().map(|host| host.key()).collect();
+        let step = Step { deadline: Instant::now() + time, problem, hosts };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = step;
+    }
+
+    /// The step, if it should be done.
+    pub fn overdue(&self) -> Option<Step> {
+        let step = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (Instant::now() >= step.deadline).then(|| step.clone())
+    }
+}
+
+/// How it has ended.
+pub struct Attempt {
+    pub connection: Result<Connection, String>,
+    /// Hosts whose name was looked up for longer than a host has.
+    pub late: Vec<u64>,
+}
+
+/// Connects, to the first host of the list that can be had. They are asked in order of `order_of`, and of the list.
+pub fn connect(string: &CStr, order_of: impl Fn(u64) -> i64, progress: &Progress) -> Attempt {
+    let mut late = vec![];
+    let connection = connect_to_any(string, order_of, progress, &mut late);
+    Attempt { connection, late }
+}
+
+fn connect_to_any(
+    string: &CStr,
+    order_of: impl Fn(u64) -> i64,
+    progress: &Progress,
+    late: &mut Vec<u64>,
+) -> Result<Connection, String> {
+    // The list may come from a service file.
+    let mut hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
+    hosts.list.sort_by_key(|host| order_of(host.key()));
+    let mut problems = vec![];
+    for host in &hosts.list {
+        let start = Instant::now();
+        if let Some(name) = host.unknown_name() {
+            let seconds = TIME_FOR_A_LOOKUP.as_secs();
+            let problem = format!("the name service has not answered in {seconds} s what \"{name}\" is");
+            progress.tell(TIME_FOR_A_LOOKUP, problem, &[host]);
+        }
+        let found = host.look_up();
+        if start.elapsed() > hosts.time {
+            late.push(host.key());
+        }
+        let mut places = found.unwrap_or_else(|problem| {
+            problems.push(problem);
+            vec![]
+        });
+        places.sort_by_key(|place| order_of(place.key()));
+        for place in &places {
+            let problem = format!(
+                "connecting to {place} does not end: libpq has been busy for more than {} s with what that sent, such as an excessive number of SCRAM iterations",
+                hosts.time.as_secs()
+            );
+            progress.tell(hosts.time, problem, &[host, place]);
+            match connect_to(string, &hosts, place) {
+                Ok(connection) => return Ok(connection),
+                Err(problem) => problems.push(problem),
+            }
+        }
+    }
+    Err(problems.join("; "))
+}
+
+/// Goes on until the connection is made, refused, or the time for a host is over. Libpq's own `connect_timeout` does not
+/// count when a connection is made in steps.
+fn connect_to(string: &CStr, hosts: &Hosts, place: &Host) -> Result<Connection, String> {
+    let deadline = Instant::now() + hosts.time;
+    let mut connection = Connection::start(&parameters(string, &hosts.parameters(place)))?;
+    let mut interest = Interest::Write;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(format!("no answer from {place} in {} s", hosts.time.as_secs()));
+        }
+        if poll(connection.socket(), interest, left) {
+            interest = match connection.connect()? {
+                Some(interest) => interest,
+                None => return Ok(connection),
+            };
+        }
+    }
+}
+
+/// The connection string and what belongs to it. Some parameters win over those in the string.
+fn parameters<'a>(string: &'a CStr, instead: &'a [(&'a CStr, CString)]) -> Vec<(&'a CStr, &'a CStr)> {
+    let usual =
+        [(c"fallback_application_name", c"snowflake_id"), (c"dbname", string), (c"client_encoding", c"UTF8")];
+    usual.into_iter().chain(instead.iter().map(|(keyword, value)| (*keyword, value.as_c_str()))).collect()
+}

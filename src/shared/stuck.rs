@@ -1,0 +1,110 @@
+//! At which hosts of a registry the processes that connect to it got stuck, so that whoever comes after them asks the
+//! others first, and not at once. Written by the registry worker and the segments worker, under the exclusive lock.
+
+use std::time::Duration;
+
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
+
+use crate::pg::clock;
+
+/// How many hosts are remembered.
+const MOST_HOSTS: usize = 64;
+/// For how long a host is still asked after the others, once there was a connection again.
+const TIME_ASIDE_US: i64 = 60_000_000;
+/// How long the first process that comes after one that got stuck waits, and how long the later ones do at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A host. Instants are microseconds since boot.
+#[derive(Clone, Copy, Default)]
+struct Mark {
+    /// A hash of what the host is called: two with the same one are both asked late, and no harm is done.
+    host: u64,
+    /// When a process was stuck there last; 0 if there is no host here.
+    at_us: i64,
+    until_us: i64,
+}
+
+/// All of them.
+#[derive(Clone, Copy)]
+pub struct Stuck {
+    marks: [Mark; MOST_HOSTS],
+    /// How many processes have ended without a connection since there was one, and when the last one did.
+    ended: u32,
+    ended_at_us: i64,
+}
+
+impl Default for Stuck {
+    fn default() -> Stuck {
+        Stuck { marks: [Mark::default(); MOST_HOSTS], ended: 0, ended_at_us: 0 }
+    }
+}
+
+// SAFETY: plain values without pointers; the LWLock around them orders all access.
+unsafe impl PGRXSharedMemory for Stuck {}
+
+// SAFETY: as above.
+static STUCK: PgLwLock<Stuck> = unsafe { PgLwLock::new(c"snowflake_id stuck") };
+
+/// Asks for the shared memory.
+pub(super) fn request() {
+    pg_shmem_init!(STUCK);
+}
+
+/// What is known now.
+pub fn stuck() -> Stuck {
+    *STUCK.share()
+}
+
+/// Notes hosts that have taken too long. With `is_end` the process is about to end because of that.
+pub fn note(hosts: &[u64], is_end: bool) {
+    let now_us = clock::since_boot_us();
+    let mut stuck = STUCK.exclusive();
+    for &host in hosts {
+        let known = stuck.marks.iter().position(|mark| mark.host == host && mark.at_us > 0);
+        let oldest = || (0..MOST_HOSTS).min_by_key(|&at| stuck.marks[at].at_us).unwrap_or(0);
+        let at = known.unwrap_or_else(oldest);
+        stuck.marks[at] = Mark { host, at_us: now_us, until_us: i64::MAX };
+    }
+    if is_end {
+        stuck.ended = stuck.ended.saturating_add(1);
+        stuck.ended_at_us = now_us;
+    }
+}
+
+/// Notes that there is a connection.
+pub fn note_connection() {
+    if !STUCK.share().is_any() {
+        return;
+    }
+    let until_us = clock::since_boot_us() + TIME_ASIDE_US;
+    let mut stuck = STUCK.exclusive();
+    stuck.ended = 0;
+    for mark in &mut stuck.marks {
+        mark.until_us = mark.until_us.min(until_us);
+    }
+}
+
+impl Stuck {
+    fn is_any(&self) -> bool {
+        self.ended > 0 || self.marks.iter().any(|mark| mark.until_us == i64::MAX)
+    }
+
+    /// By this hosts are ordered: those at which nobody got stuck come first, then those where that was longest ago.
+    pub fn order_of(&self, host: u64) -> i64 {
+        let now_us = clock::since_boot_us();
+        let mark = self.marks.iter().find(|mark| mark.host == host && mark.until_us > now_us);
+        mark.map_or(0, |mark| mark.at_us)
+    }
+
+    /// How long nobody should connect: a process that is stuck may keep a processor busy.
+    pub fn pause(&self) -> Duration {
+        if self.ended == 0 {
+            return Duration::ZERO;
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.ended.min(10)).min(LONGEST_PAUSE);
+        let since_us = clock::since_boot_us().saturating_sub(self.ended_at_us).max(0);
+        pause.saturating_sub(Duration::from_micros(since_us.unsigned_abs()))
+    }
+}

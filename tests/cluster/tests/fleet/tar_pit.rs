@@ -1,0 +1,292 @@
+//! Something answers in the place of the registry, and never lets a connection come about. It keeps nobody from
+//! stopping the server, nor from creating a database, nor the server from the other hosts of its list.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::segments::{self, next, refusal};
+use harness::*;
+
+use super::hostile_registry::{message, peak_memory};
+
+/// How it receives a client that wants to connect.
+type Reception = fn(&mut TcpStream) -> std::io::Result<()>;
+
+struct TarPit {
+    port: u16,
+    /// How many clients are or were in it.
+    caught: Arc<AtomicUsize>,
+}
+
+impl TarPit {
+    fn with(reception: Reception) -> TarPit {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let caught = Arc::new(AtomicUsize::new(0));
+        let count = caught.clone();
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let count = count.clone();
+                // Its end, when the server hangs up, is no concern of the test.
+                thread::spawn(move || -> std::io::Result<()> {
+                    let mut client = client?;
+                    reception(&mut client)?;
+                    count.fetch_add(1, Ordering::Relaxed);
+                    while client.read(&mut [0; 65536])? > 0 {}
+                    Ok(())
+                });
+            }
+        });
+        TarPit { port, caught }
+    }
+
+    fn caught(&self) -> usize {
+        self.caught.load(Ordering::Relaxed)
+    }
+
+    /// A server that asks these hosts, each with its port: the tar pit and what comes after it.
+    fn server(&self, settings: &Builder, others: &[(&str, u16)], options: &str) -> Cluster {
+        let server = settings.clone().stopped();
+        let passwords = server.host().join("passwords");
+        fs::write(&passwords, "*:*:*:*:secret\n").unwrap();
+        fs::set_permissions(&passwords, fs::Permissions::from_mode(0o600)).unwrap();
+        server.own(&passwords);
+        let (mut hosts, mut ports) = ("127.0.0.1".to_owned(), self.port.to_string());
+        for (host, port) in others {
+            hosts += &format!(",{host}");
+            ports += &format!(",{port}");
+        }
+        let string = format!(
+            "host={hosts} port={ports} user=fleet dbname=postgres gssencmode=disable {options} passfile={}",
+            passwords.display()
+        );
+        server.configure(&[("snowflake_id.registry", &string)]);
+        server.start_server();
+        server.connect().run("CREATE EXTENSION snowflake_id");
+        server
+    }
+}
+
+/// Has the password hashed two thousand million times.
+fn ask_for_a_long_computation(client: &mut TcpStream) -> std::io::Result<()> {
+    let mut bytes = [0; 65536];
+    let _startup = client.read(&mut bytes)?;
+    client.write_all(&message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0"))?;
+    let length = client.read(&mut bytes)?;
+    let first = String::from_utf8_lossy(&bytes[..length]);
+    let nonce = first.rsplit("r=").next().unwrap_or_default();
+    let challenge = format!("r={nonce}more,s=c2FsdHNhbHRzYWx0c2FsdA==,i=2147483647");
+    client.write_all(&message(b'R', &[b"\0\0\0\x0b", challenge.as_bytes()].concat()))
+}
+
+fn no_tls(options: &str) -> String {
+    format!("sslmode=disable connect_timeout=2 {options}")
+}
+
+/// No process of the server has crashed.
+fn assert_no_crash(server: &Cluster) {
+    let log = server.log();
+    assert!(!log.contains("terminated by signal") && !log.contains("terminating any other"), "{log}");
+}
+
+/// `DROP DATABASE` waits until each process has looked up from its work.
+#[track_caller]
+fn assert_looks_up(server: &Cluster) {
+    let start = Instant::now();
+    let mut client = server.connect();
+    client.run("CREATE DATABASE other");
+    client.run("DROP DATABASE other");
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+}
+
+#[track_caller]
+fn assert_not_in_the_way(server: &Cluster) {
+    assert_looks_up(server);
+    let stopped = time_to_stop(server);
+    assert!(stopped < SLACK, "{stopped:?}");
+    assert_no_crash(server);
+}
+
+/// The server is neither kept from being stopped nor busy with it all the time, and says what is wrong.
+#[test]
+fn a_registry_that_asks_for_a_long_computation() {
+    let pit = TarPit::with(ask_for_a_long_computation);
+    let server = pit.server(&Cluster::builder().preload(), &[], &no_tls(""));
+    eventually("a connection", || pit.caught() > 0);
+    assert_looks_up(&server);
+    let said = format!("connecting to 127.0.0.1:{} does not end", pit.port);
+    wait_for_error(&server, &said);
+    let so_far = pit.caught();
+    eventually("the next processes", || pit.caught() >= so_far + 3);
+    // What it said stays until there is an answer.
+    assert!(shown(&mut server.connect(), "last_error").unwrap_or_default().contains(&said));
+    assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
+    assert_eq!(server.log().matches("no lease from the registry").count(), 1, "{}", server.log());
+    // Each process pauses before it begins, longer and longer.
+    let (start, before) = (Instant::now(), pit.caught());
+    while start.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(pit.caught() - before <= 3, "{}", pit.caught() - before);
+    assert_not_in_the_way(&server);
+}
+
+/// While one process is in it.
+#[test]
+fn the_server_is_stopped_during_a_long_computation() {
+    let pit = TarPit::with(ask_for_a_long_computation);
+    let server = pit.server(&Cluster::builder().preload(), &[], "sslmode=disable connect_timeout=60");
+    eventually("a connection", || pit.caught() > 0);
+    let pid = eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
+    server.connect().execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+    let start = Instant::now();
+    eventually("its end", || background_pid(&server, "snowflake_id registry") != Some(pid));
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+    eventually("the next process", || pit.caught() > 1);
+    assert_not_in_the_way(&server);
+}
+
+/// The next hosts of the list are asked, and go on being asked.
+#[test]
+fn another_host_is_the_registry() {
+    let pit = TarPit::with(ask_for_a_long_computation);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
+    let socket = fleet.registry.host().to_str().unwrap();
+    let server = pit.server(&Cluster::builder().preload(), &[(socket, 5432)], &no_tls(""));
+    let worker = leased_worker(&server);
+    assert!(pit.caught() > 0, "the other host came first");
+    let caught = pit.caught();
+    for _ in 0..5 {
+        assert_renewed(&server);
+    }
+    assert_eq!(pit.caught(), caught, "it is asked first again");
+    assert_eq!(leased_worker(&server), worker);
+    assert_eq!(shown(&mut server.connect(), "last_error"), None);
+    assert_not_in_the_way(&server);
+}
+
+/// Of the addresses behind a name, the first is the tar pit.
+#[test]
+fn another_address_is_the_registry() {
+    let pit = TarPit::with(ask_for_a_long_computation);
+    let fleet = Fleet::start(HALF_MINUTE_LEASES);
+    let _right = network::Proxy::at(std::net::Ipv4Addr::new(127, 0, 0, 2), pit.port, &fleet.registry);
+    let server = pit.server(&Cluster::builder().preload(), &[], &no_tls(""));
+    server.stop_server("fast");
+    let passwords = server.host().join("passwords");
+    let string = format!(
+        "host=registry.example port={} user=fleet dbname=postgres passfile={} {}",
+        pit.port,
+        passwords.display(),
+        no_tls("gssencmode=disable")
+    );
+    server.configure(&[("snowflake_id.registry", &string)]);
+    let caught = pit.caught();
+    let hosts = "127.0.0.1 registry.example\n127.0.0.2 registry.example\n";
+    let started = super::connecting::start_with_file(&server, "/etc/hosts", hosts);
+    let Some(()) = needs("a file system of its own (run as root)", started) else { return };
+    leased_worker(&server);
+    assert!(pit.caught() > caught, "the other address came first");
+    assert_not_in_the_way(&server);
+}
+
+/// The process that fetches numbers of segments is in it as well.
+#[test]
+fn numbers_of_segments() {
+    let pit = TarPit::with(ask_for_a_long_computation);
+    let registry = segments::registry();
+    segments::order(&registry, "create_segment('orders')");
+    let socket = registry.host().to_str().unwrap();
+    let server = pit.server(&segments::preloaded(), &[(socket, 5432)], &no_tls(""));
+    let mut client = server.connect();
+    eventually("a number", || {
+        client.query_one("SELECT snowflake_segment_nextval('orders')", &[]).map(|row| row.get::<_, i64>(0))
+    });
+    assert_eq!(next(&mut client, "orders"), 2);
+    assert!(pit.caught() > 0, "the other host came first");
+    assert_not_in_the_way(&server);
+    // Nobody else is there.
+    let server = pit.server(&segments::preloaded(), &[], &no_tls(""));
+    let mut client = server.connect();
+    let (_, said) = refusal(&mut client, "orders");
+    assert!(said.contains("does not end"), "{said}");
+    eventually("the segments worker", || background_pid(&server, "snowflake_id segments"));
+    drop(client);
+    assert_not_in_the_way(&server);
+}
+
+/// One notice after the other, in pieces.
+fn notices_without_end(client: &mut TcpStream) -> std::io::Result<()> {
+    let _startup = client.read(&mut [0; 65536])?;
+    client.write_all(&message(b'R', &[0; 4]))?;
+    let notice = message(b'N', b"SNOTICE\0VNOTICE\0C00000\0Mwait\0\0");
+    loop {
+        client.write_all(&notice)?;
+    }
+}
+
+/// All these have to be kept.
+fn parameters_without_end(client: &mut TcpStream) -> std::io::Result<()> {
+    let _startup = client.read(&mut [0; 65536])?;
+    client.write_all(&message(b'R', &[0; 4]))?;
+    for number in 0_u64.. {
+        let parameter = format!("parameter{number}\0{}\0", "x".repeat(20_000));
+        client.write_all(&message(b'S', parameter.as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// The greeting, byte by byte.
+fn a_byte_per_second(client: &mut TcpStream) -> std::io::Result<()> {
+    let _startup = client.read(&mut [0; 65536])?;
+    client.write_all(&message(b'R', &[0; 4]))?;
+    for byte in message(b'S', &[b'x'; 1000]) {
+        client.write_all(&[byte])?;
+        thread::sleep(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
+/// It is willing to speak TLS, and then says nothing.
+fn tls_without_a_word(client: &mut TcpStream) -> std::io::Result<()> {
+    let _request = client.read(&mut [0; 65536])?;
+    client.write_all(b"S")
+}
+
+#[track_caller]
+fn assert_harmless(reception: Reception, options: &str, said: &str) {
+    let pit = TarPit::with(reception);
+    let options = format!("{options} connect_timeout=2");
+    let server = pit.server(&Cluster::builder().preload(), &[], &options);
+    wait_for_error(&server, said);
+    let pid = eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
+    let peak = peak_memory(pid);
+    assert!(peak < 150, "{peak} MB");
+    assert_not_in_the_way(&server);
+}
+
+#[test]
+fn a_registry_that_sends_notices_without_end() {
+    assert_harmless(notices_without_end, "sslmode=disable", "no answer from 127.0.0.1|too long");
+}
+
+#[test]
+fn a_registry_that_sends_parameters_without_end() {
+    assert_harmless(parameters_without_end, "sslmode=disable", "too long");
+}
+
+#[test]
+fn a_registry_that_greets_slowly() {
+    assert_harmless(a_byte_per_second, "sslmode=disable", "no answer from 127.0.0.1");
+}
+
+#[test]
+fn a_registry_that_stalls_tls() {
+    assert_harmless(tls_without_a_word, "sslmode=require", "no answer from 127.0.0.1");
+}
