@@ -33,7 +33,8 @@ pub struct Progress(Mutex<Step>);
 
 impl Progress {
     pub fn new() -> Progress {
-        let problem = "the options of the connection string are not read yet".into();
+        let seconds = TIME_FOR_OPTIONS.as_secs();
+        let problem = format!("reading the options of the connection string has not ended in {seconds} s");
         Progress(Mutex::new(Step { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] }))
     }
 

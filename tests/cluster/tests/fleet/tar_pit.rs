@@ -137,6 +137,20 @@ fn a_registry_that_asks_for_a_long_computation() {
     assert_not_in_the_way(&server);
 }
 
+/// Threads of a process other than its first one handle no signal.
+fn assert_signals_find_the_process(pid: i32) {
+    let threads: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap).collect();
+    assert!(threads.len() > 1, "there is no other thread");
+    for thread in threads.iter().filter(|thread| thread.file_name() != *pid.to_string()) {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        for signal in [1, 2, 10, 14, 15, 23] {
+            assert!(blocked >> (signal - 1) & 1 == 1, "signal {signal}: {blocked:x}");
+        }
+    }
+}
+
 /// While one process is in it.
 #[test]
 fn the_server_is_stopped_during_a_long_computation() {
@@ -144,6 +158,7 @@ fn the_server_is_stopped_during_a_long_computation() {
     let server = pit.server(&Cluster::builder().preload(), &[], "sslmode=disable connect_timeout=60");
     eventually("a connection", || pit.caught() > 0);
     let pid = eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
+    assert_signals_find_the_process(pid);
     server.connect().execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
     let start = Instant::now();
     eventually("its end", || background_pid(&server, "snowflake_id registry") != Some(pid));
@@ -198,7 +213,7 @@ fn another_address_is_the_registry() {
 
 /// The process that fetches numbers of segments is in it as well.
 #[test]
-fn numbers_of_segments() {
+fn numbers_while_the_first_host_is_stuck() {
     let pit = TarPit::with(ask_for_a_long_computation);
     let registry = segments::registry();
     segments::order(&registry, "create_segment('orders')");
