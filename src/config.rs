@@ -22,6 +22,7 @@ use snowflake_id_core::{Identity, Layout};
 
 use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
+use crate::pg::encoding::guessed_utf8;
 use crate::pg::libpq::Options;
 use crate::pg::{server, setting};
 
@@ -114,7 +115,7 @@ pub fn node_name() -> String {
     [node_name, server::cluster_name()]
         .into_iter()
         .find(|name| !name.is_empty() && name.len() <= MAX_NAME_BYTES)
-        .map_or_else(server::host_and_port, |name| String::from_utf8_lossy(name).into_owned())
+        .map_or_else(server::host_and_port, guessed_utf8)
 }
 
 /// The identity that the settings give the server, if they give one.

@@ -11,6 +11,8 @@ use snowflake_id_core::outside::{PrefixError, PublicTextError, UuidError};
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 use uuid::Uuid;
 
+use crate::pg::encoding::{in_any_encoding, is_in_any_encoding};
+
 /// Why a call fails. What it quotes of the user's texts has gone through
 /// [`shown`](snowflake_id_core::message::shown).
 #[derive(Debug)]
@@ -243,8 +245,14 @@ impl Error {
         unreachable!("ERROR does not return")
     }
 
-    /// All that is said of it.
+    /// All that is said of it, as every client can be told.
     pub fn texts(&self) -> Texts {
+        let Texts { sqlstate, message, detail, hint } = self.texts_in_utf8();
+        let [message, detail, hint] = [message, detail, hint].map(in_any_encoding);
+        Texts { sqlstate, message, detail, hint }
+    }
+
+    fn texts_in_utf8(&self) -> Texts {
         use PgSqlErrorCode::*;
         match self {
             Error::NotPreloaded => texts(
@@ -658,8 +666,9 @@ fn literal_of_shown(name: &str) -> String {
     literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
 }
 
-/// A text as a literal of SQL.
+/// A text as a literal of SQL. One that cannot be shown is left to the user, too.
 fn literal(text: &str) -> String {
+    let text = if is_in_any_encoding(text) { text } else { "..." };
     format!("'{}'", text.replace('\'', "''"))
 }
 

@@ -8,6 +8,7 @@ use snowflake_id_core::SlotKey;
 use crate::config;
 use crate::error::OrReport;
 use crate::generate::wait::is_far_ahead;
+use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
 use crate::pg::{clock, server};
 use crate::shared::board::Closed;
@@ -25,15 +26,15 @@ fn snowflake_server_status() -> TableIterator<
         name!(datacenter_id, Option<i32>),
         name!(worker_id, Option<i32>),
         name!(identity_source, Option<&'static str>),
-        name!(node_name, String),
+        name!(node_name, Shown),
         name!(horizon, Option<TimestampWithTimeZone>),
         name!(floor, Option<TimestampWithTimeZone>),
         name!(resumes_at, TimestampWithTimeZone),
         name!(clock_jump, Option<Interval>),
         name!(keeper_pid, Option<i32>),
-        name!(last_error, Option<String>),
+        name!(last_error, Option<Shown>),
         name!(last_error_at, Option<TimestampWithTimeZone>),
-        name!(warning, Option<String>),
+        name!(warning, Option<Shown>),
         name!(calls_waited, i64),
         name!(time_waited, Interval),
         name!(clock_steps_back, i64),
@@ -67,15 +68,15 @@ fn snowflake_server_status() -> TableIterator<
         identity.map(|identity| identity.datacenter as i32),
         identity.map(|identity| identity.worker as i32),
         identity.map(|_| source),
-        config::node_name(),
+        config::node_name().into(),
         instant(shared.published_us(clock_seq)),
         board.keeper.floor_us().map(|_| timestamptz(shared.floor_us(clock_seq))),
         timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
         board.bell.pid(),
-        report.error().or_else(|| news?.problem()),
+        report.error().or_else(|| news?.problem()).map(Shown::from),
         instant(report.error_at_us),
-        report.warning().or_else(|| news?.warning()),
+        report.warning().or_else(|| news?.warning()).map(Shown::from),
         count(&statistics.calls_waited),
         Interval::from_micros(count(&statistics.waited_us)),
         count(&statistics.clock_steps_back),

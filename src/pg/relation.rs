@@ -14,7 +14,8 @@ use std::ffi::CStr;
 use pgrx::prelude::*;
 use pgrx::{IntoDatum, direct_function_call};
 
-use crate::pg::varlena::{bytes, encoding_to_convert};
+use crate::pg::encoding::encoding_to_convert;
+use crate::pg::varlena::bytes;
 
 /// An extension of the database to which this process is connected.
 #[derive(Clone, Copy)]

@@ -36,38 +36,6 @@ pub unsafe fn plain_bytes<'a>(varlena: *mut pg_sys::varlena) -> Option<&'a [u8]>
     }
 }
 
-/// A text of this database in UTF-8, `None` if it cannot be written so.
-pub fn utf8(text: &[u8]) -> Option<String> {
-    if text.is_ascii() || encoding_to_convert().is_none() {
-        return str::from_utf8(text).ok().map(str::to_owned);
-    }
-    // SAFETY: the conversion gives a C string, or what it was given if there is nothing to convert.
-    unsafe {
-        let length = text.len() as i32;
-        let converted =
-            pg_sys::pg_server_to_any(text.as_ptr().cast(), length, pg_sys::pg_enc::PG_UTF8 as i32);
-        if std::ptr::eq(converted, text.as_ptr().cast()) {
-            return str::from_utf8(text).ok().map(str::to_owned);
-        }
-        std::ffi::CStr::from_ptr(converted).to_str().ok().map(str::to_owned)
-    }
-}
-
-/// The encoding of this database, if its texts have to be converted to UTF-8. `None` if they are in UTF-8 already, or
-/// cannot be converted.
-pub fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
-    const LEFT_ALONE: &[pg_sys::pg_enc::Type] = &[
-        pg_sys::pg_enc::PG_UTF8,
-        pg_sys::pg_enc::PG_SQL_ASCII,
-        // Gone in version 19.
-        #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
-        pg_sys::pg_enc::PG_MULE_INTERNAL,
-    ];
-    // SAFETY: reads a variable of this process.
-    let encoding = unsafe { pg_sys::GetDatabaseEncoding() } as pg_sys::pg_enc::Type;
-    (!LEFT_ALONE.contains(&encoding)).then_some(encoding)
-}
-
 /// The bytes of a varlena that is compressed or lies elsewhere.
 ///
 /// # Safety

@@ -17,6 +17,7 @@ use crate::background::link::{self, NoAnswer};
 use crate::background::stop::is_stopping;
 use crate::config;
 use crate::error::duration;
+use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 use crate::pg::random::{random_bytes, random_fraction};
 use crate::pg::wait::{WaitEvent, wait};
@@ -64,6 +65,8 @@ pub struct Worker {
     noted_after: u64,
     /// What was logged last.
     last_problem: Option<String>,
+    /// Whether the registry's database can write what this server says of itself.
+    tells_facts_as_they_are: bool,
     /// Which identities would have done in the last round, or why none.
     asked_for: Result<Needs, String>,
 }
@@ -101,6 +104,7 @@ impl Worker {
             noted_after: 0,
             // The process before this one may have said it.
             last_problem: lease::news().problem(),
+            tells_facts_as_they_are: true,
             asked_for: Ok(Needs::default()),
         }
     }
@@ -323,12 +327,34 @@ impl Worker {
         }
     }
 
-    /// Asks a question, and notes what every answer says.
+    /// Asks a question. What this server says of itself, the registry's database may not be able to write: then it is said in
+    /// ASCII, as no worker ID depends on it.
     fn ask(
         &mut self,
         connection: &mut Connection,
         query: &CStr,
         parameters: impl Iterator<Item = Option<String>>,
+    ) -> Result<Answer, NoAnswer> {
+        let mut parameters: Vec<_> = parameters.collect();
+        let is_ascii = parameters.iter().flatten().all(|text| text.is_ascii());
+        if is_ascii || self.tells_facts_as_they_are {
+            match self.ask_once(connection, query, &parameters) {
+                Err(NoAnswer::Refused(_)) if !is_ascii => {}
+                answered => return answered,
+            }
+        }
+        parameters.iter_mut().flatten().for_each(|text| *text = in_ascii(text));
+        let answered = self.ask_once(connection, query, &parameters);
+        self.tells_facts_as_they_are = answered.is_err();
+        answered
+    }
+
+    /// Asks, and notes what every answer says.
+    fn ask_once(
+        &mut self,
+        connection: &mut Connection,
+        query: &CStr,
+        parameters: &[Option<String>],
     ) -> Result<Answer, NoAnswer> {
         let sent_us = clock::clock_us();
         let sent = Instant::now();
@@ -338,8 +364,8 @@ impl Worker {
             Some(sent_us.to_string()),
             Some(self.round_trip_us.to_string()),
         ];
-        let parameters: Vec<_> =
-            known.into_iter().chain(parameters).map(|text| CString::new(text?).ok()).collect();
+        let parameters = known.iter().chain(parameters);
+        let parameters: Vec<_> = parameters.map(|text| CString::new(text.as_deref()?).ok()).collect();
         let row = link::ask(connection, query, &parameters, &mut || self.look_around())?;
         let answer = Answer::read(&row)?;
         if let Outcome::Granted(lease) = answer.outcome {

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::answer::{Answer, COLUMNS};
 use crate::background::link::{self, LookAround, NoAnswer};
 use crate::pg::clock;
+use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 
 /// How long a connection is kept that is not used. Ranges are fetched every quarter of an hour, so that a connection
@@ -63,7 +64,7 @@ pub struct Lasted {
 impl Question<'_> {
     /// The same with a name of the server that every database can write.
     pub fn in_ascii(self) -> Self {
-        Question { node_name: self.node_name.replace(|character: char| !character.is_ascii(), "?"), ..self }
+        Question { node_name: in_ascii(&self.node_name), ..self }
     }
 
     /// The requests as JSON in ASCII, which every database understands, whatever its encoding.

@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::segment::Range;
 
 use crate::error::OrReport;
+use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
 use crate::shared::segments::{self, SegmentState, segments};
 
@@ -15,7 +16,7 @@ use crate::shared::segments::{self, SegmentState, segments};
 fn snowflake_segments_in_use() -> TableIterator<
     'static,
     (
-        name!(name, String),
+        name!(name, Shown),
         name!(state, &'static str),
         name!(position, Option<i64>),
         name!(range_end, Option<i64>),
@@ -25,7 +26,7 @@ fn snowflake_segments_in_use() -> TableIterator<
         name!(period_ends, Option<TimestampWithTimeZone>),
         name!(taken_at, Option<TimestampWithTimeZone>),
         name!(calls_waited, i64),
-        name!(problem, Option<String>),
+        name!(problem, Option<Shown>),
     ),
 > {
     let segments = segments().or_report();
@@ -48,7 +49,7 @@ fn snowflake_segments_in_use() -> TableIterator<
         };
         let instant = |us: i64| (us > 0).then(|| timestamptz(us));
         (
-            record.name().to_owned(),
+            record.name().to_owned().into(),
             state,
             position,
             current.as_ref().and_then(Range::last),
@@ -58,7 +59,11 @@ fn snowflake_segments_in_use() -> TableIterator<
             current.filter(|range| range.ends_us != i64::MAX).map(|range| timestamptz(range.ends_us)),
             instant(record.taken_at_us),
             slot.calls_waited.load(Ordering::Relaxed) as i64,
-            registry_problem.as_ref().map(|problem| problem.text.clone()).or_else(|| record.detail()),
+            registry_problem
+                .as_ref()
+                .map(|problem| problem.text.clone())
+                .or_else(|| record.detail())
+                .map(Shown::from),
         )
     });
     TableIterator::new(rows.collect::<Vec<_>>())

@@ -10,7 +10,7 @@ use snowflake_id_core::segment::Taken;
 
 use crate::config;
 use crate::error::Error;
-use crate::pg::varlena::utf8;
+use crate::pg::encoding::utf8;
 use crate::pg::wait::{WaitEvent, wait};
 use crate::pg::{clock, server};
 use crate::shared::segments::{
