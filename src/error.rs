@@ -74,6 +74,8 @@ pub enum Error {
     KeeperNotReady {
         report: String,
     },
+    /// Nobody but this transaction sees the extension yet.
+    ExtensionUncommitted,
     HorizonStalled {
         report: String,
         max_wait: Duration,
@@ -404,6 +406,12 @@ impl Error {
                 "snowflake IDs cannot be made yet",
                 report,
                 "See the server's log and view snowflake_status.",
+            ),
+            Error::ExtensionUncommitted => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "snowflake IDs cannot be made yet",
+                "Extension snowflake_id was created by this transaction, and the keeper sees it once that is committed.",
+                "COMMIT first. Statements that a client sends in one string, such as that of psql -c, are one transaction: send CREATE EXTENSION by itself.",
             ),
             Error::HorizonStalled { report, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,

@@ -10,8 +10,9 @@ use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 
 use crate::config;
 use crate::error::{Error, duration};
+use crate::pg::relation::Extension;
 use crate::pg::wait::WaitEvent;
-use crate::pg::{clock, wait};
+use crate::pg::{clock, server, wait};
 use crate::shared::board::{Board, Closed};
 use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory;
@@ -44,7 +45,16 @@ fn obstacle(board: &Board) -> String {
 
 /// The error for what the keeper was asked, and has not done.
 pub fn not_followed(board: &Board) -> Error {
-    Error::KeeperNotReady { report: obstacle(board) }
+    not_ready(obstacle(board))
+}
+
+/// The error for what the keeper has reported; or for why it reports anything.
+fn not_ready(report: String) -> Error {
+    let is_keepers = server::current_database() == Some(config::database());
+    if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {
+        return Error::ExtensionUncommitted;
+    }
+    Error::KeeperNotReady { report }
 }
 
 /// Whether there is a lease that the keeper has not seen yet, or the registry may answer for the first time.
@@ -134,7 +144,7 @@ impl Patience {
                 }
                 Closed::NoLease if is_over && !is_lease_coming() => return Err(no_lease()),
                 Closed::Problem if is_over => {
-                    return Err(Error::KeeperNotReady { report: what_is_reported(board) });
+                    return Err(not_ready(what_is_reported(board)));
                 }
                 _ if self.is_over() => return Err(not_followed(board)),
                 _ => self.nap(),

@@ -70,6 +70,41 @@ impl Extension {
         schema
     }
 
+    /// Whether this transaction has made it, so that nobody else sees it yet. (Or has altered it: then others see it as it was.)
+    pub fn is_uncommitted(self) -> bool {
+        // SAFETY: pg_extension stays open until after the last row. Without a snapshot of the caller's, catalogs are read
+        // with one of their own, also by parallel workers. The rows of this catalog are of this type.
+        unsafe {
+            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+            let catalog = pg_sys::relation_open(pg_sys::ExtensionRelationId, lock);
+            let scan = pg_sys::systable_beginscan(
+                catalog,
+                pg_sys::InvalidOid,
+                false,
+                std::ptr::null_mut(),
+                0,
+                std::ptr::null_mut(),
+            );
+            let mut is_uncommitted = false;
+            loop {
+                let row = pg_sys::systable_getnext(scan);
+                if row.is_null() {
+                    break;
+                }
+                if (*pg_sys::GETSTRUCT(row).cast::<pg_sys::FormData_pg_extension>()).oid == self.0 {
+                    let header = &*(*row).t_data;
+                    let is_frozen =
+                        u32::from(header.t_infomask) & pg_sys::HEAP_XMIN_FROZEN == pg_sys::HEAP_XMIN_FROZEN;
+                    let writer = header.t_choice.t_heap.t_xmin;
+                    is_uncommitted = !is_frozen && pg_sys::TransactionIdIsCurrentTransactionId(writer);
+                }
+            }
+            pg_sys::systable_endscan(scan);
+            pg_sys::relation_close(catalog, lock);
+            is_uncommitted
+        }
+    }
+
     /// The function of this name and of these arguments that is the extension's own, locked until the end of the
     /// transaction. Not if somebody else than its owner, or a superuser, could put other objects beside it: it names
     /// some.

@@ -170,6 +170,30 @@ fn the_keepers_database_is_not_in_utf8() {
     assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
 }
 
+/// All statements of one message are one transaction. The keeper sees the extension when that is committed, and no wait helps.
+#[test]
+fn ids_in_the_transaction_that_creates_the_extension() {
+    let cluster = Cluster::builder().worker(1).home().extensions(&[]).start();
+    cluster.connect().run("CREATE DATABASE home");
+    let mut home = cluster.connect_to("home");
+    for statements in [
+        "CREATE EXTENSION snowflake_id; SELECT snowflake_nextval()",
+        "BEGIN; SAVEPOINT one; CREATE EXTENSION snowflake_id; RELEASE one; SELECT snowflake_batch(2)",
+        "ROLLBACK; CREATE EXTENSION snowflake_id; SELECT snowflake_advance(now())",
+    ] {
+        let (code, said) = failure(&mut home, statements);
+        assert_eq!(code, "55000", "{said}");
+        assert!(said.contains("created by this transaction") && said.contains("COMMIT first"), "{said}");
+    }
+    // It is not what is in the way in another database.
+    let (code, said) =
+        failure(&mut cluster.connect(), "CREATE EXTENSION snowflake_id; SELECT snowflake_nextval()");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("is not in database \"home\"") && !said.contains("COMMIT"), "{said}");
+    home.run("CREATE EXTENSION snowflake_id");
+    wait_for_first_id(&mut home);
+}
+
 /// By force the keeper's database can be dropped. IDs end when the horizon is reached, on the whole server,
 /// and go on when there is such a database again.
 #[test]
