@@ -1217,10 +1217,8 @@ BEGIN
     FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
-        -- Whoever is refused for its clock is heard before.
-        IF answer.outcome = 'clock' THEN
-            PERFORM snowflake_registry.open_registry(false, said.tokens);
-        END IF;
+        -- Whoever is refused is heard before.
+        PERFORM snowflake_registry.open_registry(false, said.tokens);
         RETURN answer;
     END IF;
     said.clock_offset :=
@@ -1415,16 +1413,13 @@ BEGIN
     SELECT * INTO begun
     FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip);
     answer := begun.answer;
-    IF answer.outcome = 'foreign' THEN
-        RETURN answer;
-    END IF;
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
     answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
                                                  renew.lease_id);
-    -- Whoever is refused for its clock is heard before.
+    -- Whoever is refused is heard before.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
@@ -1927,8 +1922,14 @@ BEGIN
     FROM snowflake_registry.settings AS settings;
     about.serial := snowflake_registry.serial_of(about.serial);
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
+    SELECT jsonb_agg(token) INTO evidence
+    FROM jsonb_array_elements(take_ranges.requests) AS element,
+         LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
+                                           THEN element -> 'tokens' ELSE '[]' END) AS token;
     IF take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
+        -- Whoever is refused is heard before.
+        PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
                                take_ranges.registry_id);
@@ -1940,10 +1941,6 @@ BEGIN
     FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
         AS asked_for
     WHERE asked_for.name IS NOT NULL;
-    SELECT jsonb_agg(token) INTO evidence
-    FROM jsonb_array_elements(take_ranges.requests) AS element,
-         LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
-                                           THEN element -> 'tokens' ELSE '[]' END) AS token;
 
     -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);

@@ -32,6 +32,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// For how long at least a worker ID is not asked for that has turned out to be of no use.
 const LEAST_TIME_UNWANTED: Duration = Duration::from_secs(60);
+/// The registry refuses to leave out more.
+const MOST_UNWANTED: usize = 10_000;
 /// A shorter sleep is none to a latch.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 /// The bounds that the registry has as well. What answers may be no registry.
@@ -170,6 +172,9 @@ impl Worker {
             && self.noted_after != news.number
         {
             self.noted_after = news.number;
+            if self.unwanted.len() == MOST_UNWANTED {
+                self.unwanted.remove(0);
+            }
             self.unwanted.push((identity.worker, Instant::now()));
         }
     }

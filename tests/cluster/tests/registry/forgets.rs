@@ -416,3 +416,33 @@ fn a_reserved_worker_id_is_not_given_again() {
     let lifted = "UPDATE snowflake_registry.lease SET is_reserved = false";
     assert_eq!(failure(&mut client, lifted).0, "23001");
 }
+
+/// A server that names another registry is no less a witness of what was signed here.
+#[test]
+fn a_server_that_names_another_registry_is_heard() {
+    for call in ["acquire", "renew", "take"] {
+        let (cluster, copy, mut early) = with_copy();
+        let mut client = cluster.connect();
+        super::member::granted(&mut client);
+        let shown = token(&mut client, &mut early);
+        drop(client);
+        let mut client = set_back(cluster, &copy);
+        let facts = facts(&[&shown]);
+        let [other, lease_id, nonce, next] = [(); 4].map(|()| super::member::uuid());
+        let query = match call {
+            "acquire" => format!(
+                "acquire('{other}', 0, {CLOCK}, 0, '{lease_id}', '{nonce}', '{facts}', 0, NULL, 1024, NULL)"
+            ),
+            "renew" => {
+                format!("renew('{other}', 0, {CLOCK}, 0, '{lease_id}', '{nonce}', '{next}', '{facts}')")
+            }
+            _ => format!(
+                "take('{other}', 0, '[{{\"name\": \"orders\", \"tokens\": [\"{shown}\"]}}]', 'a server')"
+            ),
+        };
+        let outcome: String = single(&mut client, &format!("SELECT outcome FROM snowflake_registry.{query}"));
+        assert_eq!(outcome, "foreign", "{call}");
+        assert_eq!(super::member::state(&mut client), "quarantine", "{call}");
+        assert!(super::member::reason(&mut client).contains("a server knows of"), "{call}");
+    }
+}
