@@ -587,8 +587,9 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO here FROM snowflake_registry.place();
-    has_moved := here.timeline IS DISTINCT FROM known.timeline;
     has_restarted := pg_postmaster_start_time() IS DISTINCT FROM known.server_started;
+    -- Where the timeline is not to be had, each start may be a promotion.
+    has_moved := here.timeline IS DISTINCT FROM known.timeline OR has_restarted AND here.timeline IS NULL;
     IF here.system_identifier IS DISTINCT FROM known.system_identifier THEN
         reason := format('it is in another database cluster now (system identifier %s, before %s)',
                          coalesce(here.system_identifier::text, 'unknown'),
@@ -599,9 +600,12 @@ BEGIN
         reason := format('it is in another database now (OID %s, before %s): a copy by CREATE DATABASE?',
                          here.database_oid, coalesce(known.database_oid::text, 'unknown'));
     ELSIF has_moved AND NOT (known.synchronous AND snowflake_registry.is_fresh(known.renew_every)) THEN
-        reason := format('a standby was promoted, or a backup restored (timeline %s, before %s)',
-                         coalesce(here.timeline::text, 'unknown'),
-                         coalesce(known.timeline::text, 'unknown'));
+        reason := CASE
+            WHEN here.timeline IS NULL AND known.timeline IS NULL
+            THEN 'the server was started, and may not tell its timeline: a standby may have been promoted'
+            ELSE format('a standby was promoted, or a backup restored (timeline %s, before %s)',
+                        coalesce(here.timeline::text, 'unknown'), coalesce(known.timeline::text, 'unknown'))
+        END;
     END IF;
 END
 $$;
@@ -2730,7 +2734,8 @@ CREATE VIEW snowflake_registry.status AS
            settings.lease, settings.longest_lease, settings.renew_every, settings.first_worker,
            settings.last_worker, settings.synchronous,
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
-           settings.serial, settings.last_datacenter, settings.frozen_until
+           settings.serial, settings.last_datacenter, settings.frozen_until,
+           settings.timeline IS NOT NULL AS knows_timeline
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
     'the registry in one row: whether it gives out worker IDs, and its settings';
@@ -2759,6 +2764,8 @@ COMMENT ON COLUMN snowflake_registry.status.synchronous IS
     'whether the administrator says that no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
     'whether commits wait for standbys at this moment (synchronous_standby_names)';
+COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
+    'whether the server may tell its timeline; if not, each start counts as a promotion';
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,

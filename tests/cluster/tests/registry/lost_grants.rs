@@ -208,3 +208,55 @@ fn the_end_of_a_lease_shows_a_lost_grant() {
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(state(&mut client), "ready");
 }
+
+/// Where the registry cannot tell a promotion from a start, each start may be one.
+#[test]
+fn a_start_without_a_timeline_counts_as_a_loss() {
+    let cluster = Cluster::builder().extensions(&[]).start();
+    let mut client = cluster.connect();
+    client.run(
+        "CREATE ROLE keeper_of_ids LOGIN; GRANT CREATE ON DATABASE postgres TO keeper_of_ids;
+         REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() FROM PUBLIC;
+         SET ROLE keeper_of_ids;
+         CREATE EXTENSION snowflake_id_registry;
+         SELECT snowflake_registry.start_fleet();
+         SELECT snowflake_registry.create_segment('orders');
+         RESET ROLE;
+         CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers",
+    );
+    let knows = "SELECT knows_timeline FROM snowflake_registry.status";
+    assert!(!single::<bool>(&mut client, knows));
+    let mut member = granted(&mut client);
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "ready");
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    let reason = reason(&mut client);
+    assert!(reason.contains("may not tell its timeline"), "{reason}");
+    // A witness does not shorten it, and it is found out once.
+    let is_proved = "SELECT is_proved FROM snowflake_registry.settings";
+    assert!(single::<bool>(&mut client, is_proved));
+    assert_eq!(super::taker::state(&mut client, "orders"), "closed");
+    super::taker::order(&mut client, "end_quarantine()");
+    super::taker::order(&mut client, "resume_segments()");
+    granted(&mut client);
+    // Nor is it one where the administrator vouches for that.
+    super::taker::order(&mut client, "configure(synchronous => true)");
+    member.renew(&mut client).unwrap();
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "ready");
+    // From now on it may.
+    client.run("GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() TO keeper_of_ids");
+    super::taker::order(&mut client, "end_quarantine()");
+    assert!(single::<bool>(&mut client, knows));
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(state(&mut client), "ready");
+}
