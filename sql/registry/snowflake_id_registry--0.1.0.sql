@@ -321,13 +321,42 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
-FOR statement IN
-    SELECT format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', tgrelid::regclass, tgname)
-    FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid
-    WHERE relnamespace = 'snowflake_registry'::regnamespace AND NOT tgisinternal
-LOOP
-    EXECUTE statement;
-END LOOP;
+
+-- They fire in apply workers, too. But a restore of data with --disable-triggers leaves all triggers switched on as
+-- ordinary ones.
+CREATE FUNCTION snowflake_registry.guards_off(OUT relation regclass, OUT name name) RETURNS SETOF record
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+        SELECT guard.tgrelid::regclass, guard.tgname
+        FROM pg_trigger AS guard
+        WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
+                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass)
+          AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
+                               'snowflake_registry.leave_out()'::regprocedure)
+          AND guard.tgenabled <> 'A';
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.guards_off() IS
+    'the triggers that keep the past and do not fire in every session';
+
+-- If others are in the way, the next call does it: renewals wait for nobody who has locked a table of ours.
+CREATE FUNCTION snowflake_registry.switch_guards_on() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    guard record;
+BEGIN
+    LOCK TABLE snowflake_registry.settings, snowflake_registry.lease, snowflake_registry.segment,
+               snowflake_registry.signing_key IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+    FOR guard IN SELECT * FROM snowflake_registry.guards_off() LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', guard.relation, guard.name);
+    END LOOP;
+EXCEPTION WHEN lock_not_available OR object_in_use THEN
+    NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'has the triggers that keep the past fire in every session';
+PERFORM snowflake_registry.switch_guards_on();
 
 -- What acquire() and renew() answer. A type of its own, as arguments and answer share names.
 CREATE TYPE snowflake_registry.answer AS (
@@ -606,6 +635,8 @@ BEGIN
             ELSE format('a standby was promoted, or a backup restored (timeline %s, before %s)',
                         coalesce(here.timeline::text, 'unknown'), coalesce(known.timeline::text, 'unknown'))
         END;
+    ELSIF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
+        reason := 'its guards were switched off, so that its tables may have been changed';
     END IF;
 END
 $$;
@@ -1099,6 +1130,9 @@ BEGIN
         LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
         -- Somebody else may have seen to it meanwhile.
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
+        IF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
+            PERFORM snowflake_registry.switch_guards_on();
+        END IF;
         proved := snowflake_registry.what_tokens_prove(tokens);
         IF proved IS NOT NULL THEN
             PERFORM snowflake_registry.learn_from_tokens(tokens, lease_id);
@@ -2735,7 +2769,17 @@ CREATE VIEW snowflake_registry.status AS
            settings.last_worker, settings.synchronous,
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
-           settings.timeline IS NOT NULL AS knows_timeline
+           settings.timeline IS NOT NULL AS knows_timeline,
+           -- As in guards_off(). Functions of ours would need rights of who looks.
+           NOT EXISTS (
+               SELECT FROM pg_trigger AS guard
+               WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
+                                       'snowflake_registry.segment'::regclass,
+                                       'snowflake_registry.signing_key'::regclass)
+                 AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
+                                      'snowflake_registry.leave_out()'::regprocedure)
+                 AND guard.tgenabled <> 'A'
+           ) AS is_guarded
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
     'the registry in one row: whether it gives out worker IDs, and its settings';
@@ -2766,6 +2810,8 @@ COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
     'whether commits wait for standbys at this moment (synchronous_standby_names)';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
     'whether the server may tell its timeline; if not, each start counts as a promotion';
+COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
+    'whether the triggers that keep the past are on in every session';
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,

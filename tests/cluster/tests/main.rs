@@ -77,6 +77,7 @@ mod ids {
 mod registry {
     pub mod forgets;
     mod freeze;
+    mod guards;
     mod installing;
     mod leases;
     mod lost_grants;

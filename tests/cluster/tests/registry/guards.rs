@@ -1,0 +1,76 @@
+//! What guards the past of a registry: triggers that fire in every session, and a view in the way of DROP EXTENSION.
+
+use harness::*;
+
+use super::taker::order;
+
+/// A restore of data that switches triggers off, into a registry that runs. It ends with all triggers switched on, but as
+/// ordinary ones: apply workers pass them by.
+#[test]
+fn guards_that_were_switched_off_are_switched_on() {
+    let cluster = super::member::start(Cluster::builder());
+    let mut client = cluster.connect();
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
+    order(&mut client, "create_segment('orders')");
+    let mut member = super::member::granted(&mut client);
+    let dump = cluster.host().join("dump");
+    let format = ["--format=custom", "--dbname=postgres", "--file"];
+    successful(cluster.client_program("pg_dump").args(format).arg(&dump));
+    let mut restore = cluster.client_program("pg_restore");
+    restore.args(["--data-only", "--disable-triggers", "--dbname=postgres"]).arg(&dump);
+    let is_guarded =
+        |client: &mut Client| single::<bool>(client, "SELECT is_guarded FROM snowflake_registry.status");
+    assert!(is_guarded(&mut client));
+    // The rows are there already.
+    assert!(!restore.output().unwrap().status.success());
+    assert!(!is_guarded(&mut client));
+    assert_eq!(super::member::state(&mut client), "ready");
+
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert!(is_guarded(&mut client));
+    assert_eq!(super::member::state(&mut client), "quarantine");
+    let reason = super::member::reason(&mut client);
+    assert!(reason.contains("its guards were switched off"), "{reason}");
+    assert!(super::taker::closed_reason(&mut client, "orders").contains("its guards were switched off"));
+    client.run(
+        "SET session_replication_role = replica; UPDATE snowflake_registry.lease SET host = 'elsewhere'",
+    );
+    assert_eq!(
+        single::<i64>(&mut client, "SELECT count(*) FROM snowflake_registry.lease WHERE host IS NULL"),
+        1
+    );
+    client.run("RESET session_replication_role");
+    // It is found out once, and an administrator's function does as well.
+    order(&mut client, "end_quarantine()");
+    super::member::granted(&mut client);
+    assert!(!restore.output().unwrap().status.success());
+    order(&mut client, "configure(last_worker => 5)");
+    assert!(is_guarded(&mut client));
+    assert_eq!(super::member::state(&mut client), "quarantine");
+}
+
+/// As many servers as there are call at once when the guards are off, beside somebody who reads and one who vacuums.
+#[test]
+fn all_call_when_the_guards_were_switched_off() {
+    let cluster = super::member::start(super::member::many());
+    let mut client = cluster.connect();
+    let members: Vec<_> = (0..20).map(|_| super::member::granted(&mut client)).collect();
+    let mut reader = cluster.connect();
+    reader.run("BEGIN; SELECT * FROM snowflake_registry.fleet");
+    for _ in 0..3 {
+        client.run("ALTER TABLE snowflake_registry.lease DISABLE TRIGGER ALL; ALTER TABLE snowflake_registry.lease ENABLE TRIGGER ALL");
+        std::thread::scope(|scope| {
+            for member in &members {
+                let mut member = member.clone();
+                let mut client = cluster.connect();
+                scope.spawn(move || {
+                    // A copy of it has renewed before, and its nonce is not known after a quarantine.
+                    member.nonce = super::member::uuid();
+                    member.renew(&mut client).unwrap_or_else(|error| panic!("{}", text(&error)));
+                });
+            }
+            client.run("VACUUM snowflake_registry.lease");
+        });
+        assert!(single::<bool>(&mut client, "SELECT is_guarded FROM snowflake_registry.status"));
+    }
+}
