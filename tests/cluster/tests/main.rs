@@ -31,6 +31,7 @@ mod fleet {
     pub mod connecting;
     mod copies;
     mod corners;
+    mod dropped_registry;
     mod encodings;
     mod failover;
     mod forgetful;
