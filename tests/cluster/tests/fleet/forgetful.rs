@@ -129,12 +129,19 @@ impl Servers {
             let before = shown(&mut client, "lease_renewed_at");
             eventually("a renewal", || {
                 if start.elapsed() > LEASE_IS_OVER.mul_f64(1.5) {
-                    self.registry.try_run("SELECT snowflake_registry.end_quarantine()");
+                    self.end_waits();
                 }
                 let is_new = shown(&mut client, "lease_renewed_at") > before;
                 is_new && shown(&mut client, "registry_state").as_deref() == Some("granted")
             });
         }
+    }
+
+    /// An administrator knows that whatever was lost has ended, and that nobody has gone to another registry.
+    fn end_waits(&self) {
+        self.registry.try_run("SELECT snowflake_registry.end_quarantine()");
+        // It may have lost a freeze(), or an unfreeze().
+        self.registry.try_run("SELECT snowflake_registry.unfreeze()");
     }
 
     /// Another one takes the registry's place.
@@ -307,11 +314,9 @@ impl Patient for Servers {
         for server in self.servers.clone() {
             let start = Instant::now();
             server.bring_up();
-            let registry = &self.registry;
             let id = recovered(&server, "postgres", "SELECT snowflake_nextval()", |_, _| {
                 if start.elapsed() > LEASE_IS_OVER.mul_f64(1.5) {
-                    // Whatever the registry may have lost has ended by now.
-                    registry.try_run("SELECT snowflake_registry.end_quarantine()");
+                    self.end_waits();
                 }
             });
             self.ids.push(id);
@@ -320,7 +325,7 @@ impl Patient for Servers {
                     if said.contains("is closed") {
                         self.resume();
                     } else if start.elapsed() > LEASE_IS_OVER.mul_f64(2.0) {
-                        self.registry.try_run("SELECT snowflake_registry.end_quarantine()");
+                        self.end_waits();
                     }
                 });
             self.numbers.push(number);
