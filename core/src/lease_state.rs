@@ -23,8 +23,6 @@ use crate::lease::Lease;
 pub struct LeaseState {
     /// The registry that it has dealt with.
     pub registry_id: Option<Uuid>,
-    /// The highest serial number that it has seen there. A registry that has a lower one has lost commits.
-    pub serial: i64,
     /// The lease that it holds.
     pub held: Option<Held>,
     /// The lease that it is asking for.
@@ -173,8 +171,7 @@ impl LeaseState {
     }
 
     /// Notes what any answer says.
-    pub fn note(&mut self, registry_id: Uuid, serial: i64) {
+    pub fn note(&mut self, registry_id: Uuid) {
         self.registry_id = Some(registry_id);
-        self.serial = self.serial.max(serial);
     }
 }

@@ -16,9 +16,9 @@
 --     CREATE ROLE fleet;
 --     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
 --     GRANT EXECUTE ON FUNCTION
---         snowflake_registry.acquire(uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
---         snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb),
---         snowflake_registry.take(uuid, bigint, jsonb, text) TO fleet;
+--         snowflake_registry.acquire(uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
+--         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
+--         snowflake_registry.take(uuid, jsonb, text) TO fleet;
 --
 -- For each server a login role of its own, as a role can change its own password and settings:
 --
@@ -169,7 +169,6 @@ CREATE TABLE snowflake_registry.lease (
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
     hands bigint NOT NULL,
-    serial bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
@@ -189,7 +188,6 @@ COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
 COMMENT ON COLUMN snowflake_registry.lease.hands IS 'how often it was given';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'whether nobody gets it any more, as a server has it for good';
-COMMENT ON COLUMN snowflake_registry.lease.serial IS 'the serial in the last answer to its holder';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
@@ -366,7 +364,6 @@ CREATE TYPE snowflake_registry.answer AS (
     granted_from bigint,
     granted_until bigint,
     registry_id uuid,
-    serial bigint,
     registry_clock bigint,
     lease bigint,
     renew_every bigint,
@@ -406,7 +403,6 @@ CREATE TYPE snowflake_registry.taken AS (
     step bigint,
     max_value bigint,
     registry_id uuid,
-    serial bigint,
     registry_clock bigint,
     detail text,
     token text,
@@ -510,23 +506,6 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.place() IS 'the database cluster, the database and the timeline';
-
--- Serials, by which servers find out that commits were lost. A serial is two numbers: what the registry has
--- counted, grants above all, and below it what was answered to this lease since. Each grant and each renewal
--- gets a higher one than its lease had before, and writes it down. A server whose serial has a higher count
--- than the registry knows of a lost grant. One whose serial is higher than that of its lease knows of a lost
--- renewal. What is told to others does not blur that. Refusals have 0 in the lower part, as nothing is
--- written down.
-CREATE FUNCTION snowflake_registry.serial_of(counted bigint) RETURNS bigint
-IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN least(counted, 2147483647) << 32;
-COMMENT ON FUNCTION snowflake_registry.serial_of(bigint) IS
-    'the serial of the registry, with nothing of a lease in it';
-
-CREATE FUNCTION snowflake_registry.serial_after(last bigint, counted bigint) RETURNS bigint
-IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN greatest(last, snowflake_registry.serial_of(counted)) + 1;
-COMMENT ON FUNCTION snowflake_registry.serial_after(bigint, bigint) IS 'the next serial of a lease';
 
 -- Every call begins here.
 CREATE FUNCTION snowflake_registry.begin_call() RETURNS void
@@ -882,12 +861,11 @@ BEGIN
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             IF NOT FOUND THEN
                 INSERT INTO snowflake_registry.lease (
-                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, hands,
-                    serial
+                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, hands
                 )
                 VALUES (
                     shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, holder, moment,
-                    moment, shown.hands, 0
+                    moment, shown.hands
                 );
             ELSIF shown.granted_from = lease.granted_from AND shown.hands <= lease.hands
                   AND NOT coalesce(shown.hands = lease.hands
@@ -1187,7 +1165,6 @@ DECLARE
 BEGIN
     SELECT * INTO known FROM snowflake_registry.settings;
     answer.registry_id := known.registry_id;
-    answer.serial := snowflake_registry.serial_of(known.serial);
     answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     answer.lease := snowflake_registry.microseconds(known.lease);
     answer.renew_every := snowflake_registry.microseconds(known.renew_every);
@@ -1218,7 +1195,7 @@ COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
 -- What servers call --------------------------------------------------------------------------------------
 
 CREATE FUNCTION snowflake_registry.acquire(
-    registry_id uuid, serial bigint, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
+    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
     datacenter_id int, pin int, worker_limit int, unwanted int[]
 )
 RETURNS snowflake_registry.answer
@@ -1264,7 +1241,6 @@ BEGIN
 
     registry := snowflake_registry.open_registry(true, said.tokens, true);
     moment := clock_timestamp();
-    answer.serial := snowflake_registry.serial_of(registry.serial);
     lowest := registry.first_worker;
     highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
 
@@ -1284,10 +1260,9 @@ BEGIN
               AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
               AND held.worker_id <> ALL (refused) THEN
             answer.outcome := 'granted';
-            answer.serial := snowflake_registry.serial_after(held.serial, registry.serial);
             -- It stays one that was not renewed. A nonce that is not known may be that of a lost renewal.
             UPDATE snowflake_registry.lease AS lease
-            SET serial = answer.serial
+            SET nonce = held.nonce
             WHERE lease.lease_id = acquire.lease_id;
             answer.datacenter_id := held.datacenter_id;
             answer.worker_id := held.worker_id;
@@ -1389,22 +1364,21 @@ BEGIN
     SELECT lease.node_name, lease.host, lease.port INTO before
     FROM snowflake_registry.lease AS lease
     WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
-    answer.serial := snowflake_registry.serial_after(0, registry.serial + 1);
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, clock_offset, acquired_at, renewed_at, hands, serial
+        version, clock_offset, acquired_at, renewed_at, hands
     )
     VALUES (
         acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
         acquire.nonce, said.node_name, said.host, said.port, said.layout, said.version, said.clock_offset,
-        moment, moment, 1, answer.serial
+        moment, moment, 1
     )
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE
     SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, hands = lease.hands + 1, serial = excluded.serial;
+        renewed_at = excluded.renewed_at, hands = lease.hands + 1;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',
@@ -1424,12 +1398,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.acquire(
-    uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
+    uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
     'gives a server an identity that nobody else holds, or says when there will be one';
 
 CREATE FUNCTION snowflake_registry.renew(
-    registry_id uuid, serial bigint, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
+    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
     next_nonce uuid, facts jsonb
 )
 RETURNS snowflake_registry.answer
@@ -1461,7 +1435,6 @@ BEGIN
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
-    answer.serial := snowflake_registry.serial_of(registry.serial);
     -- Two that renew the same lease come one after the other, and the second sees what the first has written.
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
@@ -1513,7 +1486,6 @@ BEGIN
                                 coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
         RETURN answer;
     END IF;
-    answer.serial := snowflake_registry.serial_after(held.serial, registry.serial);
     UPDATE snowflake_registry.lease AS lease
     SET granted_until = greatest(lease.granted_until, least(moment + registry.lease, registry.frozen_until)),
         nonce = renew.next_nonce,
@@ -1523,8 +1495,7 @@ BEGIN
         layout = coalesce(said.layout, lease.layout),
         version = coalesce(said.version, lease.version),
         clock_offset = said.clock_offset,
-        renewed_at = moment,
-        serial = answer.serial
+        renewed_at = moment
     WHERE lease.lease_id = renew.lease_id
     RETURNING lease.* INTO held;
     answer.outcome := 'granted';
@@ -1539,7 +1510,7 @@ BEGIN
     RETURN answer;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb) IS
+COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
     'lets a server go on with the identity that it holds';
 
 -- Segments: how numbers are made ------------------------------------------------------------------------
@@ -1930,7 +1901,7 @@ COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, te
 
 -- Locks are taken in this order: the settings, then the rows of the segments by name.
 CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, serial bigint, requests jsonb, node_name text, is_here boolean
+    registry_id uuid, requests jsonb, node_name text, is_here boolean
 )
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1955,10 +1926,9 @@ BEGIN
                   DETAIL = format('There are %s, and at most 64 are accepted.',
                                   jsonb_array_length(take_ranges.requests));
     END IF;
-    SELECT settings.registry_id, settings.serial, snowflake_registry.microseconds(settings.renew_every)
-    INTO about.registry_id, about.serial, about.report_every
+    SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
+    INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
-    about.serial := snowflake_registry.serial_of(about.serial);
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
     SELECT jsonb_agg(token) INTO evidence
     FROM jsonb_array_elements(take_ranges.requests) AS element,
@@ -2000,7 +1970,6 @@ BEGIN
         PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
-    about.serial := snowflake_registry.serial_of(registry.serial);
     SELECT * INTO said
     FROM snowflake_registry.read_facts(jsonb_build_object('node_name', take_ranges.node_name));
 
@@ -2039,7 +2008,6 @@ BEGIN
         answer.name := asked.name;
         answer.is_known := coalesce(answer.is_known, true);
         answer.registry_id := about.registry_id;
-        answer.serial := about.serial;
         answer.registry_clock := about.registry_clock;
         answer.report_every := about.report_every;
         RETURN NEXT answer;
@@ -2048,7 +2016,7 @@ BEGIN
 
     FOR answer IN
         SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.serial, about.registry_clock, NULL, NULL, about.report_every
+               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every
         FROM snowflake_registry.segment AS segment
         WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
             SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
@@ -2065,10 +2033,10 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, bigint, jsonb, text, boolean) IS
+COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
     'what take() and take_here() have in common';
 
-CREATE FUNCTION snowflake_registry.take(registry_id uuid, serial bigint, requests jsonb, node_name text)
+CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2079,25 +2047,25 @@ BEGIN
                   DETAIL = 'EXECUTE on it was granted to nobody. A registry that serves none but its own server does '
                            'not wait for others when it may have lost commits.',
                   HINT = 'Have servers connect by a role of their own: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take(uuid, bigint, jsonb, text) TO ..;';
+                         'snowflake_registry.take(uuid, jsonb, text) TO ..;';
     END IF;
     RETURN QUERY
-        SELECT * FROM snowflake_registry.take_ranges(registry_id, serial, requests, node_name, false);
+        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
     'gives a server ranges of numbers, and tells it the names of all segments';
 
 -- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
-CREATE FUNCTION snowflake_registry.take_here(registry_id uuid, serial bigint, requests jsonb, node_name text)
+CREATE FUNCTION snowflake_registry.take_here(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY
-        SELECT * FROM snowflake_registry.take_ranges(registry_id, serial, requests, node_name, true);
+        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, true);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_here(uuid, bigint, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_here(uuid, jsonb, text) IS
     'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
 
 -- Who has taken in a commit that is lost can only be guessed: whoever may.
@@ -2108,7 +2076,7 @@ BEGIN
         SELECT
         FROM pg_proc AS function,
              LATERAL aclexplode(coalesce(function.proacl, acldefault('f', function.proowner))) AS acl
-        WHERE function.oid = 'snowflake_registry.take(uuid, bigint, jsonb, text)'::regprocedure
+        WHERE function.oid = 'snowflake_registry.take(uuid, jsonb, text)'::regprocedure
           AND acl.grantee <> function.proowner
     );
 END
@@ -2241,9 +2209,9 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_order();
     INSERT INTO snowflake_registry.lease (
-        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, serial, is_reserved
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, is_reserved
     )
-    VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, 0, true)
+    VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
     PERFORM snowflake_registry.note_order();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::pg::libpq::Row;
 
 /// The columns of an answer. Instants and times are microseconds.
-pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, serial, registry_clock, lease, renew_every, free_from, detail, token";
+pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, free_from, detail, token";
 
 /// An answer of the registry.
 pub struct Answer {
@@ -27,7 +27,6 @@ const LONGEST_TOKEN: usize = 400;
 /// What a registry says of itself.
 pub struct Registry {
     pub id: Uuid,
-    pub serial: i64,
     /// How long a lease is.
     pub lease_us: i64,
     /// How often it is to be renewed.
@@ -49,27 +48,22 @@ impl Answer {
             Some("granted") => lease().map(Outcome::Granted),
             Some("unknown") => Some(Outcome::Unknown),
             Some("twin") => Some(Outcome::Twin),
-            Some("taken") => Some(Outcome::Taken { free_from_us: number(10).unwrap_or(0) }),
+            Some("taken") => Some(Outcome::Taken { free_from_us: number(9).unwrap_or(0) }),
             Some("quarantine") => Some(Outcome::Quarantine),
             Some("clock") => Some(Outcome::ClockDiffers),
             Some("foreign") => Some(Outcome::Foreign),
             _ => None,
         };
         let registry = || {
-            Some(Registry {
-                id: text(5)?.parse().ok()?,
-                serial: number(6)?,
-                lease_us: number(8)?,
-                renew_every_us: number(9)?,
-            })
+            Some(Registry { id: text(5)?.parse().ok()?, lease_us: number(7)?, renew_every_us: number(8)? })
         };
         let read = || {
             Some(Answer {
                 outcome: outcome?,
-                registry_clock_us: number(7)?,
+                registry_clock_us: number(6)?,
                 registry: registry(),
-                detail: text(11).map(str::to_owned),
-                token: text(12).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
+                detail: text(10).map(str::to_owned),
+                token: text(11).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
             })
         };
         read().ok_or_else(|| "its answer cannot be understood: is it a newer version?".into())

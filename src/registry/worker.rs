@@ -235,7 +235,7 @@ impl Worker {
     fn renew(&mut self, connection: &mut Connection) -> Result<Round, NoAnswer> {
         let Some(held) = self.state.held.clone() else { return Ok(Round::Granted { note: None }) };
         let query = CString::new(format!(
-            "SELECT {COLUMNS} FROM snowflake_registry.renew($1::uuid, $2::bigint, $3::bigint, $4::bigint, $5::uuid, $6::uuid, $7::uuid, $8::jsonb)"
+            "SELECT {COLUMNS} FROM snowflake_registry.renew($1::uuid, $2::bigint, $3::bigint, $4::uuid, $5::uuid, $6::uuid, $7::jsonb)"
         ))
         .unwrap_or_default();
         let tokens = [held.lease_id, held.last_nonce, held.next_nonce].map(|token| Some(token.to_string()));
@@ -288,7 +288,7 @@ impl Worker {
     fn acquire(&mut self, connection: &mut Connection, needs: &Needs) -> Result<Round, NoAnswer> {
         let asking = self.keep(|state| state.ask(new_token))?;
         let query = CString::new(format!(
-            "SELECT {COLUMNS} FROM snowflake_registry.acquire($1::uuid, $2::bigint, $3::bigint, $4::bigint, $5::uuid, $6::uuid, $7::jsonb, $8::int, $9::int, $10::int, $11::int[])"
+            "SELECT {COLUMNS} FROM snowflake_registry.acquire($1::uuid, $2::bigint, $3::bigint, $4::uuid, $5::uuid, $6::jsonb, $7::int, $8::int, $9::int, $10::int[])"
         ))
         .unwrap_or_default();
         let unwanted: Vec<_> = needs.unwanted.iter().map(u32::to_string).collect();
@@ -365,7 +365,6 @@ impl Worker {
         let sent = Instant::now();
         let known = [
             self.state.registry_id.map(|id| id.to_string()),
-            Some(self.state.serial.to_string()),
             Some(sent_us.to_string()),
             Some(self.round_trip_us.to_string()),
         ];
@@ -383,7 +382,7 @@ impl Worker {
         }
         self.round_trip_us = sent.elapsed().as_micros() as i64;
         if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
-            self.state.note(registry.id, registry.serial);
+            self.state.note(registry.id);
             self.lease_us = registry.lease_us.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);
             let renew_every_us = registry.renew_every_us.clamp(SHORTEST_RENEWAL_US, self.lease_us / 2);
             self.renew_every = Duration::from_micros(renew_every_us.unsigned_abs());

@@ -10,7 +10,7 @@ use crate::shared::segments::SegmentState;
 /// A longer one is none.
 const LONGEST_TOKEN: usize = 400;
 /// The columns of a row.
-pub const COLUMNS: [&str; 17] = [
+pub const COLUMNS: [&str; 16] = [
     "request",
     "name",
     "outcome",
@@ -23,7 +23,6 @@ pub const COLUMNS: [&str; 17] = [
     "step",
     "max_value",
     "registry_id",
-    "serial",
     "registry_clock",
     "detail",
     "token",
@@ -33,7 +32,6 @@ pub const COLUMNS: [&str; 17] = [
 /// All that it answers.
 pub struct Answer {
     pub registry_id: Option<Uuid>,
-    pub serial: i64,
     /// Its clock, in microseconds of Unix time.
     pub clock_us: i64,
     /// How often it wants to be told what was had, in microseconds.
@@ -77,9 +75,8 @@ impl Answer {
         let first = rows.first().ok_or_else(not_understood)?;
         let mut answer = Answer {
             registry_id: text(first, 11).and_then(|text| text.parse().ok()),
-            serial: number(first, 12).unwrap_or(0),
-            clock_us: number(first, 13).ok_or_else(not_understood)?,
-            report_every_us: number(first, 16),
+            clock_us: number(first, 12).ok_or_else(not_understood)?,
+            report_every_us: number(first, 15),
             is_foreign: text(first, 2) == Some("foreign"),
             about: vec![],
         };
@@ -105,13 +102,13 @@ impl About {
             _ => return None,
         };
         let granted = if text(row, 2) == Some("granted") { Some(Granted::read(row)?) } else { None };
-        let token = text(row, 15).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned);
+        let token = text(row, 14).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned);
         Some(About {
             state,
             granted,
             max_value: number(row, 10),
             token,
-            detail: text(row, 14).map(str::to_owned),
+            detail: text(row, 13).map(str::to_owned),
         })
     }
 }

@@ -18,9 +18,8 @@ const KEPT: Duration = Duration::from_secs(5);
 
 /// What a server asks.
 pub struct Question<'a> {
-    /// The registry that it knows, and how many changes of it.
+    /// The registry that it knows.
     pub registry_id: Option<Uuid>,
-    pub serial: i64,
     pub requests: &'a [&'a Request],
     pub node_name: String,
 }
@@ -140,13 +139,11 @@ fn ask(
     look_around: LookAround,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    let query =
-        format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::bigint, $3::jsonb, $4::text)");
+    let query = format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text)");
     // No NUL is in any of these.
     let text = |text: String| CString::new(text).ok();
     let parameters = [
         question.registry_id.and_then(|id| text(id.to_string())),
-        text(question.serial.to_string()),
         text(question.requests()?),
         text(question.node_name.clone()),
     ];

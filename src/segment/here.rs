@@ -3,7 +3,7 @@
 //! The database may belong to somebody hostile, and the worker is a superuser. So the function is found as a member of
 //! the extension, called by its OID, and runs with the rights of its owner, in a security-restricted operation.
 
-use pgrx::{IntoDatum, pg_sys};
+use pgrx::pg_sys;
 
 use super::answer::{Answer, COLUMNS};
 use super::fetch::{Answered, Question};
@@ -13,7 +13,7 @@ use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension};
 use crate::pg::{clock, set_returning};
 
-const ARGUMENTS: [pg_sys::Oid; 4] = [pg_sys::UUIDOID, pg_sys::INT8OID, pg_sys::JSONBOID, pg_sys::TEXTOID];
+const ARGUMENTS: [pg_sys::Oid; 3] = [pg_sys::UUIDOID, pg_sys::JSONBOID, pg_sys::TEXTOID];
 
 /// Asks. `None` if there is no registry in this database.
 pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
@@ -48,7 +48,6 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
         let registry_id = question.registry_id.map(|id| id.to_string());
         let arguments = [
             registry_id.and_then(|id| set_returning::value_of(&id, pg_sys::UUIDOID)),
-            question.serial.into_datum(),
             set_returning::value_of(requests, pg_sys::JSONBOID),
             set_returning::value_of(&question.node_name, pg_sys::TEXTOID),
         ];

@@ -18,9 +18,8 @@ const NAME: &str = "snowflake_id.segments";
 /// What is known of the past.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Past {
-    /// The registry that answered last, and how many changes of it are known.
+    /// The registry that answered last.
     pub registry_id: Option<Uuid>,
-    pub serial: i64,
     segments: BTreeMap<String, Had>,
     /// What the registry has signed: what it has given of a name, to whomever.
     #[serde(default)]

@@ -380,17 +380,16 @@ impl Worker {
     fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
         let past = self.past.as_mut().map_err(|problem| Failure::of_file(problem))?;
         past.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
-        let (mut registry_id, mut serial) = (past.registry_id, past.serial);
+        let registry_id = past.registry_id;
         let requests: Vec<_> = wishes.iter().map(|wish| &wish.request).collect();
-        let mut answered = self.ask_registry(&requests, registry_id, serial)?;
+        let mut answered = self.ask_registry(&requests, registry_id)?;
         if answered.answer.is_foreign {
             ereport!(
                 PgLogLevel::WARNING,
                 PgSqlErrorCode::ERRCODE_WARNING,
                 "snowflake_id: the registry of segments is another one than before; numbers go on above those that this server had"
             );
-            (registry_id, serial) = (None, 0);
-            answered = self.ask_registry(&requests, registry_id, serial)?;
+            answered = self.ask_registry(&requests, None)?;
         }
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
@@ -398,11 +397,9 @@ impl Worker {
         self.enter_periods();
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;
-        let is_same = registry_id == answer.registry_id;
-        let serial = if is_same { serial.max(answer.serial) } else { answer.serial };
         let now_us = self.segments.registry_clock_us();
         let mut past = self.past.clone().map_err(|problem| Failure::of_file(&problem))?;
-        (past.registry_id, past.serial) = (answer.registry_id, serial);
+        past.registry_id = answer.registry_id;
         for (name, token) in signed {
             past.prove(&name, token);
         }
@@ -453,7 +450,7 @@ impl Worker {
         if self.is_here || names.is_empty() {
             return Ok(vec![]);
         }
-        let signed = self.ask_for_evidence(&names, answer.registry_id, answer.serial)?;
+        let signed = self.ask_for_evidence(&names, answer.registry_id)?;
         if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
             return Ok(signed);
         }
@@ -466,7 +463,6 @@ impl Worker {
         &mut self,
         names: &[String],
         registry_id: Option<Uuid>,
-        serial: i64,
     ) -> Result<Vec<(String, String)>, Option<Failure>> {
         let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let requests: Vec<_> = names
@@ -478,7 +474,7 @@ impl Worker {
                 ..Request::default()
             })
             .collect();
-        let answer = self.ask_registry(&requests.iter().collect::<Vec<_>>(), registry_id, serial)?.answer;
+        let answer = self.ask_registry(&requests.iter().collect::<Vec<_>>(), registry_id)?.answer;
         if let Some(report_every_us) = answer.report_every_us {
             self.report_every = Duration::from_micros(report_every_us.unsigned_abs())
                 .clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY);
@@ -498,7 +494,7 @@ impl Worker {
             _ => (None, vec![]),
         };
         for names in names.chunks(MOST_REQUESTS) {
-            match self.ask_for_evidence(names, registry_id, 0) {
+            match self.ask_for_evidence(names, registry_id) {
                 Ok(signed) => {
                     let Ok(past) = &mut self.past else { continue };
                     // If it cannot be written, it is asked for again.
@@ -517,9 +513,8 @@ impl Worker {
         &mut self,
         requests: &[&Request],
         registry_id: Option<Uuid>,
-        serial: i64,
     ) -> Result<Answered, Option<Failure>> {
-        let mut question = Question { registry_id, serial, requests, node_name: config::node_name() };
+        let mut question = Question { registry_id, requests, node_name: config::node_name() };
         if self.is_here || !self.tells_name_as_it_is {
             question = question.in_ascii();
         }

@@ -56,16 +56,16 @@ LANGUAGE sql AS $$
            regexp_replace(answer.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
 $$;
 CREATE FUNCTION acquire(lease int, nonce int, node text DEFAULT NULL, pin int DEFAULT NULL, worker_limit int DEFAULT 1024,
-                        unwanted int[] DEFAULT '{}', registry_id uuid DEFAULT NULL, serial bigint DEFAULT NULL,
+                        unwanted int[] DEFAULT '{}', registry_id uuid DEFAULT NULL,
                         ahead bigint DEFAULT 0, datacenter_id int DEFAULT 0)
 RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.acquire(registry_id, serial, clock_us() + ahead, 0, uuid_of(lease), uuid_of(nonce),
+    SELECT snowflake_registry.acquire(registry_id, clock_us() + ahead, 0, uuid_of(lease), uuid_of(nonce),
                                       jsonb_build_object('node_name', node), datacenter_id, pin, worker_limit, unwanted)
 $$;
-CREATE FUNCTION renew(lease int, last int, next int, registry_id uuid DEFAULT NULL, serial bigint DEFAULT NULL,
+CREATE FUNCTION renew(lease int, last int, next int, registry_id uuid DEFAULT NULL,
                       ahead bigint DEFAULT 0, round_trip bigint DEFAULT 0)
 RETURNS snowflake_registry.answer LANGUAGE sql AS $$
-    SELECT snowflake_registry.renew(registry_id, serial, clock_us() + ahead, round_trip, uuid_of(lease), uuid_of(last),
+    SELECT snowflake_registry.renew(registry_id, clock_us() + ahead, round_trip, uuid_of(lease), uuid_of(last),
                                     uuid_of(next), '{}')
 $$;
 -- Time passes.
@@ -94,8 +94,8 @@ SELECT state, live_leases, lease, renew_every, synchronous FROM snowflake_regist
 SELECT (shown(acquire(1, 1, 'alpha'))).*;
 SELECT (shown(acquire(2, 1, 'beta'))).*;
 SELECT a.granted_from = b.granted_from AND a.granted_until = b.granted_until AND a.worker_id = b.worker_id AS is_the_same,
-       a.outcome, b.serial > a.serial AS rises
-FROM acquire(3, 1, 'gamma') AS a, LATERAL acquire(3, 1, 'gamma', serial => a.serial - a.serial) AS b;
+       a.outcome
+FROM acquire(3, 1, 'gamma') AS a, LATERAL acquire(3, 1, 'gamma', ahead => a.registry_clock - a.registry_clock) AS b;
 -- The lease is renewed since: this one asks with an old nonce.
 SELECT (shown(renew(3, 1, 2))).*;
 SELECT (shown(acquire(3, 1, 'gamma'))).*;
@@ -123,8 +123,8 @@ SELECT (shown(renew(1, 1, 4))).*;
 SELECT (shown(renew(1, NULL, 3))).*;
 SELECT (shown(renew(1, NULL, 5))).*;
 SELECT (shown(renew(99, 1, 2))).*;
-SELECT b.granted_from = a.granted_from AND b.granted_until > a.granted_until AND b.serial > a.serial AS goes_on
-FROM renew(1, 3, 4) AS a, LATERAL renew(1, 4, 5, serial => a.serial - a.serial) AS b;
+SELECT b.granted_from = a.granted_from AND b.granted_until > a.granted_until AS goes_on
+FROM renew(1, 3, 4) AS a, LATERAL renew(1, 4, 5, ahead => a.registry_clock - a.registry_clock) AS b;
 
 -- Of a lease that has ended nobody else has taken the identity: it goes on.
 SELECT pass('15 minutes', 0);
@@ -156,28 +156,28 @@ SELECT (shown(acquire(20, 1, 'late', ahead => -75500000))).*;
 SELECT (shown(renew(8, 1, 2, ahead => 75500000))).*;
 SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 40000000))).outcome;
 SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 9223372036854775807))).outcome;
-SELECT outcome, detail FROM snowflake_registry.renew(NULL, NULL, NULL, NULL, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
-SELECT outcome FROM snowflake_registry.renew(NULL, NULL, 9223372036854775807, 9223372036854775807, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
-SELECT outcome FROM snowflake_registry.renew(NULL, NULL, -9223372036854775808, -9223372036854775808, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+SELECT outcome, detail FROM snowflake_registry.renew(NULL, NULL, NULL, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+SELECT outcome FROM snowflake_registry.renew(NULL, 9223372036854775807, 9223372036854775807, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
+SELECT outcome FROM snowflake_registry.renew(NULL, -9223372036854775808, -9223372036854775808, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
 -- Who belongs to another registry, too.
 SELECT outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') FROM renew(8, 1, 2, registry_id => uuid_of(5));
 SELECT outcome FROM acquire(20, 1, registry_id => uuid_of(5));
 
 -- Whatever a server says of itself, nothing breaks.
-SELECT outcome FROM snowflake_registry.acquire(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(1), jsonb_build_object(
+SELECT outcome FROM snowflake_registry.acquire(NULL, clock_us(), 0, uuid_of(30), uuid_of(1), jsonb_build_object(
     'node_name', E'evil\n\x1b[2J' || repeat('x', 300), 'host', '["a"]'::jsonb, 'port', 1e300, 'layout', 7, 'version', E'\t',
     'clock_offset', 1e99), 0, 500, NULL, NULL);
 SELECT left(node_name, 12) AS node_name, length(node_name), host, port, layout, version, clock_offset BETWEEN '-1 minute' AND '1 minute' AS is_ours
 FROM snowflake_registry.fleet WHERE worker_id = 500;
-SELECT outcome FROM snowflake_registry.renew(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(1), uuid_of(2),
+SELECT outcome FROM snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(30), uuid_of(1), uuid_of(2),
     '{"host": "db7", "port": "5433", "layout": "standard", "version": "0.1.0", "clock_offset": -2500000}');
 SELECT host, port, layout, version, clock_offset FROM snowflake_registry.fleet WHERE worker_id = 500;
 SELECT said.facts, outcome FROM (VALUES ('[]'::jsonb), ('7'), ('null'), (NULL), ('{"port": -1, "clock_offset": "a"}'), ('{"port": 70000}'))
-    AS said (facts), snowflake_registry.renew(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2), said.facts);
-SELECT outcome FROM snowflake_registry.renew(NULL, 0, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2),
+    AS said (facts), snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2), said.facts);
+SELECT outcome FROM snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(30), uuid_of(2), uuid_of(2),
     jsonb_build_object('host', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 9000) AS n)));
 SELECT host, port FROM snowflake_registry.fleet WHERE worker_id = 500;
-SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.acquire(NULL, 0, clock_us(), 0, NULL, uuid_of(1), NULL, 0, NULL, NULL, NULL)');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.acquire(NULL, clock_us(), 0, NULL, uuid_of(1), NULL, 0, NULL, NULL, NULL)');
 SELECT code, message FROM sqlstate_of('SELECT acquire(40, 1, datacenter_id => -1)');
 SELECT code, message, detail FROM sqlstate_of('SELECT acquire(40, 1, unwanted => ARRAY(SELECT generate_series(1, 10001)))');
 SELECT code, message FROM sqlstate_of('SELECT renew(1, 2, NULL)');
@@ -272,10 +272,10 @@ SELECT state, quarantine_reason FROM snowflake_registry.status;
 -- A token shows more than there is: commits were lost. What is not signed shows nothing.
 CREATE FUNCTION renew_and_show(lease int, last int, next int, token text) RETURNS text LANGUAGE sql AS $$
     SELECT outcome FROM snowflake_registry.renew(
-        NULL, 0, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next),
+        NULL, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next),
         jsonb_build_object('tokens', jsonb_build_array(token)))
 $$;
-SELECT (shown(renew(8, 72, 73, registry_id => (SELECT registry_id FROM snowflake_registry.status), serial => 1000000::bigint << 32))).outcome;
+SELECT (shown(renew(8, 72, 73, registry_id => (SELECT registry_id FROM snowflake_registry.status)))).outcome;
 SELECT renew_and_show(8, 73, 74, 'lease:0:700:1:1000000:2000000:1000.');
 SELECT state FROM snowflake_registry.status;
 SELECT renew_and_show(8, 74, 75, snowflake_registry.signed('lease:0:700:1:1000000:2000000:1000:'));
@@ -296,8 +296,6 @@ SELECT snowflake_registry.end_quarantine();
 SELECT renew_and_show(8, 79, 80, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
 SELECT state FROM snowflake_registry.status;
 DROP FUNCTION renew_and_show;
--- Even at the end of all numbers they do not begin anew.
-SELECT n, snowflake_registry.serial_of(n), snowflake_registry.serial_after(0, n) FROM (VALUES (2147483647), (2147483648), (9223372036854775807)) AS count (n);
 
 -- The row is written by a savepoint, and known again; VACUUM and FREEZE change nothing. By hand: it looks like a restored dump.
 BEGIN;
@@ -328,7 +326,7 @@ SELECT pg_stat_force_next_flush();
 BEGIN;
 SET LOCAL enable_seqscan = off;
 SELECT answer.outcome FROM snowflake_registry.lease, snowflake_registry.status AS s, snowflake_registry.renew(
-    s.registry_id, s.serial << 32, clock_us(), 0, uuid_of(35), uuid_of(3), uuid_of(3),
+    s.registry_id, clock_us(), 0, uuid_of(35), uuid_of(3), uuid_of(3),
     jsonb_build_object('tokens', jsonb_build_array(snowflake_registry.token_of_lease(uuid_of(35))))) AS answer
 WHERE lease.lease_id = uuid_of(35);
 SELECT relname COLLATE "C" AS read_whole FROM pg_stat_xact_all_tables
@@ -354,8 +352,8 @@ SHOW client_min_messages;
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
 GRANT EXECUTE ON FUNCTION
-    snowflake_registry.acquire(uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
-    snowflake_registry.renew(uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb) TO regress_fleet;
+    snowflake_registry.acquire(uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]),
+    snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) TO regress_fleet;
 CREATE SCHEMA trap AUTHORIZATION regress_fleet;
 SET ROLE regress_fleet;
 CREATE FUNCTION trap.sprung(int, int) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
@@ -373,9 +371,9 @@ SET standard_conforming_strings = off;
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'Postgres, DMY';
 SET IntervalStyle = 'sql_standard';
-SELECT outcome, worker_id FROM snowflake_registry.acquire(NULL, NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
+SELECT outcome, worker_id FROM snowflake_registry.acquire(NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
     '00000000-0000-0000-0000-000000000050', '00000000-0000-0000-0000-000000000001', '{"node_name": "iota"}', 0, 300, NULL, NULL);
-SELECT outcome, worker_id FROM snowflake_registry.renew(NULL, NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
+SELECT outcome, worker_id FROM snowflake_registry.renew(NULL, (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::pg_catalog.int8, 0,
     '00000000-0000-0000-0000-000000000050', '00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002', '{}');
 RESET search_path;
 RESET row_security;
@@ -434,7 +432,7 @@ RESET ROLE;
 SET ROLE regress_owner;
 CREATE EXTENSION snowflake_id_registry;
 SELECT snowflake_registry.start_fleet();
-SELECT outcome FROM snowflake_registry.acquire(NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
+SELECT outcome FROM snowflake_registry.acquire(NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
     gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
 RESET ROLE;
 SET client_min_messages = warning;

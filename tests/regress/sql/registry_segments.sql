@@ -1,8 +1,8 @@
 -- Numbers without time, which the registry gives out in ranges: what one session can show. Test registry_segments has the rest.
 CREATE EXTENSION snowflake_id_registry;
 -- A taker that needs no grant would not be counted.
-SELECT * FROM snowflake_registry.take(NULL, NULL, '[]', NULL);
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO pg_monitor;
+SELECT * FROM snowflake_registry.take(NULL, '[]', NULL);
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
 
 -- What a server asks, without what differs from run to run.
 CREATE FUNCTION taken(requests jsonb, is_ours boolean DEFAULT false, node text DEFAULT 'alpha')
@@ -11,17 +11,17 @@ LANGUAGE sql AS $$
     SELECT t.request, t.name, t.outcome, t.first, t.count, t.step,
            regexp_replace(t.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
     FROM snowflake_registry.take(
-        CASE WHEN is_ours THEN (SELECT registry_id FROM snowflake_registry.status) END, NULL, requests, node) AS t
+        CASE WHEN is_ours THEN (SELECT registry_id FROM snowflake_registry.status) END, requests, node) AS t
 $$;
 
 -- No fleet has to be started. Without a segment there is one row all the same.
 SELECT t.name, t.outcome, t.detail, t.registry_clock BETWEEN 1700000000000000 AND 9000000000000000 AS has_clock
-FROM snowflake_registry.take(NULL, NULL, '[]', NULL) AS t;
+FROM snowflake_registry.take(NULL, '[]', NULL) AS t;
 SELECT snowflake_registry.create_segment('orders');
 SELECT state, live_leases FROM snowflake_registry.status;
 SELECT t.name, t.is_known, t.outcome, t.first, t.increment, t.count, t.period_key, t.period_ends, t.step, t.max_value, t.detail,
-       t.registry_id = s.registry_id AS is_this_one, t.serial > 0 AS has_serial
-FROM snowflake_registry.status AS s, snowflake_registry.take(s.registry_id, NULL, '[{"name": "orders"}]', 'alpha') AS t;
+       t.registry_id = s.registry_id AS is_this_one
+FROM snowflake_registry.status AS s, snowflake_registry.take(s.registry_id, '[{"name": "orders"}]', 'alpha') AS t;
 
 -- Names that were not asked for come along, in order; names that do not exist do not hinder the others.
 SELECT snowflake_registry.create_segment('Zebra', min_step => 5, max_step => 20);
@@ -87,7 +87,7 @@ SELECT request, outcome, detail FROM taken('[{"name": "orders", "had_until": -1}
 SELECT outcome FROM taken('[{"name": "Zebra"}]', node => E'e\nv\x1bil ' || repeat('x', 300)) WHERE request IS NOT NULL;
 SELECT left(taken_by, 9) AS taken_by, length(taken_by) FROM snowflake_registry.segments WHERE name = 'Zebra';
 SELECT name, outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') AS detail
-FROM snowflake_registry.take('00000000-0000-0000-0000-000000000001', 1, '[{"name": "orders"}]', NULL);
+FROM snowflake_registry.take('00000000-0000-0000-0000-000000000001', '[{"name": "orders"}]', NULL);
 
 -- Arguments of administrators.
 SELECT snowflake_registry.create_segment(name => 'cheap', min_step => 1, max_step => 1);
@@ -158,18 +158,18 @@ SELECT name, period, digits, time_zone FROM snowflake_registry.segments WHERE pe
 SELECT t.name, t.outcome, t.first - today() * 1000000 AS serial, t.count, t.period_key - today() AS key,
        t.period_starts - microseconds(date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC') AS starts,
        (t.period_ends - t.period_starts) / 3600000000.0 AS hours
-FROM snowflake_registry.take(NULL, NULL, '[{"name": "by day"}, {"name": "by day"}]', 'alpha') AS t WHERE request IS NOT NULL;
+FROM snowflake_registry.take(NULL, '[{"name": "by day"}, {"name": "by day"}]', 'alpha') AS t WHERE request IS NOT NULL;
 SELECT t.first - today('YYYYMM', 'Asia/Kathmandu') * 10 AS serial, t.increment, t.count,
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Asia/Kathmandu', 'DD HH24:MI:SS') AS ends
-FROM snowflake_registry.take(NULL, NULL, '[{"name": "by month"}]', 'alpha') AS t WHERE request IS NOT NULL;
+FROM snowflake_registry.take(NULL, '[{"name": "by month"}]', 'alpha') AS t WHERE request IS NOT NULL;
 SELECT outcome, regexp_replace(detail, '\d{6}', '(month)') AS detail FROM taken('[{"name": "by month"}]') WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'by month';
 SELECT t.first - today('YYYY', 'Pacific/Kiritimati') * 1000000000000000 AS serial,
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Pacific/Kiritimati', 'MM-DD HH24:MI:SS') AS ends
-FROM snowflake_registry.take(NULL, NULL, '[{"name": "by year"}]', 'alpha') AS t WHERE request IS NOT NULL;
+FROM snowflake_registry.take(NULL, '[{"name": "by year"}]', 'alpha') AS t WHERE request IS NOT NULL;
 -- The next period beside this one: each has its own serial.
 SELECT t.request, t.first % 1000000 AS serial, t.period_key = today() AS is_today, t.period_starts > microseconds(now()) AS is_later
-FROM snowflake_registry.take(NULL, NULL, jsonb_build_array(
+FROM snowflake_registry.take(NULL, jsonb_build_array(
     jsonb_build_object('name', 'by day', 'next', true), jsonb_build_object('name', 'by day', 'had_until', today() * 1000000 + 20),
     jsonb_build_object('name', 'by day', 'next', true, 'period_key', today()),
     -- Whose day has ended meanwhile is given numbers of today.
@@ -177,7 +177,7 @@ FROM snowflake_registry.take(NULL, NULL, jsonb_build_array(
 -- Who has numbers of the next day is not led back, and goes on above them; who has those of another month is refused.
 SELECT t.request, t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_later
 FROM (SELECT key_after AS tomorrow FROM snowflake_registry.key_after('day', today())) AS day,
-     LATERAL snowflake_registry.take(NULL, NULL, jsonb_build_array(
+     LATERAL snowflake_registry.take(NULL, jsonb_build_array(
     jsonb_build_object('name', 'by day', 'had_until', tomorrow * 1000000 + 99, 'period_key', tomorrow),
     jsonb_build_object('name', 'by day', 'period_key', tomorrow),
     jsonb_build_object('name', 'by day', 'period_key', tomorrow + 200),
@@ -254,7 +254,7 @@ SELECT code, message FROM sqlstate_of(format($$SELECT snowflake_registry.resume_
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_registry.resume_segment('lost day', 99991399000001)$$);
 SELECT snowflake_registry.resume_segment('lost day', snowflake_registry.key_after('day', today()) * 1000000 + 6);
 SELECT t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_tomorrow
-FROM snowflake_registry.take(NULL, NULL, '[{"name": "lost day"}]', NULL) AS t WHERE request IS NOT NULL;
+FROM snowflake_registry.take(NULL, '[{"name": "lost day"}]', NULL) AS t WHERE request IS NOT NULL;
 SELECT snowflake_registry.resume_segments() > 10 AS all_others;
 -- The administrator who knows; settings that were changed by hand.
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
@@ -268,28 +268,28 @@ SELECT snowflake_registry.resume_segments() > 10 AS all_of_them;
 SELECT outcome FROM taken('[{"name": "odd"}]') WHERE request IS NOT NULL;
 
 -- The registry's own server is not held up, as long as it is the only one that takes.
-REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) FROM pg_monitor;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.create_segment('home');
-SELECT outcome, first FROM snowflake_registry.take_here(NULL, NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
+SELECT outcome, first FROM snowflake_registry.take_here(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT t.name, t.outcome, t.first FROM snowflake_registry.status AS s,
-    snowflake_registry.take_here(s.registry_id, NULL, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t WHERE request IS NOT NULL;
+    snowflake_registry.take_here(s.registry_id, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'home';
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_others;
 -- One that others took from, though they may not any more.
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
 SELECT outcome, first FROM taken('[{"name": "home"}]') WHERE request IS NOT NULL;
-REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) FROM pg_monitor;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
-SELECT outcome FROM snowflake_registry.take_here(NULL, NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
+SELECT outcome FROM snowflake_registry.take_here(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 -- One that others may take from: perhaps they did.
 SELECT snowflake_registry.create_segment('open house');
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO regress_fleet;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO regress_fleet;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
-SELECT outcome FROM snowflake_registry.take_here(NULL, NULL, '[{"name": "open house"}]', 'here') WHERE request IS NOT NULL;
+SELECT outcome FROM snowflake_registry.take_here(NULL, '[{"name": "open house"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 
 -- A server's role can take, and cannot be led astray.
@@ -307,7 +307,7 @@ SET standard_conforming_strings = off;
 SET TimeZone = 'Pacific/Kiritimati';
 SET DateStyle = 'Postgres, DMY';
 SET extra_float_digits = -15;
-SELECT name, outcome, first FROM snowflake_registry.take(NULL, NULL, '[{"name": "home"}, {"name": "int4 by year"}]', 'mallory')
+SELECT name, outcome, first FROM snowflake_registry.take(NULL, '[{"name": "home"}, {"name": "int4 by year"}]', 'mallory')
 WHERE request IS NOT NULL AND name OPERATOR(pg_catalog.=) 'home';
 RESET search_path;
 RESET standard_conforming_strings;
@@ -316,7 +316,7 @@ RESET DateStyle;
 RESET extra_float_digits;
 DROP TABLE pg_temp.segment;
 SELECT statement, code, message FROM (VALUES ($$SELECT * FROM snowflake_registry.segment$$), ($$SELECT * FROM snowflake_registry.segments$$),
-    ($$SELECT snowflake_registry.take_here(NULL, NULL, '[]', NULL)$$), ($$SELECT snowflake_registry.take_ranges(NULL, NULL, '[]', NULL, true)$$),
+    ($$SELECT snowflake_registry.take_here(NULL, '[]', NULL)$$), ($$SELECT snowflake_registry.take_ranges(NULL, '[]', NULL, true)$$),
     ($$SELECT snowflake_registry.create_segment('a')$$), ($$SELECT snowflake_registry.alter_segment('home', next_value => 90000)$$),
     ($$SELECT snowflake_registry.drop_segment('home')$$), ($$SELECT snowflake_registry.resume_segment('home', 90000)$$),
     ($$SELECT snowflake_registry.resume_segments()$$)) AS tried (statement), LATERAL sqlstate_of(statement);
@@ -329,7 +329,7 @@ SET client_min_messages = warning;
 DROP OWNED BY regress_fleet CASCADE;
 RESET client_min_messages;
 DROP ROLE regress_fleet;
-GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text) TO pg_monitor;
+GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
 
 -- A snapshot that is older than the locks would not see what others took.
 BEGIN ISOLATION LEVEL REPEATABLE READ;

@@ -191,9 +191,9 @@ impl Servers {
     fn publish(&mut self) -> &'static str {
         let mut client = self.publisher.connect();
         client.run(
-            "SELECT FROM snowflake_registry.acquire(NULL, NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
+            "SELECT FROM snowflake_registry.acquire(NULL, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, 0,
                  gen_random_uuid(), gen_random_uuid(), NULL, 0, NULL, NULL, NULL);
-             SELECT FROM snowflake_registry.take(NULL, NULL, '[{\"name\": \"orders\"}]', 'a server');
+             SELECT FROM snowflake_registry.take(NULL, '[{\"name\": \"orders\"}]', 'a server');
              SELECT snowflake_registry.configure(last_worker => 1000)",
         );
         "published"

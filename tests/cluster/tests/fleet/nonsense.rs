@@ -46,7 +46,10 @@ fn the_registry_answers_nonsense() {
             format!("outcome => 'taken', free_from => ({least}), lease => {most}, renew_every => {most}"),
             "year -290307",
         ),
-        (format!("outcome => 'taken', serial => ({least}), renew_every => 0, lease => 0"), "no worker ID"),
+        (
+            format!("outcome => 'taken', registry_clock => ({least}), renew_every => 0, lease => 0"),
+            "no worker ID",
+        ),
         ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "gives out nothing"),
         (
             "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
@@ -126,15 +129,15 @@ fn fake(body: &str) -> String {
          DROP FUNCTION IF EXISTS snowflake_registry.renew, snowflake_registry.acquire;
          CREATE OR REPLACE FUNCTION kept.answer(
              outcome text, worker bigint DEFAULT NULL, since bigint DEFAULT NULL, til bigint DEFAULT NULL,
-             registry_id uuid DEFAULT NULL, serial bigint DEFAULT 1, registry_clock bigint DEFAULT 1,
+             registry_id uuid DEFAULT NULL, registry_clock bigint DEFAULT 1,
              lease bigint DEFAULT 1, renew_every bigint DEFAULT 1, free_from bigint DEFAULT NULL,
              detail text DEFAULT NULL,
              OUT outcome text, OUT surplus text, OUT datacenter_id bigint, OUT worker_id bigint,
-             OUT granted_from bigint, OUT granted_until bigint, OUT registry_id uuid, OUT serial bigint,
+             OUT granted_from bigint, OUT granted_until bigint, OUT registry_id uuid,
              OUT registry_clock bigint, OUT lease bigint, OUT renew_every bigint, OUT free_from bigint,
              OUT detail text, OUT token text)
          LANGUAGE sql AS
-         'SELECT $1, NULL::text, 0::bigint, $2, $3, $4, coalesce($5, s.registry_id), $6, $7, $8, $9, $10, $11, ''signed''::text
+         'SELECT $1, NULL::text, 0::bigint, $2, $3, $4, coalesce($5, s.registry_id), $6, $7, $8, $9, $10, ''signed''::text
           FROM (SELECT registry_id FROM snowflake_registry.settings) AS s';
          {}
          {}
@@ -142,10 +145,10 @@ fn fake(body: &str) -> String {
          RESET search_path;",
         fake_function(
             "acquire",
-            "uuid, bigint, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]",
+            "uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]",
             body
         ),
-        fake_function("renew", "uuid, bigint, bigint, bigint, uuid, uuid, uuid, jsonb", body),
+        fake_function("renew", "uuid, bigint, bigint, uuid, uuid, uuid, jsonb", body),
     )
 }
 
@@ -153,7 +156,7 @@ fn fake_function(name: &str, arguments: &str, body: &str) -> String {
     format!(
         "CREATE FUNCTION snowflake_registry.{name}({arguments})
          RETURNS TABLE (outcome text, surplus text, datacenter_id bigint, worker_id bigint, granted_from bigint,
-             granted_until bigint, registry_id uuid, serial bigint, registry_clock bigint, lease bigint,
+             granted_until bigint, registry_id uuid, registry_clock bigint, lease bigint,
              renew_every bigint, free_from bigint, detail text, token text)
          SECURITY DEFINER SET search_path = kept, snowflake_registry, public
          LANGUAGE plpgsql AS $fake$

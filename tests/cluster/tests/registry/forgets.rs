@@ -82,7 +82,7 @@ fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String
     single(
         client,
         &format!(
-            "SELECT outcome FROM snowflake_registry.acquire(NULL, 0, {CLOCK} + {ahead}, 0, '{}', '{}', '{}', 0,
+            "SELECT outcome FROM snowflake_registry.acquire(NULL, {CLOCK} + {ahead}, 0, '{}', '{}', '{}', 0,
                                                             NULL, 1024, NULL)",
             member.lease_id,
             member.nonce,
@@ -95,7 +95,7 @@ fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String
 fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
     let query = format!(
         "SELECT outcome, token FROM snowflake_registry.take(
-             NULL, 0, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')
+             NULL, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')
          WHERE request IS NOT NULL"
     );
     let row = client.query_one(&query, &[]).unwrap();
@@ -159,7 +159,8 @@ fn any_server_tells_of_a_lost_grant() {
     let mut client = set_back(cluster, &copy);
     // A liar neither blinds the registry nor alarms it.
     let mut liar = Leaser::new();
-    (liar.registry_id, liar.serial) = (early.registry_id.clone(), 1_048_000 << 32);
+    liar.registry_id = early.registry_id.clone();
+    liar.token = Some(shown.replacen("lease:0:0:1", "lease:0:0:9", 1));
     let answer = liar.acquire(&mut client, 1024).unwrap();
     assert_eq!((answer.outcome.as_str(), super::member::state(&mut client).as_str()), ("granted", "ready"));
     assert_eq!(early.renew_and_say(&mut client, &facts(&[&shown])).unwrap().outcome, "granted");
@@ -202,7 +203,7 @@ fn a_server_is_heard_before_it_is_refused() {
         let mut client = set_back(cluster, &copy);
         if renews {
             let query = format!(
-                "SELECT * FROM snowflake_registry.renew(NULL, 0, {CLOCK} + 120000000, 0, '{}', '{}', '{}', '{}')",
+                "SELECT * FROM snowflake_registry.renew(NULL, {CLOCK} + 120000000, 0, '{}', '{}', '{}', '{}')",
                 early.lease_id,
                 early.nonce,
                 super::member::uuid(),
@@ -387,7 +388,7 @@ fn a_taker_that_needs_no_grant_is_refused() {
     let mut client = registry.connect();
     order(&mut client, "create_segment('orders')");
     let (code, said) =
-        failure(&mut client, "SELECT snowflake_registry.take(NULL, 0, '[{\"name\": \"orders\"}]', 'root')");
+        failure(&mut client, "SELECT snowflake_registry.take(NULL, '[{\"name\": \"orders\"}]', 'root')");
     assert_eq!(code, "42501", "{said}");
     assert!(said.contains("GRANT EXECUTE"), "{said}");
     Member::default().take_by(&mut client, "take_here", "orders", "");
@@ -431,13 +432,13 @@ fn a_server_that_names_another_registry_is_heard() {
         let [other, lease_id, nonce, next] = [(); 4].map(|()| super::member::uuid());
         let query = match call {
             "acquire" => format!(
-                "acquire('{other}', 0, {CLOCK}, 0, '{lease_id}', '{nonce}', '{facts}', 0, NULL, 1024, NULL)"
+                "acquire('{other}', {CLOCK}, 0, '{lease_id}', '{nonce}', '{facts}', 0, NULL, 1024, NULL)"
             ),
             "renew" => {
-                format!("renew('{other}', 0, {CLOCK}, 0, '{lease_id}', '{nonce}', '{next}', '{facts}')")
+                format!("renew('{other}', {CLOCK}, 0, '{lease_id}', '{nonce}', '{next}', '{facts}')")
             }
             _ => format!(
-                "take('{other}', 0, '[{{\"name\": \"orders\", \"tokens\": [\"{shown}\"]}}]', 'a server')"
+                "take('{other}', '[{{\"name\": \"orders\", \"tokens\": [\"{shown}\"]}}]', 'a server')"
             ),
         };
         let outcome: String = single(&mut client, &format!("SELECT outcome FROM snowflake_registry.{query}"));

@@ -26,7 +26,6 @@ pub struct Answer {
     pub from: Option<i64>,
     pub until: Option<i64>,
     pub registry_id: String,
-    pub serial: i64,
     pub free_from: Option<i64>,
     pub detail: Option<String>,
     /// What it may show the registry later.
@@ -39,7 +38,6 @@ pub struct Member {
     pub lease_id: String,
     pub nonce: String,
     pub registry_id: Option<String>,
-    pub serial: i64,
     pub token: Option<String>,
 }
 
@@ -49,15 +47,14 @@ pub fn uuid() -> String {
 
 impl Member {
     pub fn new() -> Member {
-        Member { lease_id: uuid(), nonce: uuid(), registry_id: None, serial: 0, token: None }
+        Member { lease_id: uuid(), nonce: uuid(), registry_id: None, token: None }
     }
 
     pub fn acquire(&mut self, client: &mut Client, worker_limit: i32) -> Result<Answer, postgres::Error> {
         let query = format!(
-            "SELECT * FROM snowflake_registry.acquire({}, {}, {CLOCK}, 0, '{}', '{}', '{}', 0, NULL, \
+            "SELECT * FROM snowflake_registry.acquire({}, {CLOCK}, 0, '{}', '{}', '{}', 0, NULL, \
              {worker_limit}, NULL)",
             self.quoted_registry_id(),
-            self.serial,
             self.lease_id,
             self.nonce,
             self.facts(),
@@ -79,9 +76,8 @@ impl Member {
     pub fn renew_and_say(&mut self, client: &mut Client, facts: &str) -> Result<Answer, postgres::Error> {
         let next = uuid();
         let query = format!(
-            "SELECT * FROM snowflake_registry.renew({}, {}, {CLOCK}, 0, '{}', '{}', '{next}', '{facts}')",
+            "SELECT * FROM snowflake_registry.renew({}, {CLOCK}, 0, '{}', '{}', '{next}', '{facts}')",
             self.quoted_registry_id(),
-            self.serial,
             self.lease_id,
             self.nonce,
         );
@@ -93,7 +89,8 @@ impl Member {
     }
 
     pub fn ask(&mut self, client: &mut Client, query: &str) -> Result<Answer, postgres::Error> {
-        let columns = "outcome, worker_id, granted_from, granted_until, registry_id::text, serial, free_from, detail, token";
+        let columns =
+            "outcome, worker_id, granted_from, granted_until, registry_id::text, free_from, detail, token";
         let row = client.query_one(&query.replacen('*', columns, 1), &[])?;
         let answer = Answer {
             outcome: row.get(0),
@@ -101,13 +98,11 @@ impl Member {
             from: row.get(2),
             until: row.get(3),
             registry_id: row.get(4),
-            serial: row.get(5),
-            free_from: row.get(6),
-            detail: row.get(7),
-            token: row.get(8),
+            free_from: row.get(5),
+            detail: row.get(6),
+            token: row.get(7),
         };
         self.registry_id = Some(answer.registry_id.clone());
-        self.serial = self.serial.max(answer.serial);
         if answer.outcome == "granted" && answer.token.is_some() {
             self.token.clone_from(&answer.token);
         }

@@ -54,7 +54,6 @@ impl Taken {
 #[derive(Clone, Default)]
 pub struct Member {
     pub registry_id: Option<String>,
-    pub serial: i64,
     pub had_until: HashMap<String, i64>,
     pub tokens: HashMap<String, String>,
 }
@@ -78,9 +77,8 @@ impl Member {
         let registry_id = self.registry_id.as_ref().map_or_else(|| "NULL".into(), |id| format!("'{id}'"));
         let query = format!(
             "SELECT name, outcome, first, increment, count, period_key, period_starts, period_ends,
-                    registry_clock, detail, registry_id::text, serial, request
-             FROM snowflake_registry.{function}({registry_id}, {}, '[{}]', 'a server')",
-            self.serial,
+                    registry_clock, detail, registry_id::text, request
+             FROM snowflake_registry.{function}({registry_id}, '[{}]', 'a server')",
             requests.join(", ")
         );
         let mut answers = Vec::new();
@@ -100,24 +98,22 @@ impl Member {
             };
             if taken.outcome == "foreign" {
                 self.registry_id = None;
-                self.serial = 0;
                 return Ok(vec![taken]);
             }
             self.registry_id = row.get(10);
-            self.serial = self.serial.max(row.get(11));
             if taken.outcome == "granted" {
                 let had = self.had_until.entry(taken.name.clone().unwrap()).or_insert(-1);
                 *had = taken.last().max(*had);
                 granted.push(taken.name.clone().unwrap());
             }
-            if row.get::<_, Option<i32>>(12).is_some() {
+            if row.get::<_, Option<i32>>(11).is_some() {
                 answers.push(taken);
             }
         }
         // It is signed when it is committed.
         for name in granted.into_iter().filter(|_| function == "take") {
             let query = format!(
-                "SELECT token FROM snowflake_registry.take(NULL, 0, '[{{\"name\": \"{name}\", \"report\": true}}]', '')
+                "SELECT token FROM snowflake_registry.take(NULL, '[{{\"name\": \"{name}\", \"report\": true}}]', '')
                  WHERE request IS NOT NULL"
             );
             if let Some(token) = client.query_one(&query, &[])?.get(0) {

@@ -180,7 +180,7 @@ impl Servers {
             return Ok(());
         }
         // Nobody may have asked yet: what was not noticed is noticed now.
-        client.batch_execute("SELECT snowflake_registry.take(NULL, NULL, '[]', 'administrator')")?;
+        client.batch_execute("SELECT snowflake_registry.take(NULL, '[]', 'administrator')")?;
         for (name, increment, digits, _) in SEGMENTS {
             let row = client.query_one(
                 "SELECT greatest(next_value, ahead_value, seen_until)::bigint, closed_reason IS NOT NULL

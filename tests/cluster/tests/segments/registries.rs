@@ -126,7 +126,7 @@ fn a_registry_that_is_not_the_extension_is_not_asked() {
     client.run(
         "CREATE SCHEMA snowflake_registry;
          CREATE TABLE trap (n int);
-         CREATE FUNCTION snowflake_registry.take_here(uuid, bigint, jsonb, text) RETURNS SETOF int
+         CREATE FUNCTION snowflake_registry.take_here(uuid, jsonb, text) RETURNS SETOF int
          LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.trap VALUES (1); RETURN; END $$",
     );
     let (code, said) = refusal(&mut client, "orders");
@@ -143,16 +143,16 @@ fn lying_registry(rows: i32) -> Cluster {
             "CREATE ROLE fleet LOGIN;
              CREATE SCHEMA snowflake_registry;
              GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-             CREATE FUNCTION snowflake_registry.take(uuid, bigint, jsonb, text)
+             CREATE FUNCTION snowflake_registry.take(uuid, jsonb, text)
              RETURNS TABLE (request int, name text, outcome text, first bigint, increment bigint, count bigint,
                             period_key bigint, period_starts bigint, period_ends bigint, step bigint, max_value bigint,
-                            registry_id uuid, serial bigint, registry_clock bigint, detail text, token text,
+                            registry_id uuid, registry_clock bigint, detail text, token text,
                             report_every bigint)
              LANGUAGE sql AS $$
                  SELECT ordinal, asked ->> 'name', 'granted', 1, 1, 10, NULL::bigint, NULL::bigint, NULL::bigint, 10, 1000,
-                        '3c5f0000-0000-4000-8000-000000000000'::uuid, 1,
+                        '3c5f0000-0000-4000-8000-000000000000'::uuid,
                         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'signed', NULL::bigint
-                 FROM jsonb_array_elements($3) WITH ORDINALITY AS element (asked, ordinal),
+                 FROM jsonb_array_elements($2) WITH ORDINALITY AS element (asked, ordinal),
                       generate_series(1, {rows}) $$"
         ));
     registry
@@ -191,11 +191,13 @@ fn a_function_that_never_ends() {
     let server = single_server().set("snowflake_id.max_wait", "1s").start();
     order(&server, SMALL);
     let mut client = server.connect();
-    client.run("DO $$ BEGIN
+    client.run(
+        "DO $$ BEGIN
                  EXECUTE regexp_replace(
-                     pg_get_functiondef('snowflake_registry.take_here(uuid, bigint, jsonb, text)'::regprocedure),
+                     pg_get_functiondef('snowflake_registry.take_here(uuid, jsonb, text)'::regprocedure),
                      E'\\nBEGIN\\n', E'\\nBEGIN\\nPERFORM pg_catalog.pg_sleep(3600);\\n');
-             END $$");
+             END $$",
+    );
     assert_eq!(refusal(&mut client, "orders").0, "55P03");
     drop(client);
     let start = Instant::now();
