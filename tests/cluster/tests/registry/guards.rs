@@ -74,3 +74,26 @@ fn all_call_when_the_guards_were_switched_off() {
         assert!(single::<bool>(&mut client, "SELECT is_guarded FROM snowflake_registry.status"));
     }
 }
+
+/// Somebody has locked a table for long. Renewals do not wait for that, and the guards are switched on afterwards.
+#[test]
+fn guards_that_cannot_be_switched_on_now() {
+    let cluster = super::member::start(Cluster::builder());
+    let mut client = cluster.connect();
+    let mut member = super::member::granted(&mut client);
+    client.run(
+        "ALTER TABLE snowflake_registry.lease DISABLE TRIGGER ALL;
+         ALTER TABLE snowflake_registry.lease ENABLE TRIGGER ALL",
+    );
+    let mut other = cluster.connect();
+    other.run("BEGIN; LOCK TABLE snowflake_registry.lease IN SHARE UPDATE EXCLUSIVE MODE");
+    let is_guarded = "SELECT is_guarded FROM snowflake_registry.status";
+    for _ in 0..2 {
+        assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+        assert_eq!(super::member::state(&mut client), "quarantine");
+        assert!(!single::<bool>(&mut client, is_guarded));
+    }
+    other.run("COMMIT");
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    assert!(single::<bool>(&mut client, is_guarded));
+}
