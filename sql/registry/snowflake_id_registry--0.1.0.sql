@@ -236,7 +236,7 @@ COMMENT ON COLUMN snowflake_registry.segment.has_left IS
 COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
     'why nobody gets numbers before resume_segment(); NULL: it is open';
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
-    'the highest number that servers report since it was closed';
+    'the highest number that the registry''s own server reports since it was closed';
 
 -- As old as the registry, and never replaced: what was signed in commits that are lost is to be verified, too.
 CREATE TABLE snowflake_registry.signing_key (
@@ -1774,7 +1774,8 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     ELSIF stored.closed_reason IS NOT NULL THEN
-        IF asked.is_ours AND asked.had_until > coalesce(stored.seen_until, -1)
+        -- What others had has raised next_value, if they can prove it.
+        IF is_here AND asked.is_ours AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
             SET seen_until = asked.had_until WHERE segment.name = asked.name;
@@ -2874,7 +2875,7 @@ COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own wor
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
     'why nobody gets numbers';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
-    'the highest number that servers report since it was closed';
+    'the highest number that the registry''s own server reports since it was closed';
 
 -- Who may do what ---------------------------------------------------------------------------------------
 

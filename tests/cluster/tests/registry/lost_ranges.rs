@@ -112,8 +112,8 @@ fn a_registry_is_set_back() {
     assert!(closed_reason(&mut client, "a").contains("numbers of segment \"a\" were given up to 2000"));
     assert_eq!(other.take(&mut client, "b").outcome, "closed");
     assert_eq!(
-        single::<i64>(&mut client, "SELECT seen_until FROM snowflake_registry.segments LIMIT 1"),
-        2_000
+        single::<i64>(&mut client, "SELECT next_value FROM snowflake_registry.segments LIMIT 1"),
+        2_001
     );
 
     // An order that is lost is found out by the count, whatever is asked for.
