@@ -276,7 +276,8 @@ pub fn plan(seen: &Seen) -> Plan {
         value_records.extend(seen.values.uses.close_all(floor_us));
     }
 
-    let is_unknown = seen.stored_us.is_none() && past.highest_us == 0;
+    // Records alone do not say up to where: a stored horizon that was emptied is one of which nothing is known.
+    let is_unknown = seen.stored_us.is_none() && past.promised_us == 0 && past.published_us == 0;
     let first_floor_us = match seen.stored_us {
         None if is_unknown => seen.now_us.saturating_add(seen.max_drift_us),
         _ if is_lost => seen.stored_us.unwrap_or(0).max(past.promised_us),
@@ -306,7 +307,7 @@ pub fn plan(seen: &Seen) -> Plan {
     if let GatePlan::Open { lease, .. } = gate {
         let Lease { identity, from_us, .. } = lease;
         let mut recorded = ValueUses([&seen.values.uses.0[..], &value_records].concat());
-        if !seen.is_leased() && uses.recorded(Some(identity)).is_none() {
+        if !seen.is_leased() && (is_unknown || uses.recorded(Some(identity)).is_none()) {
             // Stored together with a horizon: alone it would make the past look known.
             let unknown = recorded.of_unknown(identity, seen.now_us.saturating_add(seen.max_drift_us));
             recorded.0.extend(unknown);

@@ -18,6 +18,21 @@ fn a_new_server_begins_where_no_drift_can_have_been() {
     assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), from_us: 0, is_another: false });
 }
 
+/// The records are there still, also one with an end, which the server has read: they do not say where its IDs ended.
+#[test]
+fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
+    let until_us = NOW_US - 5_000_000;
+    let uses = Uses(vec![used(1, 0), used(2, until_us)]);
+    let past = Past { highest_us: until_us, ..Past::default() };
+    let plan = plan(&Seen { uses, past, ..new_server() });
+    assert_eq!(plan.loss, Some(Loss::NothingKnown));
+    assert_eq!(plan.floor_us, NOW_US + MAX_DRIFT_US);
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), from_us: 0, is_another: false });
+    // Nor do they say which values of the clock sequence were used.
+    assert_eq!(plan.value_records.len(), 1);
+    assert!(plan.value_records[0].until_us >= NOW_US + MAX_DRIFT_US, "{:?}", plan.value_records);
+}
+
 #[test]
 fn a_start_begins_at_the_stored_horizon() {
     let seen = Seen { stored_us: Some(NOW_US + 70), uses: Uses(vec![used(1, 0)]), ..new_server() };

@@ -3,21 +3,33 @@
 CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores; not for users';
 
--- In microseconds of Unix time: no ID whose time lies at or after it may be made.
-CREATE SEQUENCE snowflake_internal.horizon MINVALUE 0 START 0;
-COMMENT ON SEQUENCE snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
+-- In the query of each materialized view that the server writes itself. No row comes out of it, which is right once:
+-- when this script creates them. From then on it is an error, so that REFRESH, which would empty them, fails.
+CREATE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN false;
+END
+$$;
+COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
+    'has REFRESH fail for what only snowflake_id itself writes';
 
--- The value of the clock sequence that is in use, and its horizon, in one number: see ValueHorizon in
--- core/src/clock_sequence.rs. 0: none.
-CREATE SEQUENCE snowflake_internal.clock_sequence MINVALUE 0 START 0;
-COMMENT ON SEQUENCE snowflake_internal.clock_sequence IS 'durable horizon of the clock sequence of snowflake IDs; do not touch';
+-- One row, as soon as there is a horizon. The server overwrites it in place: see src/pg/rows.rs.
+CREATE MATERIALIZED VIEW snowflake_internal.horizon (horizon_us, clock_sequence) USING heap AS
+    SELECT NULL::pg_catalog.int8, NULL::pg_catalog.int8
+    WHERE snowflake_internal.refuse_refresh();
+COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
+COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
+    'no ID may be made whose time (microseconds of Unix time) lies at or after it; 0: none was stored yet';
+-- See ValueHorizon in core/src/clock_sequence.rs.
+COMMENT ON COLUMN snowflake_internal.horizon.clock_sequence IS
+    'the value of the clock sequence that is in use, and its horizon, in one number; 0: none';
 
 -- Under which identities this server has made IDs, noted by the keeper before the first one is made. See
 -- src/keeper/store.rs for why this is no table, and core/src/keeper_plan.rs for what the rows say.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
            NULL::pg_catalog.timestamptz
-    WHERE false;
+    WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'under which identities this server has made snowflake IDs; do not touch';
 COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'NULL: every identity without a row of its own';
@@ -27,6 +39,14 @@ COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'up to when (microseconds of Unix time); 0 as long as only the stored horizon limits it';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';
+
+CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'materialized view is written by snowflake_id alone'
+        USING ERRCODE = 'object_not_in_prerequisite_state',
+              HINT = 'Leave schema snowflake_internal out of the refresh.';
+END
+$$;
 
 CREATE TABLE snowflake_worker (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),

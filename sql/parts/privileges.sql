@@ -18,13 +18,12 @@ BEGIN
             FROM pg_catalog.pg_namespace AS n
             WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_internal'
             UNION ALL
-            -- GRANT and REVOKE take a view or a sequence for a table.
+            -- GRANT and REVOKE take a view for a table.
             SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner,
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
             WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.horizon',
-                'snowflake_internal.clock_sequence',
                 'snowflake_internal.used_identity',
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
@@ -38,6 +37,7 @@ BEGIN
             FROM pg_catalog.pg_proc AS p
             WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.store_past()',
+                'snowflake_internal.refuse_refresh()',
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_slots()',

@@ -11,7 +11,7 @@
 //! 4. They are committed: the same.
 //! 5. They are published. Sessions move on by themselves.
 //!
-//! The first step is a commit of its own because of the third: a `setval()` can be durable long before its commit, a
+//! The first step is a commit of its own because of the third: what is written in place can be durable long before its commit, a
 //! record cannot. The old value would look free.
 
 use snowflake_id_core::clock_sequence::{Asked, NextValue, next_value};

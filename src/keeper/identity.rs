@@ -6,7 +6,8 @@ use snowflake_id_core::{Identity, Lease};
 
 use crate::background::transaction::Problem;
 use crate::config;
-use crate::pg::relation::{Extension, Kind, is_text};
+use crate::pg::relation::{Extension, Kind};
+use crate::pg::rows::is_text;
 use crate::shared::lease::LeaseNews;
 
 /// The lease of this server's identity, if it has one. One that is not leased is the server's for good.

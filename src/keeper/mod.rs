@@ -9,7 +9,7 @@
 //! 3. It stores the plan's records and horizon, and **commits first**.
 //! 4. It publishes the horizon, and does to the gate what the plan says.
 //!
-//! It publishes only a horizon whose `setval()` it committed itself, without an error in between. What
+//! It publishes only a horizon that it wrote and committed itself, without an error in between. What
 //! happens when it dies: before the commit, nothing has changed; between commit and publication, the stored
 //! horizon is higher than need be; after it, calls go on up to the published horizon, by then there is a new
 //! keeper or they wait.

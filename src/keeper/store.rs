@@ -1,21 +1,23 @@
 //! What outlives the server: its horizon, and under which identities it has made IDs.
 //!
-//! | relation | what is in it |
+//! | materialized view | what is in it |
 //! | --- | --- |
-//! | sequence `snowflake_internal.horizon` | its last value is the horizon, in microseconds of Unix time |
-//! | sequence `snowflake_internal.clock_sequence` | the value of the clock sequence in use with its horizon: see [`ValueHorizon`] |
-//! | materialized view `snowflake_internal.used_identity` | records of use: see [`Use`] and [`ValueUse`] |
+//! | `snowflake_internal.horizon` | one row: the horizon, and the value of the clock sequence in use with its horizon (see [`ValueHorizon`]) |
+//! | `snowflake_internal.used_identity` | records of use: see [`Use`] and [`ValueUse`] |
 //!
-//! A `setval()` is written to the WAL and is not undone by a rollback. It is durable once the transaction is
-//! committed, not before: a value that can be read may yet be lost by a crash.
+//! The row of the horizon is overwritten in place ([`crate::pg::rows`]). That is written to the WAL, and is not undone by
+//! a rollback. It is durable once the transaction is committed, not before: a value that can be read may yet be lost by a
+//! crash. Records are added, and come and go with the transaction.
 //!
-//! All are written to the WAL, replicated to physical standbys, and carried over by base backups and
-//! `pg_upgrade`. None is part of a dump or of a publication, also one `FOR ALL TABLES`: they are facts
-//! about one server, and another one must not receive them. That is why the records are a materialized view
-//! rather than a table. It also means that nobody can change its rows by SQL. (To refresh it, which its owner
-//! may, empties it. The keeper notices that records are gone.)
+//! Both are written to the WAL, replicated to physical standbys, and carried over by base backups and `pg_upgrade`.
+//! Neither is part of a dump or of a publication, also one `FOR ALL TABLES` or `FOR ALL SEQUENCES`: they are facts about
+//! one server, and another one must not receive them. That is why they are materialized views, and not a table and a
+//! sequence. It also means that nobody can change them by SQL, as a tool does that copies sequences. Their query fails, so
+//! that a script that refreshes all materialized views does not empty them. Only `REFRESH .. WITH NO DATA` does, which asks
+//! no query. The keeper notices that what it has stored is gone.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
@@ -30,11 +32,14 @@ use crate::pg::server;
 use crate::shared::board::PastWords;
 use crate::shared::memory;
 
+/// Those of `snowflake_internal.horizon`. A horizon of 0: none was ever stored.
+const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 2] =
+    [(c"horizon_us", pg_sys::INT8OID), (c"clock_sequence", pg_sys::INT8OID)];
+
 /// The relations, locked until the end of the transaction.
 pub struct Store {
     pub extension: Extension,
     pub horizon: Relation,
-    clock_sequence: Relation,
     used_identity: Relation,
 }
 
@@ -47,7 +52,7 @@ pub struct Stored {
     /// The value of the clock sequence with its horizon, and the records of use of values.
     pub value: ValueHorizon,
     pub value_uses: ValueUses,
-    /// Where: the OIDs of the database and of the sequence.
+    /// Where: the OIDs of the database and of the relation with the horizon.
     pub place: (u32, u32),
     /// Whether that is elsewhere than where this server has stored it last.
     pub is_elsewhere: bool,
@@ -60,8 +65,7 @@ impl Store {
         let schema = relation::schema(c"snowflake_internal")?;
         Some(Store {
             extension,
-            horizon: extension.lock(schema, c"horizon", Kind::Sequence)?,
-            clock_sequence: extension.lock(schema, c"clock_sequence", Kind::Sequence)?,
+            horizon: extension.lock(schema, c"horizon", Kind::MaterializedView)?,
             used_identity: extension.lock(schema, c"used_identity", Kind::MaterializedView)?,
         })
     }
@@ -80,13 +84,22 @@ impl Store {
     /// shared memory was.
     pub fn read(&self, past: &PastWords) -> Stored {
         let (uses, value_uses) = self.uses();
-        let horizon_us = self.horizon.last_value();
-        let value = ValueHorizon::from_word(self.clock_sequence.last_value().unwrap_or(0));
+        let (horizon_us, value) = self.horizons();
         let ends_us = [horizon_us.unwrap_or(0), uses.latest_us(), value.until_us(), value_uses.latest_us()];
         past.note_high(ends_us.into_iter().fold(0, i64::max));
         let place = (server::database_oid().to_u32(), self.horizon.oid().to_u32());
         let is_elsewhere = past.place().is_some_and(|known| known != place);
         Stored { horizon_us, uses, value, value_uses, place, is_elsewhere }
+    }
+
+    fn horizons(&self) -> (Option<i64>, ValueHorizon) {
+        let mut stored = None;
+        self.horizon.for_each_row(HORIZON_COLUMNS, |[horizon_us, value]| {
+            let number = |datum: Option<pg_sys::Datum>| datum.map_or(0, |datum| datum.value() as i64);
+            stored.get_or_insert((number(horizon_us), number(value)));
+        });
+        let (horizon_us, value) = stored.unwrap_or_default();
+        (Some(horizon_us).filter(|&us| us > 0), ValueHorizon::from_word(value))
     }
 
     fn uses(&self) -> (Uses, ValueUses) {
@@ -122,7 +135,7 @@ impl Store {
         (Uses(uses), ValueUses(value_uses))
     }
 
-    /// Adds records, then sets the horizons. All are durable when the transaction has been committed. Before, the
+    /// Adds records, then writes the horizons. All are durable when the transaction has been committed. Before, the
     /// records are not; the horizons may be.
     pub fn write(&self, new: &New) {
         for record in new.records {
@@ -131,11 +144,11 @@ impl Store {
         for record in new.value_records {
             self.append(record.identity, Some(record.value.unwrap_or(0)), record.until_us);
         }
-        if let Some(horizon_us) = new.horizon_us {
-            self.horizon.set_value(horizon_us);
-        }
-        if let Some(value) = new.value {
-            self.clock_sequence.set_value(value.to_word());
+        if new.horizon_us.is_some() || new.value.is_some() {
+            let stored = self.horizons();
+            let horizon_us = new.horizon_us.or(stored.0).unwrap_or(0);
+            let value = new.value.unwrap_or(stored.1).to_word();
+            self.horizon.overwrite(HORIZON_COLUMNS, [horizon_us.into(), value.into()], |_| true);
         }
     }
 

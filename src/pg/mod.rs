@@ -11,6 +11,7 @@ pub mod process;
 pub mod random;
 pub mod relation;
 pub mod row;
+pub mod rows;
 pub mod server;
 pub mod set_returning;
 pub mod setting;

@@ -4,7 +4,8 @@
 //! query has waited for a lock: a view in the place of a table, with a function in it that then runs with the
 //! rights of whoever asked. So a relation is found by its OID, locked, and only then checked: it has to be
 //! what it is meant to be, and a member of the extension, which only a superuser makes it. Then it is read
-//! row by row, or written, without a planner, a trigger, a policy or an operator: nobody's code can run.
+//! row by row, or written, without a planner, a trigger, a policy or an operator ([`super::rows`]): nobody's code can
+//! run.
 //!
 //! All of this is called in a transaction. After an error PostgreSQL closes and unlocks what is open, with
 //! the transaction.
@@ -12,10 +13,6 @@
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
-use pgrx::{IntoDatum, direct_function_call};
-
-use crate::pg::encoding::encoding_to_convert;
-use crate::pg::varlena::bytes;
 
 /// An extension of the database to which this process is connected.
 #[derive(Clone, Copy)]
@@ -24,7 +21,6 @@ pub struct Extension(pg_sys::Oid);
 /// The kinds of relations that an extension of ours has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    Sequence,
     Table,
     MaterializedView,
 }
@@ -32,7 +28,6 @@ pub enum Kind {
 impl Kind {
     fn relkind(self) -> u8 {
         match self {
-            Kind::Sequence => pg_sys::RELKIND_SEQUENCE,
             Kind::Table => pg_sys::RELKIND_RELATION,
             Kind::MaterializedView => pg_sys::RELKIND_MATVIEW,
         }
@@ -42,7 +37,7 @@ impl Kind {
     fn lock(self) -> pg_sys::LOCKMODE {
         let lock = match self {
             Kind::Table => pg_sys::AccessShareLock,
-            Kind::Sequence | Kind::MaterializedView => pg_sys::RowExclusiveLock,
+            Kind::MaterializedView => pg_sys::RowExclusiveLock,
         };
         lock as pg_sys::LOCKMODE
     }
@@ -140,7 +135,7 @@ impl Extension {
     }
 
     /// The relation of this name and kind that is the extension's own, locked until the end of the
-    /// transaction.
+    /// transaction. Rows are read and written as those of a heap, so it has to be one.
     pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
         // SAFETY: the name is a C string. Once the lock is there, the relation cannot change.
         unsafe {
@@ -152,6 +147,7 @@ impl Extension {
             let is_own = pg_sys::get_relname_relid(name.as_ptr(), schema) == oid
                 && pg_sys::get_rel_relkind(oid) as u8 == kind.relkind()
                 && pg_sys::get_rel_persistence(oid) as u8 == pg_sys::RELPERSISTENCE_PERMANENT
+                && is_heap(oid)
                 && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, oid) == self.0;
             is_own.then_some(Relation(oid))
         }
@@ -174,113 +170,15 @@ pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
 
 /// A relation that is locked, or that belongs to PostgreSQL itself.
 #[derive(Clone, Copy)]
-pub struct Relation(pg_sys::Oid);
+pub struct Relation(pub(super) pg_sys::Oid);
 
 impl Relation {
     pub fn oid(self) -> pg_sys::Oid {
         self.0
     }
-
-    /// The last value of a sequence; `None` if it is fresh.
-    pub fn last_value(self) -> Option<i64> {
-        let _rights = RightsOf::owner(self);
-        // SAFETY: the function takes one OID and gives a bigint.
-        unsafe { direct_function_call(pg_sys::pg_sequence_last_value, &[self.0.into_datum()]) }
-    }
-
-    /// Sets the last value of a sequence, as `setval()` does.
-    pub fn set_value(self, value: i64) {
-        let _rights = RightsOf::owner(self);
-        // SAFETY: the function takes an OID and a bigint, and gives a bigint.
-        let _: Option<i64> =
-            unsafe { direct_function_call(pg_sys::setval_oid, &[self.0.into_datum(), value.into_datum()]) };
-    }
-
-    /// Calls `action` with the values of these columns in each row. A column that does not exist, or has another
-    /// type, is always NULL.
-    pub fn for_each_row<const N: usize>(
-        self,
-        columns: [(&CStr, pg_sys::Oid); N],
-        mut action: impl FnMut([Option<pg_sys::Datum>; N]),
-    ) {
-        // SAFETY: the relation stays open, and the snapshot registered, until after the last row; what is
-        // read of a row is used before the next one. The two arrays have an element for each column.
-        unsafe {
-            let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
-            let descriptor = (*relation).rd_att;
-            let width = (*descriptor).natts as usize;
-            let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); width], vec![true; width]);
-            let numbers = columns.map(|(name, type_oid)| {
-                let number = pg_sys::get_attnum(self.0, name.as_ptr());
-                if pg_sys::get_atttype(self.0, number) == type_oid { number } else { 0 }
-            });
-            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
-            let scan = pg_sys::systable_beginscan(
-                relation,
-                pg_sys::InvalidOid,
-                false,
-                snapshot,
-                0,
-                std::ptr::null_mut(),
-            );
-            loop {
-                let row = pg_sys::systable_getnext(scan);
-                if row.is_null() {
-                    break;
-                }
-                pg_sys::heap_deform_tuple(row, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
-                // Columns are counted from 1.
-                let at = |number: i16| usize::try_from(number).ok()?.checked_sub(1).filter(|&at| !nulls[at]);
-                action(numbers.map(|number| at(number).map(|at| values[at])));
-            }
-            pg_sys::systable_endscan(scan);
-            pg_sys::UnregisterSnapshot(snapshot);
-            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
-        }
-    }
-
-    /// Adds a row to a heap without indexes. Logical decoding does not show it.
-    pub fn append<const N: usize>(self, mut values: [Option<pg_sys::Datum>; N]) {
-        let mut nulls = values.map(|value| value.is_none());
-        let mut datums = values.each_mut().map(|value| value.take().unwrap_or(pg_sys::Datum::null()));
-        // SAFETY: the relation is open until the row is in it, and it has N columns of the types of these
-        // values: its definition is ours, and who may change it could do anything else as well.
-        unsafe {
-            let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
-            assert_eq!((*(*relation).rd_att).natts as usize, N, "bug: the relation has other columns");
-            let row = pg_sys::heap_form_tuple((*relation).rd_att, datums.as_mut_ptr(), nulls.as_mut_ptr());
-            let command = pg_sys::GetCurrentCommandId(true);
-            // Up to version 18 they are signed.
-            let options = pg_sys::HEAP_INSERT_NO_LOGICAL as _;
-            pg_sys::heap_insert(relation, row, command, options, std::ptr::null_mut());
-            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
-        }
-    }
 }
 
-/// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.
-pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
-    // SAFETY: the datum is a text, by the type of its column. The conversion gives a C string, or what it was given
-    // if there is nothing to convert.
-    unsafe {
-        let text = bytes(text.cast_mut_ptr());
-        if text == utf8.as_bytes() {
-            return true;
-        }
-        // In SQL_ASCII, to convert one row with other bytes would be an error.
-        let Some(encoding) = encoding_to_convert() else { return false };
-        let converted = pg_sys::pg_do_encoding_conversion(
-            text.as_ptr().cast_mut(),
-            text.len() as i32,
-            encoding as i32,
-            pg_sys::pg_enc::PG_UTF8 as i32,
-        );
-        !std::ptr::eq(converted, text.as_ptr())
-            && CStr::from_ptr(converted.cast()).to_bytes() == utf8.as_bytes()
-    }
-}
-
-/// Has what follows run with the rights of a relation's owner and no others, whoever this process is (a
+/// Has what follows run with the rights of a role and no others, whoever this process is (a
 /// database can have it be somebody else by `ALTER DATABASE .. SET role`), until it goes out of scope.
 pub struct RightsOf {
     user: pg_sys::Oid,
@@ -288,18 +186,6 @@ pub struct RightsOf {
 }
 
 impl RightsOf {
-    fn owner(relation: Relation) -> RightsOf {
-        // SAFETY: the relation is open while its owner is read.
-        let owner = unsafe {
-            let open = pg_sys::relation_open(relation.0, pg_sys::NoLock as pg_sys::LOCKMODE);
-            let owner = (*(*open).rd_rel).relowner;
-            pg_sys::relation_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
-            owner
-        };
-        RightsOf::role(owner)
-    }
-
-    /// Those of a role.
     pub fn role(role: pg_sys::Oid) -> RightsOf {
         let mut before = RightsOf { user: pg_sys::InvalidOid, context: 0 };
         // SAFETY: the pointers are to places for the two.
@@ -339,6 +225,14 @@ pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
         .into_iter()
         .flatten()
         .all(|owner| owner == owner_of_database || unsafe { pg_sys::superuser_arg(owner) })
+}
+
+/// Whether the rows of a relation are stored in a heap, PostgreSQL's own way.
+fn is_heap(oid: pg_sys::Oid) -> bool {
+    use pg_sys::SysCacheIdentifier::RELOID;
+    // SAFETY: the entries of this cache are rows of this catalog.
+    let access_method = unsafe { cached(RELOID, oid, |row: &pg_sys::FormData_pg_class| row.relam) };
+    access_method == Some(pg_sys::HEAP_TABLE_AM_OID)
 }
 
 /// What `read` takes from the row of a catalog with this OID.

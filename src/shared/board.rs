@@ -42,7 +42,7 @@ pub struct PastWords {
     promised_us: AtomicI64,
     highest_us: AtomicI64,
     last_identity: AtomicU64,
-    /// Where the horizon was stored last: the OIDs of a database and of a sequence in it; 0 if nowhere yet.
+    /// Where the horizon was stored last: the OIDs of a database and of a relation in it; 0 if nowhere yet.
     place: AtomicU64,
     /// The clock less the time since boot when they were last found to agree; 0 if never.
     clock_offset_us: AtomicI64,
@@ -140,7 +140,7 @@ impl PastWords {
         self.last_identity.store(identity.to_word(), Ordering::Release);
     }
 
-    /// The OIDs of the database and of the sequence where the horizon was stored last.
+    /// The OIDs of the database and of the relation where the horizon was stored last.
     pub fn place(&self) -> Option<(u32, u32)> {
         match self.place.load(Ordering::Acquire) {
             0 => None,
@@ -148,8 +148,8 @@ impl PastWords {
         }
     }
 
-    pub fn set_place(&self, database: u32, sequence: u32) {
-        self.place.store(u64::from(database) << 32 | u64::from(sequence), Ordering::Release);
+    pub fn set_place(&self, database: u32, relation: u32) {
+        self.place.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
     /// The clock less the time since boot when they were last found to agree.

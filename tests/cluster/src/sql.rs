@@ -32,6 +32,13 @@ pub fn ids(client: &mut Client, query: &str) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
+/// Whether there is something in one of the relations that the server writes itself. They can be emptied so that no query
+/// reads them any more.
+#[track_caller]
+pub fn is_stored(client: &mut Client, relation: &str) -> bool {
+    single(client, &format!("SELECT pg_relation_size('snowflake_internal.{relation}') > 0"))
+}
+
 /// The SQLSTATE with which a statement has to fail, and all that the error says.
 #[track_caller]
 pub fn failure(client: &mut Client, query: &str) -> (String, String) {

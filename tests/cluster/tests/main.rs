@@ -61,6 +61,7 @@ mod horizon {
     mod keeper;
     mod lost_past;
     mod orders;
+    mod overwritten;
     mod replication;
     mod reset;
     mod restored;

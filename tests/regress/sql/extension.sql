@@ -5,6 +5,10 @@ SELECT :'DBNAME' AS database \gset
 CREATE EXTENSION snowflake_id;
 CREATE EXTENSION IF NOT EXISTS snowflake_id;
 
+-- What the server stores is not emptied by who refreshes all materialized views.
+REFRESH MATERIALIZED VIEW snowflake_internal.horizon;
+REFRESH MATERIALIZED VIEW snowflake_internal.used_identity;
+
 -- It cannot be moved, and it cannot be dropped under a table that uses it.
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int);
 INSERT INTO orders (place) VALUES (1), (2);

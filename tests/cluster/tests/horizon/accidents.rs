@@ -79,10 +79,10 @@ impl Patient for Server {
                 self.run("CREATE EXTENSION snowflake_id");
             }
             6 => {
-                self.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity");
+                self.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA");
             }
             7 => {
-                self.run("SELECT setval('snowflake_internal.horizon', 1)");
+                self.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
             }
             8 => {
                 // Back to one that was used, or on to another.

@@ -216,22 +216,6 @@ fn the_worker_id_changes_while_clients_run() {
     );
 }
 
-/// The sequence is lowered behind the keeper's back: it is written anew, and a crash repeats nothing.
-#[test]
-fn the_stored_horizon_is_lowered_by_hand() {
-    let cluster = Cluster::builder().worker(1).start();
-    let mut client = cluster.connect();
-    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
-    client.run("SELECT setval('snowflake_internal.horizon', 1)");
-    eventually("the horizon to be written anew", || {
-        all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
-        single::<i64>(&mut client, "SELECT last_value FROM snowflake_internal.horizon") > 1
-    });
-    cluster.restart("immediate");
-    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_nextval()"));
-    assert_increasing(&all);
-}
-
 /// A lowered lease counts at once: what was stored under the higher one is given back.
 #[test]
 fn a_lease_that_is_lowered() {

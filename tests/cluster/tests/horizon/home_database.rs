@@ -80,7 +80,7 @@ fn the_extension_is_dropped_and_created_again_under_load() {
                 client.run("CREATE EXTENSION snowflake_id");
             }
             if !at_once {
-                let stored = "SELECT last_value FROM snowflake_internal.horizon";
+                let stored = "SELECT horizon_us FROM snowflake_internal.horizon";
                 let promised: i64 = single(&mut client, stored);
                 eventually("the horizon to be written again", || {
                     single::<i64>(&mut client, stored) > promised
@@ -136,7 +136,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
         // With a lock on what it has to write, it waits and reports, and goes on.
         let mut other = cluster.connect_to("template1");
         other.run("SELECT 1");
-        client.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+        client.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");
         let mut keeper = || -> i32 {
             single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'")
         };

@@ -36,7 +36,7 @@ fn the_floor_cannot_be_stored() {
     let cluster = Cluster::builder().worker(1).start();
     let (mut client, mut other) = (cluster.connect(), cluster.connect());
     keeper_pid(&mut client);
-    other.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+    other.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");
     let (code, message) = failure(&mut client, "SELECT snowflake_advance(now() + '10 min')");
     assert_eq!(code, "55000", "{message}");
     assert!(message.contains("lock timeout"), "{message}");
@@ -152,7 +152,7 @@ fn a_reset_that_was_cancelled_while_the_keeper_waited() {
     let cluster = Cluster::builder().worker(1).start();
     let (mut client, mut other) = (cluster.connect(), cluster.connect());
     client.run("SELECT snowflake_nextval()");
-    other.run("BEGIN; ALTER SEQUENCE snowflake_internal.horizon MINVALUE 0");
+    other.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");
     let call = "SET statement_timeout = '500ms'; SELECT snowflake_reset_horizon(77)";
     assert_eq!(failure(&mut client, call).0, "57014");
     other.run("ROLLBACK");

@@ -87,7 +87,7 @@ fn a_view_takes_the_place_of_the_horizon() {
     home.run(TRAP);
     home.run(
         "CREATE VIEW snowflake_internal.horizon AS
-             SELECT public.trap()::bigint AS last_value, 0::bigint AS log_cnt, true AS is_called;
+             SELECT public.trap()::bigint AS horizon_us, 0::bigint AS clock_sequence;
          CREATE VIEW public.snowflake_worker AS
              SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
          GRANT ALL ON ALL TABLES IN SCHEMA public, snowflake_internal TO PUBLIC;

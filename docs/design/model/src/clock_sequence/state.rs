@@ -43,7 +43,7 @@ pub struct State {
     pub verdict: Verdict,
 }
 
-/// What is stored. A `setval()` is read at once, and is durable after its commit, or whenever somebody flushes the WAL;
+/// What is stored. What is written in place is read at once, and is durable after its commit, or whenever somebody flushes the WAL;
 /// records are there after their commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stored {

@@ -72,7 +72,7 @@ pub struct State {
     pub verdict: Verdict,
 }
 
-/// What is stored. A `setval()` is read at once, even if it was rolled back; a crash takes back what was not
+/// What is stored. What is written in place is read at once, even if it was rolled back; a crash takes back what was not
 /// yet flushed. A commit flushes all the WAL before it, anybody else may do so at any time. Records are seen
 /// once they are committed, not before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

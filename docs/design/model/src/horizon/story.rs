@@ -50,7 +50,7 @@ impl Protocol {
                 let Keeper::Written(look) = after.keeper else { return None };
                 let wanted = wanted.map_or("no worker".into(), |identity| format!("worker {identity}"));
                 let horizon =
-                    look.horizon.map_or("no horizon".into(), |horizon| format!("setval({horizon})"));
+                    look.horizon.map_or("no horizon".into(), |horizon| format!("store {horizon}"));
                 let records = records(&look.uses);
                 (keeper, format!("at clock {clock}, for {wanted}, writes {horizon}, {records}"))
             }
@@ -84,7 +84,7 @@ impl Protocol {
                 Keeper::Sealed(end) => (keeper, format!("finds the end {end}")),
                 _ => (keeper, format!("publishes the end {}", shared.past.published)),
             },
-            Action::WriteEnd => (keeper, format!("setval({}), the end", readable())),
+            Action::WriteEnd => (keeper, format!("store {}, the end", readable())),
             Action::Forget => (keeper, "forgets what it promised beyond".into()),
             Action::Order(identity) => {
                 ("administrator".into(), format!("orders to begin anew for worker {identity}"))
@@ -96,7 +96,7 @@ impl Protocol {
                 _ => (keeper, format!("at clock {clock} refuses to begin anew")),
             },
             Action::WriteLow { clock } => {
-                (keeper, format!("at clock {clock} setval({}), to begin anew", readable()))
+                (keeper, format!("at clock {clock} store {}, to begin anew", readable()))
             }
             Action::BeginAnew => (keeper, format!("gives layouts new slots, from {}", number(shared.floor))),
             Action::Die => (keeper, "is terminated".into()),

@@ -1,0 +1,135 @@
+//! Scripts that go through a database and change every object of a kind: a tool that copies sequences, a job that
+//! refreshes the materialized views. They run as superuser. What the keeper stores is out of their reach, or the keeper
+//! writes it again.
+
+use harness::*;
+
+use super::stakes::{now, time_of};
+
+/// What tools do that copy sequences from another server: those of logical replication, of migrations, and from version
+/// 19 on `ALTER SUBSCRIPTION .. REFRESH SEQUENCES`.
+const COPY_SEQUENCES: &str =
+    "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1) FROM pg_sequences";
+
+/// The other server's values are lower. The server crashes before the keeper looks the next time, and comes back with
+/// the clock at which it made its first IDs.
+#[test]
+fn a_tool_copies_all_sequences_and_the_server_crashes() {
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "20s").clock().start();
+    let mut client = cluster.connect();
+    client.run("CREATE TABLE customers (id bigserial)");
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    client.run(COPY_SEQUENCES);
+    drop(client);
+    cluster.stop_server("immediate");
+    cluster.set_clock(time_of(all[0]) - now());
+    cluster.start_server();
+    let mut client = cluster.connect();
+    keeper_pid(&mut client);
+    client.run("SET snowflake_id.max_wait = '100ms'");
+    if let Ok(rows) = client.query("SELECT snowflake_batch(1000000)", &[]) {
+        all.extend(rows.iter().map(|row| row.get::<_, i64>(0)));
+    }
+    assert_increasing(&all);
+    set_clock_as_needed(&cluster);
+    client.run("SET snowflake_id.max_wait = '20s'");
+    all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
+    assert_increasing(&all);
+}
+
+/// A script refreshes all materialized views. It fails at ours, whatever the way, and nothing is lost.
+#[test]
+fn all_materialized_views_are_refreshed() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    client.run("CREATE MATERIALIZED VIEW daily AS SELECT now() AS at");
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
+    let views = "SELECT format('%I.%I', schemaname, matviewname) AS id FROM pg_matviews ORDER BY 1";
+    let views: Vec<String> = client.query(views, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(views.len() >= 3, "{views:?}");
+    for view in views.iter().filter(|view| *view != "public.daily") {
+        for concurrently in ["", "CONCURRENTLY"] {
+            let refresh = format!("REFRESH MATERIALIZED VIEW {concurrently} {view}");
+            let (state, message) = failure(&mut client, &refresh);
+            assert_eq!(state, "55000", "{view}: {message}");
+            if concurrently.is_empty() {
+                assert!(message.contains("is written by snowflake_id alone"), "{view}: {message}");
+                assert!(message.contains("Leave schema snowflake_internal out"), "{view}: {message}");
+            }
+        }
+    }
+    client.run("REFRESH MATERIALIZED VIEW daily");
+    for statement in ["VACUUM FULL", "VACUUM FREEZE"] {
+        client.run(statement);
+        all.extend(ids(&mut client, "SELECT snowflake_batch(100000)"));
+    }
+    assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_internal.horizon"), 1);
+    cluster.restart("immediate");
+    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_nextval()"));
+    assert_increasing(&all);
+    assert!(!cluster.log().contains("what was stored was changed"), "{}", cluster.log());
+}
+
+/// The horizon is emptied behind the keeper's back, by the only statement that can do it: it is written again, and a
+/// crash repeats nothing.
+#[test]
+fn the_stored_horizon_is_emptied() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
+    eventually("the horizon to be written again", || {
+        all.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+        is_stored(&mut client, "horizon")
+    });
+    cluster.restart("immediate");
+    all.extend(ids(&mut cluster.connect(), "SELECT snowflake_nextval()"));
+    assert_increasing(&all);
+}
+
+/// The same, and the server crashes before the keeper looks again. Nobody knows the past any more, which is said.
+#[test]
+fn the_stored_horizon_is_emptied_and_the_server_crashes() {
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "20s").start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
+    client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
+    cluster.restart("immediate");
+    all.push(wait_for_first_id(&mut cluster.connect()));
+    assert!(cluster.log().contains("the past of this server is not known"), "{}", cluster.log());
+    assert_increasing(&all);
+}
+
+/// The row of the horizon moves: VACUUM FULL gives it another file, again and again, while the keeper writes it and
+/// clients take IDs. Nothing of it is lost in a crash.
+#[test]
+fn the_horizon_is_rewritten_under_load() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut all = vec![];
+    for _ in 0..3 {
+        let (taken, ()) = while_taking(takers(&cluster, 2), || {
+            let mut client = cluster.connect();
+            for _ in 0..20 {
+                client.run("VACUUM FULL snowflake_internal.horizon");
+                client.run("VACUUM FREEZE snowflake_internal.horizon");
+            }
+        });
+        all.extend(taken);
+        cluster.restart("immediate");
+        let first = wait_for_first_id(&mut cluster.connect());
+        assert!(all.iter().all(|id| *id < first), "{first} came before another one");
+        all.push(first);
+    }
+    assert_distinct(&all);
+}
+
+/// Neither the rows nor a REFRESH, which would fail.
+#[test]
+fn a_dump_has_nothing_of_what_is_stored() {
+    let cluster = Cluster::builder().worker(1).start();
+    wait_for_first_id(&mut cluster.connect());
+    let dump = successful(cluster.client_program("pg_dump").arg("--dbname=postgres"));
+    let dump = String::from_utf8(dump.stdout).unwrap();
+    assert!(dump.contains("CREATE EXTENSION IF NOT EXISTS snowflake_id"), "{dump}");
+    assert!(!dump.contains("snowflake_internal"), "{dump}");
+}
