@@ -236,7 +236,7 @@ COMMENT ON COLUMN snowflake_registry.segment.has_left IS
 COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
     'why nobody gets numbers before resume_segment(); NULL: it is open';
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
-    'the highest number that the registry''s own server reports since it was closed';
+    'the highest number that the registry''s own server reports since it was closed, or one with numbers of another registry';
 
 -- As old as the registry, and never replaced: what was signed in commits that are lost is to be verified, too.
 CREATE TABLE snowflake_registry.signing_key (
@@ -1774,8 +1774,9 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     ELSIF stored.closed_reason IS NOT NULL THEN
-        -- What others had has raised next_value, if they can prove it.
-        IF is_here AND asked.is_ours AND asked.had_until > coalesce(stored.seen_until, -1)
+        -- What others had of this registry has raised next_value, if they can prove it.
+        IF CASE WHEN asked.is_ours THEN is_here ELSE asked.is_report END
+           AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
             SET seen_until = asked.had_until WHERE segment.name = asked.name;
@@ -1785,10 +1786,10 @@ BEGIN
         RETURN answer;
     END IF;
 
-    IF asked.is_report THEN
+    IF asked.is_report AND (asked.is_ours OR asked.had_until IS NULL) THEN
         answer.outcome := 'noted';
         RETURN answer;
-    ELSIF waits_for IS NOT NULL
+    ELSIF waits_for IS NOT NULL AND NOT asked.is_report
           AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
         -- Takers who know better come first. Where none but this server takes, its WAL knows as much as its rows.
         answer.outcome := 'busy';
@@ -1841,6 +1842,19 @@ BEGIN
             segment.ahead_value := snowflake_registry.in_period(after_key, segment.digits, segment.start,
                                                                 segment.increment, asked.had_until + 1);
         END IF;
+    END IF;
+    IF asked.is_report THEN
+        -- Of numbers that another registry has given: nobody gets them here.
+        UPDATE snowflake_registry.segment AS kept
+        SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+            ahead_value = segment.ahead_value, updated_at = moment
+        WHERE kept.name = asked.name
+          AND (kept.next_value, coalesce(kept.ahead_value, 0)) IS DISTINCT FROM
+              (segment.next_value, coalesce(segment.ahead_value, 0));
+        answer.outcome := 'noted';
+        RETURN answer;
+    END IF;
+    IF segment.period IS NOT NULL THEN
         -- Who has numbers of the next period goes on with them. Whose next one has begun meanwhile has it.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
@@ -2875,7 +2889,7 @@ COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own wor
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
     'why nobody gets numbers';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
-    'the highest number that the registry''s own server reports since it was closed';
+    'the highest number that the registry''s own server reports since it was closed, or one with numbers of another registry';
 
 -- Who may do what ---------------------------------------------------------------------------------------
 

@@ -55,6 +55,11 @@ SELECT * FROM taken('[{"name": "moved", "had_until": 24}]') WHERE request IS NOT
 SELECT * FROM taken('[{"name": "moved", "had_until": 1000}]') WHERE request IS NOT NULL;
 SELECT * FROM taken('[{"name": "moved", "had_until": 2000, "registry_id": "00000000-0000-0000-0000-000000000001"}]', true) WHERE request IS NOT NULL;
 SELECT * FROM taken('[{"name": "moved", "had_until": 3000, "registry_id": null}]', true) WHERE request IS NOT NULL;
+-- To report them is enough. What this registry has given, it knows itself.
+SELECT request, outcome FROM taken('[{"name": "moved", "report": true, "had_until": 3500, "registry_id": null},
+    {"name": "moved", "report": true, "had_until": 3400, "registry_id": null}, {"name": "moved", "report": true, "had_until": 4000},
+    {"name": "unheard of", "report": true, "had_until": 5, "registry_id": null}]', true) WHERE request IS NOT NULL;
+SELECT next_value FROM snowflake_registry.segments WHERE name = 'moved';
 SELECT bool_and((first - 10) % 7 = 0) AS keeps_its_remainder FROM taken('[{"name": "moved"}, {"name": "moved"}]') WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'moved';
 
