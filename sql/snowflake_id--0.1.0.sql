@@ -350,7 +350,8 @@ CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores; not for users';
 
 -- In the query of each materialized view that the server writes itself. No row comes out of it, which is right once:
--- when this script creates them. From then on it is an error, so that REFRESH, which would empty them, fails.
+-- when this script creates them. From then on it is an error, so that REFRESH, which would empty them, fails: see
+-- refuse_refresh.sql.
 CREATE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN false;
@@ -385,14 +386,6 @@ COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'up to when (microseconds of Unix time); 0 as long as only the stored horizon limits it';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';
-
-CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'materialized view is written by snowflake_id alone'
-        USING ERRCODE = 'object_not_in_prerequisite_state',
-              HINT = 'Leave schema snowflake_internal out of the refresh.';
-END
-$$;
 
 CREATE TABLE snowflake_worker (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),
@@ -1690,6 +1683,41 @@ COMMENT ON COLUMN snowflake_segments.taken_at IS 'when numbers were taken from t
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'how many calls had to wait for numbers, since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'what the registry says if it gives no numbers, or why it does not answer';
 
+-- Up to where this server has had numbers, of whichever registry, noted before anybody gets one. See
+-- src/segment/taken.rs. Nothing is NULL, so that a row can be overwritten in place; -1, or an ID of zeros, says that there
+-- is none.
+CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
+    name, until_value, registry_id, period_key, period_starts_us,
+    next_until_value, next_registry_id, next_period_key, next_period_starts_us
+) USING heap AS
+    SELECT NULL::pg_catalog.bytea, NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8,
+           NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
+    WHERE snowflake_internal.refuse_refresh();
+COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
+    'up to where this server has had numbers of segments; do not touch';
+COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'the name of the segment, in UTF-8';
+COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
+    'the highest number that the server had, in the period in which it is; -1: none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'the registry that gave it; zeros: not known';
+COMMENT ON COLUMN snowflake_internal.segment_taken.period_key IS
+    'the prefix of the numbers of that period, such as 20261121; -1: it has none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.period_starts_us IS
+    'when that period begins, in microseconds of Unix time; -1: there is none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_until_value IS
+    'as until_value, for the period after it, whose numbers are not in use yet';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'as registry_id';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'as period_key';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'as period_starts_us';
+
+-- All materialized views of snowflake_internal are there. From now on their query fails: see horizon.sql.
+CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'materialized view is written by snowflake_id alone'
+        USING ERRCODE = 'object_not_in_prerequisite_state',
+              HINT = 'Leave schema snowflake_internal out of the refresh.';
+END
+$$;
+
 -- View snowflake_status, and the functions with which an administrator orders the keeper about.
 
 CREATE VIEW snowflake_status AS
@@ -1826,6 +1854,7 @@ BEGIN
             WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.horizon',
                 'snowflake_internal.used_identity',
+                'snowflake_internal.segment_taken',
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status',

@@ -605,7 +605,7 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "this server cannot note which numbers of segments it has had",
                 sentence(problem),
-                "Make room on the disk, or see to the file in the data directory. Without a file, numbers go on above those that the registry has given.",
+                "Make room on the disk, run CREATE EXTENSION snowflake_id in the keeper's database if it is not there, or see to the file in the data directory. Without a file, numbers go on above those that the keeper's database knows of and the registry has given.",
             ),
             Error::SegmentRegistryAway { problem, since_us } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,

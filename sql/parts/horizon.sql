@@ -4,7 +4,8 @@ CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores; not for users';
 
 -- In the query of each materialized view that the server writes itself. No row comes out of it, which is right once:
--- when this script creates them. From then on it is an error, so that REFRESH, which would empty them, fails.
+-- when this script creates them. From then on it is an error, so that REFRESH, which would empty them, fails: see
+-- refuse_refresh.sql.
 CREATE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN false;
@@ -39,14 +40,6 @@ COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
     'up to when (microseconds of Unix time); 0 as long as only the stored horizon limits it';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';
-
-CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
-BEGIN
-    RAISE EXCEPTION 'materialized view is written by snowflake_id alone'
-        USING ERRCODE = 'object_not_in_prerequisite_state',
-              HINT = 'Leave schema snowflake_internal out of the refresh.';
-END
-$$;
 
 CREATE TABLE snowflake_worker (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),

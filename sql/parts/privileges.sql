@@ -25,6 +25,7 @@ BEGIN
             WHERE c.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.horizon',
                 'snowflake_internal.used_identity',
+                'snowflake_internal.segment_taken',
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status',

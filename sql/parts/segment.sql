@@ -29,3 +29,29 @@ COMMENT ON COLUMN snowflake_segments.period_ends IS 'when the numbers in hand en
 COMMENT ON COLUMN snowflake_segments.taken_at IS 'when numbers were taken from the registry last';
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'how many calls had to wait for numbers, since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'what the registry says if it gives no numbers, or why it does not answer';
+
+-- Up to where this server has had numbers, of whichever registry, noted before anybody gets one. See
+-- src/segment/taken.rs. Nothing is NULL, so that a row can be overwritten in place; -1, or an ID of zeros, says that there
+-- is none.
+CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
+    name, until_value, registry_id, period_key, period_starts_us,
+    next_until_value, next_registry_id, next_period_key, next_period_starts_us
+) USING heap AS
+    SELECT NULL::pg_catalog.bytea, NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8,
+           NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
+    WHERE snowflake_internal.refuse_refresh();
+COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
+    'up to where this server has had numbers of segments; do not touch';
+COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'the name of the segment, in UTF-8';
+COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
+    'the highest number that the server had, in the period in which it is; -1: none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'the registry that gave it; zeros: not known';
+COMMENT ON COLUMN snowflake_internal.segment_taken.period_key IS
+    'the prefix of the numbers of that period, such as 20261121; -1: it has none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.period_starts_us IS
+    'when that period begins, in microseconds of Unix time; -1: there is none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_until_value IS
+    'as until_value, for the period after it, whose numbers are not in use yet';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'as registry_id';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'as period_key';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'as period_starts_us';

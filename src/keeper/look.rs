@@ -187,6 +187,7 @@ impl Keeper {
             board.orders.answer_claimed(Answer::PastUnknown);
         }
         let is_value_opened = self.open_next_value(&clock, asked_value)?;
+        segment::start_if_needed(&mut self.segments_started); // Whether it has to be may be known only now.
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // To tell which values are used now.
@@ -282,6 +283,7 @@ impl Keeper {
         let store = Store::lock_or_report()?;
         let board = &self.shared.board;
         let stored = store.read(&board.past);
+        segment::look_for_past(store.extension);
         let wanted = identity::find(store.extension, news)?;
         // From here on nothing has to be waited for.
         let advance = advance.filter(|(ticket, _)| board.orders.claim(*ticket));

@@ -26,8 +26,8 @@ use std::mem::offset_of;
 use pgrx::itemptr::item_pointer_get_both;
 use pgrx::prelude::*;
 
-use super::relation::Relation;
 use super::encoding::encoding_to_convert;
+use super::relation::Relation;
 use super::varlena::bytes;
 
 impl Relation {
@@ -223,6 +223,18 @@ unsafe fn row_of_form(
             && u32::from((*row).t_infomask | like.t_infomask) & pg_sys::HEAP_HASNULL == 0;
         is_of_form.then_some(row)
     }
+}
+
+/// The bytes of a bytea of a row.
+pub fn bytes_of(bytea: pg_sys::Datum) -> Vec<u8> {
+    // SAFETY: the datum is a bytea, by the type of its column.
+    unsafe { bytes(bytea.cast_mut_ptr()).to_vec() }
+}
+
+/// The bytes of a UUID of a row.
+pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
+    // SAFETY: the datum is a UUID, by the type of its column: 16 bytes.
+    unsafe { *uuid.cast_mut_ptr::<[u8; 16]>() }
 }
 
 /// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.

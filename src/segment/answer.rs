@@ -126,7 +126,7 @@ impl Granted {
             count: number(row, 5)?.try_into().ok()?,
             ends_us,
         };
-        range.last()?;
+        range.last().filter(|_| range.first >= 0 && range.increment > 0)?;
         Some(Granted { range, period })
     }
 }

@@ -7,11 +7,12 @@
 //! 1. The worker asks for it ([`fetch`]), by libpq or by a call in its own database ([`here`]), and says up to where it
 //!    has had numbers. The registry has committed when the answer counts.
 //! 2. A range that does not lie above all that this server had is refused ([`past`]).
-//! 3. Its end goes into a file, which is durable before anybody gets a number.
+//! 3. Its end goes into a file and into the keeper's database ([`taken`]). Both are durable before anybody gets a
+//!    number.
 //! 4. The range is published in shared memory ([`crate::shared::segments`]), and backends take from it ([`numbers`]).
 //!
-//! Whoever dies in between loses numbers, and repeats none: the registry never gives them again, and the file says so a
-//! second time.
+//! Whoever dies in between loses numbers, and repeats none: the registry never gives them again, and what is noted says
+//! so a second time. Another registry is told all that was noted before it is asked for anything.
 //!
 //! A range of a period is published when the period has begun, and never taken from after it has ended. So a server
 //! never goes back to an earlier period, whatever its clock does: what was published stays.
@@ -20,13 +21,15 @@
 
 mod answer;
 mod fetch;
+mod had;
 mod here;
 mod numbers;
 mod past;
 mod process;
 mod session;
+mod taken;
 mod view;
 mod wait;
 mod worker;
 
-pub use process::start_if_needed;
+pub use process::{look_for_past, start_if_needed};

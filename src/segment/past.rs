@@ -1,8 +1,16 @@
-//! The file in which a server notes up to where it has had numbers: `snowflake_id.segments` in the data directory.
+//! What a server notes about numbers before anybody gets them: up to where it has had those of each name, which registry
+//! has answered last, and what that has signed.
 //!
 //! Whatever a registry gives has to lie above that, and it is told about it, so that it goes on above: also one that
-//! has lost commits, or another one than before. A copy of the file, in a base backup or on a promoted standby, does no
-//! harm: what it says was had is not given to anybody.
+//! has lost commits, or another one than before.
+//!
+//! Up to where numbers were had is noted twice:
+//!
+//! - in the database ([`taken`]): the WAL brings it to wherever the rows with these numbers are;
+//! - in file `snowflake_id.segments` of the data directory, with the rest: it outlives `DROP EXTENSION`.
+//!
+//! At a start the higher one counts. A copy that is out of date, in a base backup or on a promoted standby, does no harm:
+//! what it says was had is not given to anybody.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,8 +18,11 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::answer::{Granted, Period};
+use super::answer::Granted;
+use super::had::{End, Had};
+use super::taken;
 use crate::background::file;
+use crate::pg::relation::Extension;
 
 const NAME: &str = "snowflake_id.segments";
 
@@ -24,28 +35,9 @@ pub struct Past {
     /// What the registry has signed: what it has given of a name, to whomever.
     #[serde(default)]
     tokens: BTreeMap<String, String>,
-    /// Whether the file could not be written the last time.
+    /// Whether it could not be noted the last time.
     #[serde(skip)]
     is_unwritable: bool,
-}
-
-/// Up to where the server has had numbers of a segment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Had {
-    /// In the period in which it is, or without one.
-    pub now: Option<End>,
-    /// In the period after it, which it has not entered yet.
-    pub next: Option<End>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    /// The highest number.
-    pub until: i64,
-    /// Who has given it, if that is known.
-    pub registry_id: Option<Uuid>,
-    /// The period to which it belongs, if it belongs to one.
-    pub period: Option<Period>,
 }
 
 /// The file, with what tells people what it is.
@@ -56,17 +48,21 @@ struct Contents<P> {
 }
 
 impl Past {
-    /// Reads the file. Without one nothing is known.
+    /// Reads file and database. Without a file nothing is known but what is in the database.
     pub fn read() -> Result<Past, String> {
         let read = || -> io::Result<Past> {
             let Some(file) = file::open(NAME)? else { return Ok(Past::default()) };
             let contents: Contents<Past> = serde_json::from_reader(io::BufReader::new(file))?;
             Ok(contents.past)
         };
-        read().map_err(|problem| format!("cannot use file {NAME}: {problem}"))
+        let mut past = read().map_err(|problem| format!("cannot use file {NAME}: {problem}"))?;
+        for (name, had) in taken::read()? {
+            past.segments.entry(name).or_default().merge(had);
+        }
+        Ok(past)
     }
 
-    /// Changes what is known, and writes it down first: nothing counts that is not in the file.
+    /// Changes what is known, and writes it down first: nothing counts that is not noted.
     pub fn keep(&mut self, change: impl FnOnce(&mut Past)) -> Result<(), String> {
         let mut past = self.clone();
         change(&mut past);
@@ -78,7 +74,7 @@ impl Past {
         Ok(())
     }
 
-    /// If the file could not be written the last time, tries again. What is fetched while it cannot is lost for everybody.
+    /// If it could not be noted the last time, tries again. What is fetched while it cannot is lost for everybody.
     pub fn prove_writable(&mut self) -> Result<(), String> {
         if self.is_unwritable { self.write(&self.clone()) } else { Ok(()) }
     }
@@ -86,13 +82,20 @@ impl Past {
     fn write(&mut self, past: &Past) -> Result<(), String> {
         let about = "up to where this server has had numbers of segments, kept by extension snowflake_id";
         let written = file::replace(NAME, |_| Ok(Contents { about: about.into(), past }));
+        let written = written.map_err(|problem| format!("cannot write file {NAME}: {problem}"));
+        let written = written.and_then(|()| taken::write(&past.segments));
         self.is_unwritable = written.is_err();
-        written.map_err(|problem| format!("cannot write file {NAME}: {problem}"))
+        written
     }
 
-    /// Whether there is a file.
-    pub fn is_there() -> bool {
-        matches!(file::open(NAME), Ok(Some(_)))
+    /// Notes again what is gone from the database: the extension was dropped and created again, for example.
+    pub fn note_again(&self) -> Result<(), String> {
+        taken::write(&self.segments)
+    }
+
+    /// In a transaction in the keeper's database: whether anything is noted.
+    pub fn is_there(extension: Extension) -> bool {
+        matches!(file::open(NAME), Ok(Some(_))) || taken::is_there(extension)
     }
 
     /// All names of which this server has had numbers.
@@ -116,16 +119,9 @@ impl Past {
         self.segments.get(name).cloned().unwrap_or_default()
     }
 
-    /// The number above which a range has to lie: the highest that the server had, but for those of a later period than
-    /// that of the range which it has not entered. An earlier period than that in which it is lies below, so that it
-    /// never goes back to one.
+    /// The number above which a range has to lie.
     pub fn bound(&self, name: &str, granted: &Granted) -> Option<i64> {
-        let had = self.segments.get(name)?;
-        let is_not_later = |end: &&End| match (end.period, granted.period) {
-            (Some(had), Some(new)) => had.key <= new.key,
-            _ => true,
-        };
-        had.now.iter().chain(had.next.iter().filter(is_not_later)).map(|end| end.until).max()
+        self.segments.get(name)?.bound(granted)
     }
 
     /// Whether a range of a later period was used since this one was fetched.
@@ -137,9 +133,7 @@ impl Past {
     /// Notes a range that is going to be used at once. What was noted of a later period stays.
     pub fn enter(&mut self, name: &str, granted: &Granted) {
         let end = self.end_of(granted);
-        let had = self.segments.entry(name.into()).or_default();
-        let is_later = |next: &End| end.as_ref().is_some_and(|end| next.until > end.until);
-        *had = Had { next: had.next.take().filter(is_later), now: end };
+        self.segments.entry(name.into()).or_default().enter(end);
     }
 
     /// Notes a range that is going to be used when its period has begun.

@@ -13,16 +13,25 @@ use crate::background::start;
 use crate::background::stop::on_sigterm;
 use crate::config;
 use crate::pg::process;
+use crate::pg::relation::Extension;
 use crate::shared::memory;
 use crate::shared::segments::{self, Trouble, segments};
+
+/// In the keeper's process, once it has looked: whether this server has had numbers.
+static HAS_PAST: OnceLock<bool> = OnceLock::new();
+
+/// The keeper's part, in a transaction: looks whether this server has had numbers.
+pub fn look_for_past(extension: Extension) {
+    HAS_PAST.get_or_init(|| Past::is_there(extension));
+}
 
 /// The keeper's part: starts the worker when it has to run and does not.
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
     let is_there = segments.bell.pid().is_some() || start::is_coming(*last_start);
     // Who has had numbers tells the registry so, whether more are wanted or not.
-    static HAS_PAST: OnceLock<bool> = OnceLock::new();
-    if !*HAS_PAST.get_or_init(Past::is_there) && !segments.is_used.load(Ordering::Relaxed) || is_there {
+    let is_needed = HAS_PAST.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
+    if !is_needed || is_there {
         return;
     }
     *last_start = Some(Instant::now());
@@ -40,13 +49,9 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     let (Ok(shared), Ok(segments)) = (memory::state(), segments()) else {
         return; // Started by the keeper, which has shared memory.
     };
-    // Without a registry elsewhere it may be in the keeper's database.
+    // Where it notes what was had. Without a registry elsewhere that may be there as well.
+    process::connect_keeper(&config::database());
     let is_here = config::registry().is_none();
-    if is_here {
-        process::connect_keeper(&config::database());
-    } else {
-        process::connect_to_no_database();
-    }
     if !segments.bell.answer_from_here() {
         return; // There is one already.
     }

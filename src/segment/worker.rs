@@ -1,17 +1,21 @@
 //! What the segments worker does, round after round: it looks which segments want numbers, asks the registry for all of
 //! them at once, and publishes what it gets.
 
+mod report;
+
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 use snowflake_id_core::segment::{NEVER_ENDS, Standing};
 use uuid::Uuid;
 
-use super::answer::{About, Answer, Granted};
+use super::answer::{About, Granted};
 use super::fetch::{Answered, HadUntil, Lasted, Line, Question, Request};
+use super::had::End;
 use super::here;
-use super::past::{End, Past};
+use super::past::Past;
 use crate::background::link::NoAnswer;
 use crate::background::stop::is_stopping;
 use crate::config;
@@ -40,10 +44,8 @@ const IDLE_TIME_IN_PERIOD: Duration = Duration::from_secs(1);
 const STEP_US: u64 = 1_000_000;
 /// How soon a name is asked for again for which the statement has failed: the registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
-/// How often the registry is told what was had, unless it says otherwise, and how often at most.
+/// How often the registry is told what was had, unless it says otherwise.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
-const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
-const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 /// How many bytes of what others say are told.
 const LONGEST_PROBLEM: usize = 400;
 
@@ -82,6 +84,11 @@ pub struct Worker {
     is_here: bool,
     past: Result<Past, String>,
     line: Line,
+    /// The setting `snowflake_id.registry` that was last followed.
+    registry: Option<CString>,
+    /// The registry that this process has told up to where numbers were had, of all names, whoever gave them. No other one
+    /// is asked for numbers.
+    told: Option<Uuid>,
     /// Whether the registry may be able to write the name of this server as it is.
     tells_name_as_it_is: bool,
     /// By the place of the slot.
@@ -110,6 +117,11 @@ impl Failure {
         Failure { problem: problem.into(), trouble: Trouble::File, is_of_statement: false }
     }
 
+    fn of_changes() -> Failure {
+        let problem = "another registry answers each time".into();
+        Failure { problem, trouble: Trouble::Silence, is_of_statement: false }
+    }
+
     /// `None` if the process has to stop.
     fn of_registry(why: NoAnswer) -> Option<Failure> {
         let (problem, is_of_statement) = match why {
@@ -128,6 +140,8 @@ impl Worker {
             is_here,
             past: Past::read(),
             line: Line::default(),
+            registry: config::registry(),
+            told: None,
             tells_name_as_it_is: true,
             known: vec![],
             failures: 0,
@@ -142,6 +156,7 @@ impl Worker {
 
     pub fn run(&mut self) {
         while self.look_around() {
+            self.follow_registry();
             self.segments.bell.take_wanted();
             if Instant::now() >= self.not_before && self.round().is_err() {
                 return;
@@ -177,6 +192,9 @@ impl Worker {
             wait(next.saturating_duration_since(now).max(Duration::from_millis(1)), WaitEvent::Registry);
             if !self.look_around() {
                 return false;
+            }
+            if config::registry() != self.registry {
+                return true;
             }
         }
     }
@@ -221,6 +239,9 @@ impl Worker {
             if let Err(problem) = past.keep(|past| past.enter(&name, &granted)) {
                 self.fail(Failure::of_file(&problem));
                 continue;
+            }
+            if is_stopping() {
+                return; // What was noted may not have reached a standby.
             }
             known.held = None;
             self.publish(at, &name, &granted);
@@ -380,16 +401,16 @@ impl Worker {
     fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
         let past = self.past.as_mut().map_err(|problem| Failure::of_file(problem))?;
         past.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
-        let registry_id = past.registry_id;
+        let mut registry_id = self.meet_registry()?;
         let requests: Vec<_> = wishes.iter().map(|wish| &wish.request).collect();
         let mut answered = self.ask_registry(&requests, registry_id)?;
         if answered.answer.is_foreign {
-            ereport!(
-                PgLogLevel::WARNING,
-                PgSqlErrorCode::ERRCODE_WARNING,
-                "snowflake_id: the registry of segments is another one than before; numbers go on above those that this server had"
-            );
-            answered = self.ask_registry(&requests, None)?;
+            self.told = None;
+            registry_id = self.meet_registry()?;
+            answered = self.ask_registry(&requests, registry_id)?;
+        }
+        if answered.answer.is_foreign {
+            return Err(Some(Failure::of_changes()));
         }
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
@@ -424,6 +445,9 @@ impl Worker {
         let kept =
             self.past.as_mut().map_err(|problem| problem.clone()).and_then(|all| all.keep(|all| *all = past));
         kept.map_err(|problem| Failure::of_file(&problem))?;
+        if is_stopping() {
+            return Err(None); // What was noted may not have reached a standby.
+        }
         for (at, name, range, is_held) in granted {
             if is_held {
                 known_at(&mut self.known, at, name).held = Some(range);
@@ -434,78 +458,6 @@ impl Worker {
         if is_refused {
             self.not_before = Instant::now() + PAUSE;
         }
-        Ok(())
-    }
-
-    /// Asks for evidence of the ranges that were granted just now: only what is committed is signed. Without it they are not
-    /// used: nobody else could tell the registry of them. Where the registry is in this database its WAL tells.
-    fn evidence_of(
-        &mut self,
-        answer: &Answer,
-        wishes: &[Wish],
-    ) -> Result<Vec<(String, String)>, Option<Failure>> {
-        let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
-        let names: Vec<_> =
-            granted.filter_map(|(at, _)| Some(wishes.get(*at)?.request.name.clone())).collect();
-        if self.is_here || names.is_empty() {
-            return Ok(vec![]);
-        }
-        let signed = self.ask_for_evidence(&names, answer.registry_id)?;
-        if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
-            return Ok(signed);
-        }
-        let problem = "the registry has signed nothing: is it an older version?".into();
-        Err(Some(Failure { problem, trouble: Trouble::Silence, is_of_statement: false }))
-    }
-
-    /// Tells what was had of these names, and returns what is signed.
-    fn ask_for_evidence(
-        &mut self,
-        names: &[String],
-        registry_id: Option<Uuid>,
-    ) -> Result<Vec<(String, String)>, Option<Failure>> {
-        let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        let requests: Vec<_> = names
-            .iter()
-            .map(|name| Request {
-                name: name.clone(),
-                report: true,
-                tokens: past.token(name).map(str::to_owned).into_iter().collect(),
-                ..Request::default()
-            })
-            .collect();
-        let answer = self.ask_registry(&requests.iter().collect::<Vec<_>>(), registry_id)?.answer;
-        if let Some(report_every_us) = answer.report_every_us {
-            self.report_every = Duration::from_micros(report_every_us.unsigned_abs())
-                .clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY);
-        }
-        let signed =
-            answer.about.into_iter().filter_map(|(at, about)| Some((names.get(at)?.clone(), about.token?)));
-        Ok(signed.collect())
-    }
-
-    /// Tells the registry what was had, of all names: a registry that was set back does not know. What goes wrong is said
-    /// when numbers are wanted. Fails when the process has to stop.
-    fn report(&mut self) -> Result<(), ()> {
-        let (registry_id, names) = match &self.past {
-            Ok(past) if !self.is_here => {
-                (past.registry_id, past.names().map(str::to_owned).collect::<Vec<_>>())
-            }
-            _ => (None, vec![]),
-        };
-        for names in names.chunks(MOST_REQUESTS) {
-            match self.ask_for_evidence(names, registry_id) {
-                Ok(signed) => {
-                    let Ok(past) = &mut self.past else { continue };
-                    // If it cannot be written, it is asked for again.
-                    let _ = past
-                        .keep(|past| signed.into_iter().for_each(|(name, token)| past.prove(&name, token)));
-                }
-                Err(None) => return Err(()),
-                Err(Some(_)) => break,
-            }
-        }
-        self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
         Ok(())
     }
 

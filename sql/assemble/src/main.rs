@@ -15,7 +15,7 @@ use pgrx_sql_entity_graph::section::{decode_entities, is_schema_section_name};
 use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
 /// Each may need those before it. `store_past` is last, as it calls what it has made.
-const PARTS: [&str; 17] = [
+const PARTS: [&str; 18] = [
     "horizon",
     "decode",
     "range",
@@ -29,6 +29,7 @@ const PARTS: [&str; 17] = [
     "outside",
     "reader",
     "segment",
+    "refuse_refresh",
     "status",
     "catalog",
     "privileges",

@@ -93,6 +93,7 @@ mod segments {
     mod accidents;
     mod bad_names;
     mod by_date;
+    mod noted;
     mod numbers;
     mod registries;
 }

@@ -1,0 +1,129 @@
+//! What the WAL knows of numbers that this server has had: materialized view `snowflake_internal.segment_taken` in the
+//! keeper's database, one row for each name.
+//!
+//! A range is noted there, and the commit has flushed the WAL and has waited for synchronous standbys, before anybody
+//! gets a number of it. So the WAL of the note comes before that of every row with one of the numbers: whoever has the
+//! row has the note. A standby that is promoted, a server that was restored and one that `pg_upgrade` made know up to
+//! where numbers were had, of whichever registry.
+//!
+//! Rows are written in place ([`crate::pg::rows`]), and are kept from dumps, publications and SQL as the horizon is: see
+//! [`crate::keeper`]. The database may belong to somebody hostile, and the worker is a superuser: [`crate::pg::relation`]
+//! says what follows.
+
+use std::collections::BTreeMap;
+use std::ffi::CStr;
+
+use pgrx::{IntoDatum, pg_sys};
+use uuid::Uuid;
+
+use super::answer::Period;
+use super::had::{End, Had};
+use crate::background::transaction::{Problem, transaction};
+use crate::config;
+use crate::pg::relation::{self, Extension, Kind, Relation};
+use crate::pg::rows::{bytes_of, uuid_of};
+
+/// Names are stored in UTF-8, whatever the encoding of the database. No column is NULL: a row keeps its length.
+const COLUMNS: [(&CStr, pg_sys::Oid); 9] = [
+    (c"name", pg_sys::BYTEAOID),
+    (c"until_value", pg_sys::INT8OID),
+    (c"registry_id", pg_sys::UUIDOID),
+    (c"period_key", pg_sys::INT8OID),
+    (c"period_starts_us", pg_sys::INT8OID),
+    (c"next_until_value", pg_sys::INT8OID),
+    (c"next_registry_id", pg_sys::UUIDOID),
+    (c"next_period_key", pg_sys::INT8OID),
+    (c"next_period_starts_us", pg_sys::INT8OID),
+];
+
+/// In the place of a number: there is none. No segment has negative ones.
+const NONE: i64 = -1;
+
+/// What is noted, by name.
+pub type Noted = BTreeMap<String, Had>;
+
+/// Reads all that is noted.
+pub fn read() -> Result<Noted, String> {
+    transaction(|| Ok(stored(lock()?)), || ()).map_err(|Problem(text)| text)
+}
+
+/// Notes what is not noted yet. It is durable when this returns, unless the process
+/// [is stopping](crate::background::stop::is_stopping): then it may not have reached a synchronous standby.
+pub fn write(wanted: &Noted) -> Result<(), String> {
+    let write = || {
+        let relation = lock()?;
+        let mut stored = stored(relation);
+        for (name, had) in wanted {
+            let mut merged = stored.remove(name).unwrap_or_default();
+            let before = merged.clone();
+            merged.merge(had.clone());
+            if merged != before {
+                relation.overwrite(COLUMNS, values(name, &merged), |row| is_of(row, name));
+            }
+        }
+        Ok(())
+    };
+    transaction(write, || ()).map_err(|Problem(text)| text)
+}
+
+/// In a transaction: whether anything is noted in this database.
+pub fn is_there(extension: Extension) -> bool {
+    find(extension).is_some_and(|relation| !stored(relation).is_empty())
+}
+
+fn find(extension: Extension) -> Option<Relation> {
+    extension.lock(relation::schema(c"snowflake_internal")?, c"segment_taken", Kind::MaterializedView)
+}
+
+fn lock() -> Result<Relation, Problem> {
+    Extension::find(c"snowflake_id").and_then(find).ok_or_else(|| {
+        Problem(format!(
+            "extension snowflake_id is not in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
+            config::database().to_string_lossy()
+        ))
+    })
+}
+
+fn stored(relation: Relation) -> Noted {
+    let mut noted = Noted::new();
+    relation.for_each_row(COLUMNS, |row| {
+        let Some(name) = row[0].and_then(|name| String::from_utf8(bytes_of(name)).ok()) else { return };
+        let number = |at: usize| row[at].map_or(NONE, |datum| datum.value() as i64);
+        let end = |at: usize| {
+            let key = number(at + 2);
+            Some(End {
+                until: Some(number(at)).filter(|&until| until != NONE)?,
+                registry_id: row[at + 1].map(|id| Uuid::from_bytes(uuid_of(id))).filter(|id| !id.is_nil()),
+                period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
+            })
+        };
+        // There is one row of each name. If ever there were two, the higher one counts.
+        noted.entry(name).or_default().merge(Had { now: end(1), next: end(5) });
+    });
+    noted
+}
+
+fn is_of(row: &[Option<pg_sys::Datum>; 9], name: &str) -> bool {
+    row[0].is_some_and(|stored| bytes_of(stored) == name.as_bytes())
+}
+
+fn values(name: &str, had: &Had) -> [pg_sys::Datum; 9] {
+    let [a, b, c, d] = values_of(had.now.as_ref());
+    let [e, f, g, h] = values_of(had.next.as_ref());
+    [datum(name.as_bytes()), a, b, c, d, e, f, g, h]
+}
+
+fn values_of(end: Option<&End>) -> [pg_sys::Datum; 4] {
+    let id = end.and_then(|end| end.registry_id).unwrap_or_default();
+    let period = end.and_then(|end| end.period);
+    [
+        datum(end.map_or(NONE, |end| end.until)),
+        datum(pgrx::Uuid::from_bytes(id.into_bytes())),
+        datum(period.map_or(NONE, |period| period.key)),
+        datum(period.map_or(NONE, |period| period.starts_us)),
+    ]
+}
+
+fn datum(value: impl IntoDatum) -> pg_sys::Datum {
+    value.into_datum().expect("bug: a value without a datum")
+}

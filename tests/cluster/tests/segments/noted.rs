@@ -1,0 +1,177 @@
+//! What a server notes of the numbers that it has had goes wherever its rows go: to another registry no number is new that
+//! is in a row.
+
+use std::time::Instant;
+
+use harness::segments::*;
+use harness::*;
+
+/// Small ranges, so that many are taken.
+const SMALL: &str = "create_segment('orders', min_step => 50, max_step => 200)";
+const ORDERS: &str =
+    "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_segment_nextval('orders'))";
+const THOUSAND_ORDERS: &str = "INSERT INTO orders SELECT FROM generate_series(1, 1000)";
+
+/// Another registry takes the place of one whose numbers are in the rows of a standby, which is then promoted. Its file is
+/// none, or that of the base backup.
+#[test]
+fn a_standby_is_promoted_and_meets_another_registry() {
+    for has_file in [false, true] {
+        let (old, new) = (registry(), registry());
+        order(&old, SMALL);
+        order(&new, SMALL);
+        let primary = server_of(&old).start();
+        let mut client = primary.connect();
+        client.run(ORDERS);
+        if has_file {
+            client.run("INSERT INTO orders SELECT FROM generate_series(1, 10)");
+        }
+        let standby = primary.start_standby(&[]);
+        let rows = single::<i64>(&mut client, "SELECT count(*) FROM orders") + 1000;
+        client.run(THOUSAND_ORDERS);
+        eventually("the standby to have the rows", || {
+            single::<i64>(&mut standby.connect(), "SELECT count(*) FROM orders") == rows
+        });
+        assert_eq!(standby.data_dir().join("snowflake_id.segments").exists(), has_file);
+        primary.stop_server("immediate");
+        standby.configure(&[("snowflake_id.registry", &connection_string(&new))]);
+        standby.reload();
+        standby.promote();
+        // The key is unique.
+        let mut client = standby.connect();
+        client.run(THOUSAND_ORDERS);
+        let highest: i64 = single(&mut client, "SELECT max(id) FROM orders");
+        // Nor does another server get what is in the rows.
+        let other = server_of(&new).start();
+        assert!(next(&mut other.connect(), "orders") > highest - 1000);
+    }
+}
+
+/// `pg_upgrade` does not carry over files that PostgreSQL does not know.
+#[test]
+fn an_upgraded_server_meets_another_registry() {
+    let (before, after) = (registry(), registry());
+    order(&before, SMALL);
+    order(&after, SMALL);
+    let old = server_of(&before).start();
+    let mut client = old.connect();
+    client.run(ORDERS);
+    client.run(THOUSAND_ORDERS);
+    drop(client);
+    old.stop_server("fast");
+    let new = server_of(&after).stopped();
+    new.upgrade_from(&old).unwrap_or_else(|said| panic!("pg_upgrade failed:\n{said}"));
+    assert!(!new.data_dir().join("snowflake_id.segments").exists());
+    new.start_server();
+    new.connect().run(THOUSAND_ORDERS);
+}
+
+/// A server has numbers in hand when it comes to another registry, and asks that for others first. It has told of those in
+/// hand by then: nobody else gets them.
+#[test]
+fn numbers_are_in_hand_when_the_registry_changes() {
+    let (old, new) = (registry(), registry());
+    for registry in [&old, &new] {
+        order(registry, SMALL);
+        order(registry, "create_segment('bills', period => 'year', digits => 6, min_step => 500)");
+    }
+    order(&new, "create_segment('items', min_step => 50)");
+    let (one, two) = (server_of(&old).start(), server_of(&new).start());
+    let mut client = one.connect();
+    let (mut all, mut bills) = (some(&mut client, "orders", 60), some(&mut client, "bills", 60));
+    one.change("snowflake_id.registry", &connection_string(&new));
+    eventually("numbers of the new registry", || {
+        client.query_one("SELECT snowflake_segment_nextval('items')", &[]).is_ok()
+    });
+    let mut other = two.connect();
+    all.extend(some(&mut other, "orders", 300));
+    bills.extend(some(&mut other, "bills", 300));
+    // Its old ranges, and then new ones.
+    for _ in 0..5 {
+        all.extend(some(&mut client, "orders", 100));
+        bills.extend(some(&mut client, "bills", 300));
+        all.extend(some(&mut other, "orders", 100));
+        bills.extend(some(&mut other, "bills", 300));
+    }
+    assert_distinct(&all);
+    assert_distinct(&bills);
+}
+
+/// The same without a number that is wanted: the new registry is told all the same, and soon.
+#[test]
+fn another_registry_is_told_at_once() {
+    let (old, new) = (registry(), registry());
+    order(&new, "configure(lease => '1h', renew_every => '10min')");
+    order(&old, "configure(lease => '1h', renew_every => '10min')");
+    order(&old, SMALL);
+    order(&new, SMALL);
+    let server = server_of(&old).start();
+    let highest = *some(&mut server.connect(), "orders", 60).last().unwrap();
+    server.change("snowflake_id.registry", &connection_string(&new));
+    let next_value = "SELECT next_value::bigint FROM snowflake_registry.segments WHERE name = 'orders'";
+    let mut client = new.connect();
+    eventually("the new registry to know", || single::<i64>(&mut client, next_value) > highest);
+}
+
+/// What was had is noted in the keeper's database. Without the extension there, nothing can be: numbers in hand go on, and
+/// then there is an error that says what to do. Created again, it is told what the server knows.
+#[test]
+fn the_extension_is_not_in_the_keepers_database() {
+    let registry = registry();
+    order(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
+    let server = server_of(&registry).home().set("snowflake_id.max_wait", "1s").stopped();
+    server.start_server();
+    let mut client = server.connect();
+    client.run("CREATE DATABASE home");
+    client.run("CREATE EXTENSION snowflake_id");
+    let mut home = server.connect_to("home");
+    home.run("CREATE EXTENSION snowflake_id");
+    client.run("SET snowflake_id.max_wait = '20s'");
+    let mut all = some(&mut client, "orders", 60);
+    client.run("RESET snowflake_id.max_wait");
+    home.run("DROP EXTENSION snowflake_id");
+    let said = eventually("the end of the numbers in hand", || {
+        match client.query_one("SELECT snowflake_segment_nextval('orders')", &[]) {
+            Ok(row) => {
+                all.push(row.get(0));
+                None
+            }
+            Err(error) => Some(error),
+        }
+    });
+    assert_eq!(said.code().unwrap().code(), "55000", "{}", text(&said));
+    let said = text(&said);
+    assert!(said.contains("extension snowflake_id is not in database \"home\""), "{said}");
+    assert!(said.contains("run CREATE EXTENSION snowflake_id"), "{said}");
+    home.run("CREATE EXTENSION snowflake_id");
+    eventually("the note", || is_stored(&mut home, "segment_taken"));
+    client.run("SET snowflake_id.max_wait = '20s'");
+    all.extend(some(&mut client, "orders", 60));
+    assert_increasing(&all);
+    let noted: i64 = single(&mut home, "SELECT until_value FROM snowflake_internal.segment_taken");
+    assert!(noted >= *all.last().unwrap(), "{noted}");
+}
+
+/// A commit that notes a range waits for the synchronous standby, as those of horizons do. Nobody gets a number before.
+#[test]
+fn numbers_wait_for_a_synchronous_standby() {
+    let registry = registry();
+    order(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
+    let server = server_of(&registry).set("snowflake_id.max_wait", "500ms").start();
+    server.change("synchronous_standby_names", "gone");
+    let mut client = server.connect();
+    client.run("SET synchronous_commit = off");
+    eventually("the setting", || single::<String>(&mut client, "SHOW synchronous_standby_names") == "gone");
+    for _ in 0..4 {
+        assert_eq!(refusal(&mut client, "orders").0, "55P03");
+    }
+    server.change("synchronous_standby_names", "");
+    client.run("SET snowflake_id.max_wait = '20s'");
+    some(&mut client, "orders", 120);
+    drop(client);
+    // One that waits does not keep the server from being stopped.
+    server.change("synchronous_standby_names", "gone");
+    let start = Instant::now();
+    server.stop_server("fast");
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+}
