@@ -123,6 +123,46 @@ fn the_horizon_is_rewritten_under_load() {
     assert_distinct(&all);
 }
 
+/// Pages are written as those of a heap: what says that it is something else is left alone.
+#[test]
+fn what_is_stored_is_no_heap_any_more() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    let mut all = ids(&mut client, "SELECT snowflake_batch(1000)");
+    client.run("CREATE ACCESS METHOD other TYPE TABLE HANDLER heap_tableam_handler");
+    for view in ["horizon", "used_identity"] {
+        client.run(&format!("ALTER MATERIALIZED VIEW snowflake_internal.{view} SET ACCESS METHOD other"));
+        client.run("SET snowflake_id.max_wait = '100ms'");
+        assert_eq!(wait_for_refusal(&mut client).0, "55P03");
+        client.run(&format!("ALTER MATERIALIZED VIEW snowflake_internal.{view} SET ACCESS METHOD heap"));
+        client.run("SET snowflake_id.max_wait = '20s'");
+        all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
+    }
+    assert_increasing(&all);
+}
+
+/// What is written in place reaches a standby, whose pages are compared with the primary's after each record.
+#[test]
+fn a_standby_replays_what_is_written_in_place() {
+    let primary = Cluster::builder().worker(1).short_horizon().set("wal_consistency_checking", "all").start();
+    let mut client = primary.connect();
+    wait_for_first_id(&mut client);
+    let standby = primary.start_standby(&[]);
+    let stored = "SELECT horizon_us FROM snowflake_internal.horizon";
+    for statement in ["CHECKPOINT", "VACUUM FULL snowflake_internal.horizon", "VACUUM FREEZE"] {
+        client.run(statement);
+        let before: i64 = single(&mut client, stored);
+        eventually("the horizon on the standby", || {
+            client.run("SELECT snowflake_nextval()");
+            single::<i64>(&mut standby.connect(), stored) > before
+        });
+    }
+    primary.stop_server("immediate");
+    standby.promote();
+    wait_for_first_id(&mut standby.connect());
+    assert!(!standby.log().contains("inconsistent page"), "{}", standby.log());
+}
+
 /// Neither the rows nor a REFRESH, which would fail.
 #[test]
 fn a_dump_has_nothing_of_what_is_stored() {

@@ -126,6 +126,20 @@ const USES: &[&str] = &[
                                    generator => 'segment:customers'::pg_catalog.text)",
     "SELECT public.snowflake_advance(pg_catalog.now()), public.snowflake_accept_clock()",
     "SELECT public.snowflake_reset_horizon(5::pg_catalog.int4, 0::pg_catalog.int4)",
+    "DO $$
+     BEGIN
+         REFRESH MATERIALIZED VIEW snowflake_internal.horizon;
+         RAISE EXCEPTION 'not refused';
+     EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL;
+     END
+     $$",
+    "DO $$
+     BEGIN
+         PERFORM snowflake_internal.refuse_refresh();
+         RAISE EXCEPTION 'not refused';
+     EXCEPTION WHEN object_not_in_prerequisite_state THEN NULL;
+     END
+     $$",
     "DELETE FROM public.snowflake_worker; DELETE FROM public.snowflake_mask_key",
 ];
 
