@@ -1775,7 +1775,7 @@ BEGIN
         RETURN answer;
     ELSIF stored.closed_reason IS NOT NULL THEN
         -- What others had of this registry has raised next_value, if they can prove it.
-        IF CASE WHEN asked.is_ours THEN is_here ELSE asked.is_report END
+        IF (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
