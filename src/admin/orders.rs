@@ -3,25 +3,26 @@
 //!
 //! All three follow one protocol: see [`crate::shared::order_desk`]. Whoever calls learns that the order was
 //! carried out, or that it was not. A call that is cancelled or that has waited for too long takes its order
-//! back. If the keeper has begun with it by then, the call waits for the end of that, which is the time of a
-//! commit or two.
+//! back. If the keeper has begun with it by then, one that has waited for too long waits for the end of that, which is the
+//! time of a commit or two. One that is cancelled leaves at once, and says that the keeper goes on.
 
 use std::cell::Cell;
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgrx::prelude::*;
 use snowflake_id_core::Identity;
 
 use crate::config;
-use crate::error::{Error, OrReport, duration};
-use crate::generate::wait::{Patience, not_followed};
+use crate::error::{Error, OrReport};
+use crate::generate::wait::not_followed;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::timestamp::unix_us;
 use crate::pg::wait::WaitEvent;
-use crate::pg::{clock, process, server, wait};
+use crate::pg::{clock, process, server};
 use crate::shared::memory::{self, State};
-use crate::shared::order_desk::{Answer, Order, OrderDesk, Ticket};
+use crate::shared::order_desk::{Answer, Order, Ticket};
+use crate::shared::wait::Deadline;
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
@@ -84,15 +85,9 @@ fn carry_out(order: Order) -> Result<(), Error> {
     if server::is_in_recovery() {
         return Err(Error::NoKeeperInRecovery);
     }
-    let patience = Patience::lasting(config::max_wait().max(LEAST_PATIENCE));
-    let placed = Placed::place(shared, order, &patience)?;
-    let answer = loop {
-        match placed.answer() {
-            Some(answer) => break answer,
-            None if !patience.is_over() => patience.nap(),
-            None => break placed.withdraw_or_wait().ok_or_else(|| not_followed(&shared.board))?,
-        }
-    };
+    let deadline = Deadline::after(config::max_wait().max(LEAST_PATIENCE));
+    let placed = Placed::place(shared, order, &deadline)?;
+    let answer = placed.wait(&deadline).ok_or_else(|| not_followed(&shared.board))?;
     match (answer, order) {
         (Answer::Done, _) => Ok(()),
         (Answer::IdentityInUse | Answer::IdentityUsed, Order::BeginAnew(Some(identity))) => {
@@ -104,10 +99,9 @@ fn carry_out(order: Order) -> Result<(), Error> {
     }
 }
 
-/// An order of this backend that is on the desk. It is withdrawn when the call ends before it was claimed, in
-/// whichever way.
+/// An order of this backend that is on the desk. It leaves the desk when the call ends, in whichever way.
 struct Placed {
-    desk: &'static OrderDesk,
+    shared: &'static State,
     ticket: Ticket,
 }
 
@@ -125,51 +119,77 @@ fn leave() {
 
 impl Placed {
     /// Waits for its turn.
-    fn place(shared: &'static State, order: Order, patience: &Patience) -> Result<Placed, Error> {
+    fn place(shared: &'static State, order: Order, deadline: &Deadline) -> Result<Placed, Error> {
         LEAVES_AT_EXIT.call_once(|| process::at_exit(leave));
         let desk = &shared.board.orders;
         loop {
+            let seen = desk.changes.count();
             if let Some(ticket) = desk.place(order) {
                 LAST_TICKET.set(Some(ticket));
-                return Ok(Placed { desk, ticket });
+                return Ok(Placed { shared, ticket });
             }
-            if patience.is_over() {
+            if deadline.is_over() {
                 return Err(Error::AnotherOrder);
             }
-            patience.nap();
+            desk.changes.wait_beyond(seen, deadline.left(), WaitEvent::Horizon);
         }
     }
 
-    fn answer(&self) -> Option<Answer> {
-        self.desk.take_answer(self.ticket)
+    /// Waits for the answer; if it does not come in time, takes the order back. `None`: nothing was done, or, after a
+    /// warning, nothing is known.
+    fn wait(&self, deadline: &Deadline) -> Option<Answer> {
+        let answer = PgTryBuilder::new(|| self.answer_before(deadline).or_else(|| self.withdraw_or_wait()))
+            .catch_others(|cancel| {
+                self.leave();
+                cancel.rethrow()
+            });
+        answer.execute()
     }
 
-    /// Takes the order back; if the keeper has begun with it, waits for the answer. `None`: nothing was done,
-    /// or, after a warning, nothing is known.
-    fn withdraw_or_wait(&self) -> Option<Answer> {
-        if self.desk.withdraw(self.ticket) {
-            return None;
-        }
-        let began = Instant::now();
-        while self.desk.is_claimed(self.ticket) {
-            if began.elapsed() > MOST_TIME_FOR_THE_END && self.desk.give_up(self.ticket) {
-                warning!(
-                    "the keeper has begun with the order {} ago, and goes on with it: it may wait for a standby",
-                    duration(began.elapsed())
-                );
+    fn answer_before(&self, deadline: &Deadline) -> Option<Answer> {
+        let desk = &self.shared.board.orders;
+        loop {
+            let seen = desk.changes.count();
+            if let Some(answer) = desk.take_answer(self.ticket) {
+                return Some(answer);
+            }
+            if deadline.is_over() {
                 return None;
             }
-            wait::wait_uninterrupted(Duration::from_millis(1), WaitEvent::Horizon);
+            self.shared.board.bell.ring();
+            desk.changes.wait_beyond(seen, deadline.left(), WaitEvent::Horizon);
         }
-        self.answer()
+    }
+
+    /// Takes the order back; if the keeper has begun with it, waits for the answer.
+    fn withdraw_or_wait(&self) -> Option<Answer> {
+        if self.shared.board.orders.withdraw(self.ticket) {
+            return None;
+        }
+        let answer = self.answer_before(&Deadline::after(MOST_TIME_FOR_THE_END));
+        if answer.is_none() {
+            self.leave();
+        }
+        answer
+    }
+
+    /// Leaves the desk, and says so if the keeper has begun.
+    fn leave(&self) {
+        let desk = &self.shared.board.orders;
+        if desk.withdraw(self.ticket) {
+            return;
+        }
+        if desk.give_up(self.ticket) {
+            warning!("the keeper has begun with the order, and goes on with it: it may wait for a standby");
+        } else if desk.take_answer(self.ticket) == Some(Answer::Done) {
+            warning!("the order was carried out before it could be withdrawn");
+        }
     }
 }
 
 impl Drop for Placed {
     /// Does nothing if the answer was taken.
     fn drop(&mut self) {
-        if self.withdraw_or_wait() == Some(Answer::Done) {
-            warning!("the order was carried out before it could be withdrawn");
-        }
+        self.shared.board.orders.leave(self.ticket);
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for the clock and for the keeper: never longer than `max_wait`, without a lock, cancellable, and
 //! visible in `pg_stat_activity`.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,16 @@ use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 use crate::config;
 use crate::error::{Error, duration};
 use crate::pg::relation::Extension;
-use crate::pg::wait::WaitEvent;
-use crate::pg::{clock, server, wait};
+use crate::pg::wait::{self, WaitEvent};
+use crate::pg::{clock, server};
 use crate::shared::board::{Board, Closed};
 use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory;
 use crate::shared::report;
+use crate::shared::wait::{Deadline, Watch};
 
 /// How often a long wait looks at the clock, which may have been set in the meantime.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
-
-/// How often a call that waits for the keeper looks.
-const SHORT_NAP: Duration = Duration::from_millis(2);
 
 /// What the keeper last reported, or that there is none.
 fn what_is_reported(board: &Board) -> String {
@@ -85,43 +83,31 @@ pub fn is_far_ahead(wait_us: i64) -> bool {
 /// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in
 /// whichever way.
 pub struct Patience {
-    max_wait: Duration,
-    deadline: Instant,
+    deadline: Deadline,
+    looks: OnceCell<Watch<'static>>,
     waited: Cell<Duration>,
 }
 
 impl Patience {
     /// That of a call for IDs.
     pub fn new() -> Patience {
-        Patience::lasting(config::max_wait())
-    }
-
-    /// Patience for so long.
-    pub fn lasting(max_wait: Duration) -> Patience {
-        Patience { max_wait, deadline: Instant::now() + max_wait, waited: Cell::default() }
-    }
-
-    /// Whether there is none left.
-    pub fn is_over(&self) -> bool {
-        self.left().is_zero()
-    }
-
-    fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
+        let deadline = Deadline::after(config::max_wait());
+        Patience { deadline, looks: OnceCell::new(), waited: Cell::default() }
     }
 
     /// Waits for the clock, for so long at most; fails at once if that is longer than what is left.
     pub fn wait_for_clock(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         self.check(layout, wait_us)?;
-        self.sleep(Duration::from_micros(wait_us).min(LONGEST_NAP), WaitEvent::Clock);
+        let _timer = self.timer();
+        wait::wait(Duration::from_micros(wait_us).min(LONGEST_NAP), WaitEvent::Clock);
         Ok(())
     }
 
     /// Fails if the wait ahead is longer than what is left.
     pub fn check(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
-        let (wait, left) = (Duration::from_micros(wait_us), self.left());
+        let (wait, left) = (Duration::from_micros(wait_us), self.deadline.left());
         if wait > left {
-            return Err(Error::WaitTooLong { layout: *layout, wait, left, max_wait: self.max_wait });
+            return Err(Error::WaitTooLong { layout: *layout, wait, left, max_wait: self.deadline.max_wait });
         }
         Ok(())
     }
@@ -146,8 +132,8 @@ impl Patience {
                 Closed::Problem if is_over => {
                     return Err(not_ready(what_is_reported(board)));
                 }
-                _ if self.is_over() => return Err(not_followed(board)),
-                _ => self.nap(),
+                _ if self.deadline.is_over() => return Err(not_followed(board)),
+                _ => self.wait_for_keeper(board),
             }
         }
     }
@@ -170,17 +156,20 @@ impl Patience {
             if board.values.value() != before {
                 return Ok(true);
             }
-            if self.is_over() && board.keeper.committing_for_us(clock::clock_us()).is_some() {
-                return Err(Error::HorizonStalled { report: obstacle(board), max_wait: self.max_wait });
+            if self.deadline.is_over() && board.keeper.committing_for_us(clock::clock_us()).is_some() {
+                return Err(Error::HorizonStalled {
+                    report: obstacle(board),
+                    max_wait: self.deadline.max_wait,
+                });
             }
-            if is_over || self.is_over() {
+            if is_over || self.deadline.is_over() {
                 return Ok(false);
             }
-            self.nap();
+            self.wait_for_keeper(board);
         }
     }
 
-    /// Asks the keeper to extend the horizon of a value of the clock sequence, and waits a moment.
+    /// Asks the keeper to extend the horizon of a value of the clock sequence, and waits until it has looked.
     pub fn wait_for_horizon(&self, clock_seq: u8) -> Result<(), Error> {
         let shared = memory::state()?;
         let board = &shared.board;
@@ -192,24 +181,23 @@ impl Patience {
         if jump_us > 0 {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
         }
-        if self.is_over() {
-            return Err(Error::HorizonStalled { report: obstacle(board), max_wait: self.max_wait });
+        if self.deadline.is_over() {
+            return Err(Error::HorizonStalled { report: obstacle(board), max_wait: self.deadline.max_wait });
         }
-        self.nap();
+        self.wait_for_keeper(board);
         Ok(())
     }
 
-    /// Wakes the keeper, if there is one to wake, and sleeps for a moment.
-    pub fn nap(&self) {
-        if let Ok(shared) = memory::state() {
-            shared.board.bell.ring();
-        }
-        self.sleep(self.left().min(SHORT_NAP), WaitEvent::Horizon);
+    /// Wakes the keeper, if there is one to wake, and sleeps until it has looked after everything.
+    fn wait_for_keeper(&self, board: &'static Board) {
+        board.bell.ring();
+        let _timer = self.timer();
+        let looks = self.looks.get_or_init(|| Watch::of(&board.looks));
+        looks.wait(self.deadline.left(), WaitEvent::Horizon);
     }
 
-    fn sleep(&self, time: Duration, event: WaitEvent) {
-        let _timer = Timer { since: Instant::now(), total: &self.waited };
-        wait::wait(time, event);
+    fn timer(&self) -> Timer<'_> {
+        Timer { since: Instant::now(), total: &self.waited }
     }
 }
 
@@ -246,10 +234,10 @@ impl Look<'_> {
         board.bell.ring();
         // One that is under way may have begun before whatever the caller relies on, such as CREATE
         // EXTENSION.
-        Look { board, last: board.keeper.looks.load(Ordering::Acquire) + 2 }
+        Look { board, last: board.looks.count() + 2 }
     }
 
     fn is_over(&self) -> bool {
-        self.board.keeper.looks.load(Ordering::Acquire) >= self.last
+        self.board.looks.count() >= self.last
     }
 }

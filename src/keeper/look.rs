@@ -106,7 +106,7 @@ impl Keeper {
                     (Some(RETRY_TIME), BREATHER)
                 }
             };
-            self.shared.board.keeper.looks.fetch_add(1, Ordering::Release);
+            self.shared.board.looks.send();
             // Who asked during the look may have set the latch while that waited for a lock or a standby,
             // which resets it.
             let pause = if self.shared.board.bell.is_wanted() { Some(Duration::ZERO) } else { pause };

@@ -78,5 +78,6 @@ fn on_exit() {
     }
     shared.board.orders.answer_claimed(Answer::Failed);
     shared.board.bell.answer_no_more();
+    shared.board.looks.send(); // There will be none.
     note_commit(0);
 }

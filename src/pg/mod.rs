@@ -3,6 +3,7 @@
 pub mod backend_local;
 pub mod call;
 pub mod clock;
+pub mod condition;
 pub mod encoding;
 pub mod function;
 pub mod helper;

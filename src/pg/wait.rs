@@ -23,12 +23,12 @@ pub enum WaitEvent {
 impl WaitEvent {
     /// Before version 17 an extension has but one wait event, `Extension`.
     #[cfg(any(feature = "pg15", feature = "pg16"))]
-    fn number(self) -> u32 {
+    pub fn number(self) -> u32 {
         pg_sys::PG_WAIT_EXTENSION
     }
 
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    fn number(self) -> u32 {
+    pub fn number(self) -> u32 {
         use std::cell::Cell;
         static NUMBERS: BackendLocal<[Cell<u32>; 3]> = BackendLocal::new([const { Cell::new(0) }; 3]);
         let known = &NUMBERS[self as usize];

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use snowflake_id_core::message::shown;
 use snowflake_id_core::segment::Taken;
@@ -11,15 +11,13 @@ use snowflake_id_core::segment::Taken;
 use crate::config;
 use crate::error::Error;
 use crate::pg::encoding::utf8;
-use crate::pg::wait::{WaitEvent, wait};
+use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, server};
 use crate::shared::segments::{
     self, LONGEST_NAME, Record, RegistryProblem, SegmentState, Segments, Slot, Trouble, segments,
 };
+use crate::shared::wait::{Deadline, Watch};
 
-/// How soon a call that waits looks again, at first and later.
-const FIRST_NAP: Duration = Duration::from_millis(1);
-const LONGEST_NAP: Duration = Duration::from_millis(20);
 /// For how long a registry that says nothing is waited for, as it may be restarted or fail over. After that, calls fail at
 /// once and do not pile up.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -56,20 +54,19 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
 struct Waiting<'a> {
     segments: &'static Segments,
     name: &'a str,
-    max_wait: Duration,
-    since: Instant,
-    nap: Duration,
+    deadline: Deadline,
+    changes: Watch<'a>,
     /// The round of the worker that is an answer to this call.
     round: Option<u64>,
 }
 
 impl<'a> Waiting<'a> {
     fn new(segments: &'static Segments, name: &'a str) -> Waiting<'a> {
-        let max_wait = config::max_wait();
-        Waiting { segments, name, max_wait, since: Instant::now(), nap: FIRST_NAP, round: None }
+        let deadline = Deadline::after(config::max_wait());
+        Waiting { segments, name, deadline, changes: Watch::of(&segments.changes), round: None }
     }
 
-    /// Has the worker ask the registry, and sleeps a moment. Fails if the registry has answered that there is no number,
+    /// Has the worker ask the registry, and sleeps until it has done something. Fails if the registry has answered that there is no number,
     /// or did not answer.
     fn ask(&mut self, slot: &Slot, record: impl Fn() -> Option<Record>) -> Result<(), Error> {
         if self.round.is_none() {
@@ -85,12 +82,10 @@ impl<'a> Waiting<'a> {
         let round = self.segments.next_round();
         self.round.get_or_insert(round);
         self.segments.ring();
-        let left = self.max_wait.saturating_sub(self.since.elapsed());
-        if left.is_zero() {
+        if self.deadline.is_over() {
             return Err(self.too_late(record()));
         }
-        wait(self.nap.min(left), WaitEvent::Registry);
-        self.nap = (self.nap * 2).min(LONGEST_NAP);
+        self.changes.wait(self.deadline.left(), WaitEvent::Registry);
         Ok(())
     }
 
@@ -125,7 +120,7 @@ impl<'a> Waiting<'a> {
                 None => "The registry has not answered yet.".into(),
             },
         };
-        Error::SegmentTooLate { name: shown(self.name.as_bytes()), max_wait: self.max_wait, detail }
+        Error::SegmentTooLate { name: shown(self.name.as_bytes()), max_wait: self.deadline.max_wait, detail }
     }
 }
 

@@ -563,6 +563,7 @@ impl Worker {
             );
             return;
         };
+        self.segments.changes.send();
         let known = known_at(&mut self.known, at, name);
         known.last = Some(LastFetch { at: Instant::now(), count: range.count, left });
     }

@@ -11,6 +11,7 @@ use snowflake_id_core::keeper_plan::Past;
 use snowflake_id_core::{Identity, Lease};
 
 use super::order_desk::OrderDesk;
+use super::wait::Signal;
 
 /// All of it.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub struct Board {
     /// That of the registry worker.
     pub registry_bell: Bell,
     pub orders: OrderDesk,
+    /// Sent by the keeper when it has looked after everything.
+    pub looks: Signal,
 }
 
 impl Board {
@@ -204,9 +207,6 @@ pub struct KeeperWords {
     pub clock_jump_us: AtomicI64,
     /// The clock less the time since boot at the last look.
     pub last_clock_offset_us: AtomicI64,
-    /// How often the keeper has looked after everything. Counted up (Release) after all that a look found out
-    /// was written.
-    pub looks: AtomicU64,
     /// Whether a look of the keeper that is running was successful. One that fails before that is no help to
     /// anybody.
     pub has_succeeded: AtomicBool,

@@ -28,6 +28,7 @@ pub mod report;
 pub mod segments;
 pub mod slots;
 pub mod stuck;
+pub mod wait;
 
 /// Asks for the shared memory. Called by the postmaster while it loads the library.
 pub fn request() {

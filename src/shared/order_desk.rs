@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use snowflake_id_core::Identity;
 
+use super::wait::Signal;
+
 /// What an administrator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -87,16 +89,14 @@ pub struct OrderDesk {
     instant_us: AtomicI64,
     identity: AtomicU64,
     answer: AtomicU8,
+    /// Sent when an order was answered, or has left the desk.
+    pub changes: Signal,
 }
 
 impl OrderDesk {
     fn exchange(&self, ticket: Ticket, from: Phase, to: Phase) -> bool {
         let (from, to) = (ticket.word(from), ticket.word(to));
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    fn is_in(&self, ticket: Ticket, phase: Phase) -> bool {
-        self.word.load(Ordering::Acquire) == ticket.word(phase)
     }
 
     /// Places an order; `None` if there is one already.
@@ -123,21 +123,21 @@ impl OrderDesk {
 
     /// Takes an order back. Returns whether it will not be carried out: false if the keeper has claimed it.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
-        self.exchange(ticket, Phase::Waiting, Phase::Free)
-    }
-
-    /// Whether the keeper is carrying the order out.
-    pub fn is_claimed(&self, ticket: Ticket) -> bool {
-        self.is_in(ticket, Phase::Claimed)
+        let is_withdrawn = self.exchange(ticket, Phase::Waiting, Phase::Free);
+        if is_withdrawn {
+            self.changes.send();
+        }
+        is_withdrawn
     }
 
     /// Takes the answer, once it is there.
     pub fn take_answer(&self, ticket: Ticket) -> Option<Answer> {
-        if !self.is_in(ticket, Phase::Answered) {
+        if self.word.load(Ordering::Acquire) != ticket.word(Phase::Answered) {
             return None;
         }
         let answer = Answer::from_byte(self.answer.load(Ordering::Relaxed));
         self.word.store(ticket.word(Phase::Free), Ordering::Release);
+        self.changes.send();
         Some(answer)
     }
 
@@ -185,5 +185,6 @@ impl OrderDesk {
         if !self.exchange(ticket, Phase::Claimed, Phase::Answered) {
             self.exchange(ticket, Phase::Abandoned, Phase::Free);
         }
+        self.changes.send();
     }
 }

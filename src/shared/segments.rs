@@ -21,6 +21,7 @@ use snowflake_id_core::Segment;
 use super::board::Bell;
 use super::line::Line;
 use super::memory;
+use super::wait::Signal;
 use crate::error::Error;
 use crate::pg::clock;
 
@@ -41,6 +42,8 @@ pub struct Segments {
     /// Rounds that the worker has begun, and the last one that has ended.
     begun: AtomicU64,
     ended: AtomicU64,
+    /// Sent by the worker when a range was published, and when a round has ended.
+    pub changes: Signal,
     /// The registry's clock less the time since boot, in microseconds. Written by the worker before any range that ends.
     clock_offset_us: AtomicI64,
     slots: Slots,
@@ -358,6 +361,7 @@ impl Segments {
     /// All that the round has found out is written.
     pub fn end_round(&self) {
         self.ended.store(self.begun.load(Ordering::SeqCst), Ordering::Release);
+        self.changes.send();
     }
 
     /// The clock of the registry, as it was when that last answered, and as time has passed since. Nobody can set it on
