@@ -617,7 +617,7 @@ impl Error {
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 format!("numbers of segment \"{name}\" did not come in time"),
                 format!("Waited {}, as snowflake_id.max_wait says. {detail}", duration(*max_wait)),
-                "See view snowflake_segments. If numbers are taken faster than they are fetched, raise the segment's max_step.",
+                "See the server's log and view snowflake_segments. If numbers are taken faster than they are fetched, raise the segment's max_step.",
             ),
             Error::TooManySegments { most } => texts(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::pg::encoding::utf8;
 use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, server};
+use crate::shared::memory;
 use crate::shared::segments::{
     self, LONGEST_NAME, Record, RegistryProblem, SegmentState, Segments, Slot, Trouble, segments,
 };
@@ -114,7 +115,12 @@ impl<'a> Waiting<'a> {
     fn too_late(&self, record: Option<Record>) -> Error {
         let detail = match (segments::registry_problem(), self.segments.bell.pid()) {
             (Some(problem), _) => return problem_as_error(problem),
-            (None, None) => "The background worker \"snowflake_id segments\" is not running.".into(),
+            (None, None) if is_keeper_running() => {
+                "The background worker \"snowflake_id segments\" is not running.".into()
+            }
+            (None, None) => {
+                "The background worker \"snowflake_id keeper\", which starts the one that takes numbers, is not running. It needs one of max_worker_processes.".into()
+            }
             (None, Some(_)) => match record.and_then(|record| record.detail()) {
                 Some(detail) => format!("The registry last said: {detail}."),
                 None => "The registry has not answered yet.".into(),
@@ -122,6 +128,10 @@ impl<'a> Waiting<'a> {
         };
         Error::SegmentTooLate { name: shown(self.name.as_bytes()), max_wait: self.deadline.max_wait, detail }
     }
+}
+
+fn is_keeper_running() -> bool {
+    memory::state().is_ok_and(|shared| shared.board.bell.pid().is_some())
 }
 
 fn problem_as_error(problem: RegistryProblem) -> Error {

@@ -71,6 +71,14 @@ fn a_server_with_no_room_for_the_keeper() {
         assert!(waited < SLACK, "{query}: {waited:?}");
     }
     assert_eq!(server_state(&mut client), "no keeper");
+    // The keeper starts the worker that takes numbers.
+    let (waited, state, message) = timed_failure(
+        &mut client,
+        "SET snowflake_id.max_wait = '300ms'; SELECT snowflake_segment_nextval('orders')",
+    );
+    assert_eq!(state, "55P03", "{message}");
+    assert!(message.contains("keeper") && message.contains("max_worker_processes"), "{message}");
+    assert!(waited < SLACK, "{waited:?}");
     // What needs no keeper works.
     client.run("SELECT snowflake_decode(1)");
 }
