@@ -26,6 +26,32 @@ fn not_preloaded() {
     client.run("INSERT INTO orders VALUES (1, 1); DROP TABLE orders; DROP EXTENSION snowflake_id");
 }
 
+/// Whichever libpq a process loads first serves all of its libraries. Preloaded with an older one, a standby could not connect
+/// to its primary, if its connection string has what only the server's own libpq knows.
+#[test]
+fn the_library_has_the_libpq_of_the_server() {
+    let used = |builder: Builder| -> Vec<String> {
+        let cluster = builder.extensions(&[]).start();
+        let mut client = cluster.connect();
+        client.run("LOAD 'libpqwalreceiver'");
+        let pid: i32 = single(&mut client, "SELECT pg_backend_pid()");
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let mut paths: Vec<_> = maps
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(5))
+            .filter(|path| path.contains("/libpq.so"))
+            .map(String::from)
+            .collect();
+        paths.dedup();
+        paths
+    };
+    let own = used(Cluster::builder());
+    let preloaded = used(Cluster::builder().worker(1));
+    println!("{own:?} {preloaded:?}");
+    // That of a server may have a name of its own, and is none of ours then.
+    assert!(own.is_empty() || own == preloaded, "{own:?} {preloaded:?}");
+}
+
 #[test]
 fn no_worker_id() {
     let cluster = Cluster::builder().preload().start();
