@@ -1,6 +1,7 @@
 //! libpq without waiting: a connection that goes on whenever its socket is ready.
 
 use std::cell::Cell;
+use std::collections::TryReserveError;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
@@ -199,6 +200,7 @@ impl Connection {
     pub fn receive(&mut self) -> Result<Option<Interest>, String> {
         // SAFETY: a connection of ours, on which a query was sent; here and below.
         if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
+            self.answer = Ok(vec![]);
             return Err(self.problem());
         }
         // SAFETY: as above.
@@ -223,21 +225,28 @@ impl Connection {
     }
 
     fn take_in(&mut self, result: &ResultOfQuery) -> Result<(), String> {
-        match result.rows()? {
-            Ok(rows) => {
-                self.length += rows
-                    .iter()
-                    .flatten()
-                    .map(|value| 1 + value.as_ref().map_or(0, String::len))
-                    .sum::<usize>();
-                if self.length > LONGEST_ANSWER {
-                    return Err("its answer is too long".into());
-                }
-                if let Ok(all) = &mut self.answer {
-                    all.extend(rows);
-                }
-            }
-            Err(problem) => self.answer = Err(problem),
+        let Err(refusal) = result.rows().and_then(|rows| self.add(rows)) else { return Ok(()) };
+        // First what was taken in goes: words take memory, too, and an allocation that fails ends the process.
+        self.answer = Ok(vec![]);
+        match refusal {
+            Refusal::Failed => self.answer = Err(result.message()),
+            Refusal::NoQuery => return Err("its answer is not that of a query".into()),
+            Refusal::LongValue => return Err("a value is too long".into()),
+            Refusal::LongAnswer => return Err("its answer is too long".into()),
+            Refusal::NoMemory => return Err("out of memory for its answer".into()),
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, rows: Vec<Row>) -> Result<(), Refusal> {
+        self.length +=
+            rows.iter().flatten().map(|value| 1 + value.as_ref().map_or(0, String::len)).sum::<usize>();
+        if self.length > LONGEST_ANSWER {
+            return Err(Refusal::LongAnswer);
+        }
+        if let Ok(all) = &mut self.answer {
+            all.try_reserve(rows.len())?;
+            all.extend(rows);
         }
         Ok(())
     }
@@ -291,31 +300,72 @@ fn memory_in_use() -> usize {
 /// A result that libpq gave us. It is freed when it is dropped.
 struct ResultOfQuery(NonNull<PGresult>);
 
+/// Why a result is not taken in.
+enum Refusal {
+    /// The statement has failed.
+    Failed,
+    NoQuery,
+    LongValue,
+    LongAnswer,
+    NoMemory,
+}
+
+impl From<TryReserveError> for Refusal {
+    fn from(_: TryReserveError) -> Refusal {
+        Refusal::NoMemory
+    }
+}
+
 impl ResultOfQuery {
-    /// The rows, or why the statement has failed; or else why this is nothing that a query returns. COPY, for one, is
-    /// returned again and again until it is served.
-    fn rows(&self) -> Result<Result<Vec<Row>, String>, String> {
+    /// The rows, unless this is nothing that a query returns: COPY, for one, is returned again and again until it is
+    /// served. How much others send is not known, so that each allocation may fail.
+    fn rows(&self) -> Result<Vec<Row>, Refusal> {
         use ExecStatusType::*;
         let result = self.0.as_ptr();
-        // SAFETY: a result of ours, here and below; rows and columns as many as it has.
-        unsafe {
-            match PQresultStatus(result) {
-                PGRES_TUPLES_OK | PGRES_SINGLE_TUPLE | PGRES_COMMAND_OK => {}
-                PGRES_FATAL_ERROR => return Ok(Err(message(PQresultErrorMessage(result)))),
-                _ => return Err("its answer is not that of a query".into()),
-            }
-            let value = |row, column| match PQgetisnull(result, row, column) {
-                0 if PQgetlength(result, row, column) > LONGEST_VALUE => {
-                    Err("a value is too long".to_owned())
-                }
-                0 => Ok(Some(text_of(PQgetvalue(result, row, column)))),
-                _ => Ok(None),
-            };
-            let columns = PQnfields(result);
-            Ok((0..PQntuples(result))
-                .map(|row| (0..columns).map(|column| value(row, column)).collect())
-                .collect())
+        // SAFETY: a result of ours.
+        match unsafe { PQresultStatus(result) } {
+            PGRES_TUPLES_OK | PGRES_SINGLE_TUPLE | PGRES_COMMAND_OK => {}
+            PGRES_FATAL_ERROR => return Err(Refusal::Failed),
+            _ => return Err(Refusal::NoQuery),
         }
+        // SAFETY: as above.
+        let (count, columns) = unsafe { (PQntuples(result), PQnfields(result)) };
+        let mut rows = Vec::new();
+        rows.try_reserve_exact(count as usize)?;
+        for at in 0..count {
+            let mut row = Row::new();
+            row.try_reserve_exact(columns as usize)?;
+            for column in 0..columns {
+                row.push(self.value(at, column)?);
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// A value in a row and a column that it has.
+    fn value(&self, row: c_int, column: c_int) -> Result<Option<String>, Refusal> {
+        let result = self.0.as_ptr();
+        // SAFETY: a result of ours; each value is a C string, which lives as long.
+        let bytes = unsafe {
+            if PQgetisnull(result, row, column) != 0 {
+                return Ok(None);
+            } else if PQgetlength(result, row, column) > LONGEST_VALUE {
+                return Err(Refusal::LongValue);
+            }
+            CStr::from_ptr(PQgetvalue(result, row, column)).to_bytes()
+        };
+        let text = String::from_utf8_lossy(bytes);
+        let mut copy = String::new();
+        copy.try_reserve_exact(text.len())?;
+        copy.push_str(&text);
+        Ok(Some(copy))
+    }
+
+    /// Why the statement has failed.
+    fn message(&self) -> String {
+        // SAFETY: a result of ours; a C string or null, which lives as long.
+        unsafe { message(PQresultErrorMessage(self.0.as_ptr())) }
     }
 }
 

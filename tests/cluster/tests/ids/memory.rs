@@ -21,11 +21,15 @@ fn confined(cluster: &Cluster, database: &str, bytes: u64) -> Client {
     let mut client = cluster.connect_to(database);
     // What any first query allocates is not to count, and the library is to be loaded.
     client.run("LOAD 'snowflake_id'; SELECT count(*) FROM pg_class");
-    let pid: i32 = single(&mut client, "SELECT pg_backend_pid()");
+    confine(cluster, single(&mut client, "SELECT pg_backend_pid()"), bytes);
+    client
+}
+
+/// Has a process of a server have so many bytes more at most, until it is told otherwise.
+fn confine(cluster: &Cluster, pid: i32, bytes: u64) {
     let limit = memory(pid, "VmSize:") + bytes;
     // Only the server's user may: root need not have all of root's rights.
-    successful(cluster.program("/usr/bin/prlimit").args([format!("--pid={pid}"), format!("--as={limit}")]));
-    client
+    successful(cluster.program("/usr/bin/prlimit").args([format!("--pid={pid}"), format!("--as={limit}:")]));
 }
 
 /// Runs a query. Returns the SQLSTATE with which it fails, or `None`; fails itself if the session has ended.
@@ -196,6 +200,40 @@ fn a_batch_without_memory() {
     assert_eq!(outcome(&mut client, batch).as_deref(), Some("53200"));
     assert_eq!(outcome(&mut client, "SELECT snowflake_currval()").as_deref(), Some("55000"));
     assert_eq!(outcome(&mut client, "SELECT snowflake_batch(1000)"), None);
+}
+
+/// The registry names all of its segments in each answer. A worker that has no memory for them says so, asks again, and goes
+/// on when it has.
+#[test]
+fn an_answer_without_memory() {
+    const SEGMENTS: u32 = 3_000;
+    let registry = harness::segments::registry();
+    harness::segments::order(&registry, "create_segment('s', max_step => 1000)");
+    // By its function each would take its time.
+    registry.connect().run(&format!(
+        "INSERT INTO snowflake_registry.segment
+             (name, next_value, start, increment, min_step, max_step, step, max_value, updated_at)
+         SELECT s.name || n, s.next_value, s.start, s.increment, s.min_step, s.max_step, s.step, s.max_value, now()
+         FROM snowflake_registry.segment AS s, generate_series(1, {SEGMENTS}) AS n"
+    ));
+    let server = harness::segments::server_of(&registry).start();
+    let mut client = server.connect();
+    client.run("SET snowflake_id.max_wait = '2s'; SELECT snowflake_segment_nextval('s1')");
+    for room in [0, MEGABYTE / 2] {
+        // A new one, whose heap has not grown yet.
+        let old = harness::segments::worker_pid(&server);
+        client.run(&format!("SELECT pg_terminate_backend({old})"));
+        let worker = eventually("another worker", || {
+            background_pid(&server, "snowflake_id segments").filter(|pid| *pid != old)
+        });
+        confine(&server, worker, room);
+        println!("{room}: {:?}", outcome(&mut client, "SELECT snowflake_segment_batch('s1', 3000)"));
+        confine(&server, worker, 64 * MEGABYTE);
+        eventually("numbers", || client.query("SELECT snowflake_segment_nextval('s1')", &[]).map(|_| ()));
+        assert_eq!(harness::segments::worker_pid(&server), worker);
+    }
+    assert!(server.log().contains("out of memory"), "{}", server.log());
+    assert!(!server.log().contains("was terminated by signal"), "{}", server.log());
 }
 
 /// What a backend remembers of what it was given does not grow without end.
