@@ -85,6 +85,7 @@ mod registry {
     mod lost_grants;
     mod lost_ranges;
     mod member;
+    mod prepared;
     mod segments;
     mod segments_by_date;
     mod taker;

@@ -1,0 +1,82 @@
+//! Calls that are prepared (two-phase commit), and committed much later. Others are held up until then, and nothing is given
+//! twice.
+
+use harness::*;
+
+use super::member::{Answer, Member, granted, sqlstate, start};
+use super::taker::{Member as Taker, order};
+
+/// A registry whose clock can be set, with a segment from which others take.
+fn registry() -> Cluster {
+    let cluster = start(Cluster::builder().set("max_prepared_transactions", 5).clock());
+    let mut client = cluster.connect();
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
+    order(&mut client, "create_segment('orders')");
+    cluster
+}
+
+/// Hours go by, and the server is started again.
+fn three_hours_later(cluster: &Cluster) -> Client {
+    cluster.set_clock(3.0 * 3_600.0);
+    cluster.restart("immediate");
+    cluster.connect()
+}
+
+/// Fails unless this call waits for a lock in vain.
+fn assert_held_up(answer: Result<Answer, postgres::Error>) {
+    let error = answer.expect_err("others were not held up");
+    assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
+}
+
+#[test]
+fn a_grant_that_is_committed_hours_later() {
+    let cluster = registry();
+    let mut client = cluster.connect();
+    let mut holder = granted(&mut client);
+    client.run("BEGIN");
+    let mut late = Member::new();
+    let answer = late.acquire(&mut client, 1024).unwrap();
+    assert_eq!((answer.outcome.as_str(), answer.worker), ("granted", Some(1)));
+    client.run("PREPARE TRANSACTION 'late'");
+    assert_held_up(Member::new().acquire(&mut client, 1024));
+    drop(client);
+    let mut client = three_hours_later(&cluster);
+    assert_held_up(holder.renew(&mut client));
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.end_fleet()").0, "55P03");
+    client.run("COMMIT PREPARED 'late'");
+    // The wait after the start begins now: whoever has a lease that has ended is not renewed.
+    assert_eq!(late.renew(&mut client).unwrap().outcome, "quarantine");
+    assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
+    order(&mut client, "end_quarantine()");
+    for _ in 0..2 {
+        let after = Member::new().acquire(&mut client, 2).unwrap();
+        assert_eq!(after.outcome, "granted", "{after:?}");
+        assert!(after.worker != answer.worker || after.from >= answer.until);
+    }
+}
+
+#[test]
+fn a_renewal_and_a_range_that_are_committed_hours_later() {
+    let cluster = registry();
+    let mut client = cluster.connect();
+    let mut holder = granted(&mut client);
+    let mut other = granted(&mut client);
+    client.run("BEGIN");
+    let renewed = holder.renew(&mut client).unwrap();
+    // What is not committed is not signed.
+    assert!(!renewed.token.unwrap().contains(&renewed.until.unwrap().to_string()));
+    let range = Taker::default().granted(&mut client, "orders");
+    client.run("PREPARE TRANSACTION 'late'");
+    // Others go on, but for what runs alone and for this name.
+    assert_eq!(other.renew(&mut client).unwrap().outcome, "granted");
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.freeze()").0, "55P03");
+    assert_eq!(Taker::default().take(&mut client, "orders").outcome, "busy");
+    drop(client);
+    let mut client = three_hours_later(&cluster);
+    client.run("COMMIT PREPARED 'late'");
+    let end = "SELECT (extract(epoch FROM snowflake_registry.freeze('2020-01-01')) * 1000000)::bigint";
+    assert!(single::<i64>(&mut client, end) >= renewed.until.unwrap());
+    order(&mut client, "end_quarantine()");
+    order(&mut client, "unfreeze()");
+    assert!(Taker::default().granted(&mut client, "orders").first.unwrap() > range.last());
+}
