@@ -12,7 +12,7 @@ if [ -n "$pg_config" ]; then
 fi
 # Built for another installation of the version, the files lie below other directories.
 if [ -z "$package" ] || [ ! -d "$package$("$pg_config" --pkglibdir)" ] ||
-    [ -n "$(find Cargo.toml Cargo.lock snowflake_id.control src core sql -newer "$package.begun" -type f -print -quit)" ]; then
+    [ -n "$(find build.rs Cargo.toml Cargo.lock snowflake_id.control src core sql -newer "$package.begun" -type f -print -quit)" ]; then
     scripts/build.sh
     # shellcheck source=/dev/null
     . target/environment

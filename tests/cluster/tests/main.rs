@@ -44,6 +44,7 @@ mod fleet {
     mod patroni;
     mod registry_worker;
     mod slow_commits;
+    mod subscribers;
     mod tar_pit;
 }
 mod hostile {
