@@ -841,6 +841,7 @@ DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
     shown snowflake_registry.evidence;
     lease snowflake_registry.lease;
+    segment snowflake_registry.segment;
     holder uuid;
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
@@ -885,22 +886,24 @@ BEGIN
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;
         ELSIF shown.name IS NOT NULL THEN
-            UPDATE snowflake_registry.segment AS known
-            SET next_value = greatest(known.next_value, shown.next_value),
-                period_key = CASE WHEN shown.next_value > known.next_value
-                                  THEN snowflake_registry.key_of_number(known.digits, shown.next_value - 1)
-                                  ELSE known.period_key END,
-                ahead_value = later.value,
-                ahead_key = CASE WHEN later.value IS NOT NULL
-                                 THEN snowflake_registry.key_of_number(known.digits, later.value - 1) END,
-                has_left = true, updated_at = moment
-            FROM (
-                SELECT segment.name, nullif(greatest(segment.ahead_value, shown.ahead_value), 0) AS value
-                FROM snowflake_registry.segment AS segment
-            ) AS later
-            WHERE known.name = shown.name AND later.name = known.name
-              AND (shown.next_value > known.next_value
-                   OR shown.ahead_value > greatest(known.next_value, known.ahead_value));
+            SELECT * INTO segment FROM snowflake_registry.segment AS known WHERE known.name = shown.name;
+            IF shown.next_value > segment.next_value
+               OR shown.ahead_value > greatest(segment.next_value, segment.ahead_value) THEN
+                segment.next_value := greatest(segment.next_value, shown.next_value);
+                segment.ahead_value := greatest(segment.ahead_value, shown.ahead_value);
+                segment.period_key := snowflake_registry.key_of_number(segment.digits, segment.next_value - 1);
+                segment.ahead_key := snowflake_registry.key_of_number(segment.digits, segment.ahead_value - 1);
+                -- The period of what was ahead has begun; or the name has no periods here.
+                IF coalesce(segment.ahead_key <= segment.period_key, segment.period IS NULL) THEN
+                    segment.next_value := greatest(segment.next_value, segment.ahead_value);
+                    segment.ahead_key := NULL;
+                    segment.ahead_value := NULL;
+                END IF;
+                UPDATE snowflake_registry.segment AS known
+                SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+                    ahead_value = segment.ahead_value, has_left = true, updated_at = moment
+                WHERE known.name = shown.name;
+            END IF;
             -- A name whose creation is lost is one that was dropped: made again, it goes on above.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,

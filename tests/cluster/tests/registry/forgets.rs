@@ -92,7 +92,7 @@ fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String
 }
 
 /// Reports, and shows tokens. Returns the outcome and a token.
-fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
+pub fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
     let query = format!(
         "SELECT outcome, token FROM snowflake_registry.take(
              NULL, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')

@@ -2,6 +2,7 @@
 
 use harness::*;
 
+use super::forgets::{report, set_back, with_copy};
 use super::taker::{Member, closed_reason, order, start, state};
 
 /// A server whose ranges are lost with the primary. The registry's own server loses its rows as well.
@@ -176,4 +177,56 @@ fn a_registry_is_dumped_and_restored() {
     assert_eq!(server.take(&mut client, "dropped").outcome, "closed");
     order(&mut client, "resume_segments()");
     assert_eq!(server.granted(&mut client, "dropped").first, Some(1_001));
+}
+
+/// The first numbers of a day were taken before midnight. After it the registry is set back to the day before.
+#[test]
+fn a_server_tells_of_a_day_that_was_begun() {
+    let cluster = start(Cluster::builder().clock());
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
+    Member::default().granted(&mut client, "bills");
+    let early = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
+    drop(client);
+    cluster.stop_server("fast");
+    let copy = cluster.duplicate();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    order(&mut client, "end_quarantine()");
+    for cluster in [&cluster, &copy] {
+        cluster.set_clock(86_400.0);
+    }
+    let lost = Member::default().granted(&mut client, "bills");
+    assert_eq!(lost.first, Some(early.last() + 1));
+    let shown = report(&mut client, "bills", &[]).1.unwrap();
+    drop(client);
+    cluster.stop_server("fast");
+    copy.start_server();
+    let mut client = copy.connect();
+    assert_eq!(report(&mut client, "bills", &[&shown]).0, "closed");
+    client.run("SELECT snowflake_registry.resume_segments(), snowflake_registry.end_quarantine()");
+    let next = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
+    assert_eq!(next.first.unwrap() / 1_000_000, next.period_key.unwrap(), "{next:?}");
+    assert!(next.first.unwrap() > lost.last(), "{lost:?} {next:?}");
+    assert_eq!(Member::default().granted(&mut client, "bills").first, Some(lost.last() + 1));
+}
+
+/// Two of the tokens are of numbers by date, of a name that the registry does not know.
+#[test]
+fn servers_tell_of_a_name_by_date_whose_creation_is_lost() {
+    let (cluster, copy, _) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
+    let mut tokens = vec![];
+    for _ in 0..2 {
+        Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
+        tokens.push(report(&mut client, "bills", &[]).1.unwrap());
+    }
+    drop(client);
+    let mut client = set_back(cluster, &copy);
+    for token in &tokens {
+        assert_eq!(report(&mut client, "bills", &[token]).0, "unknown");
+    }
+    let next = "SELECT next_value % 1000000 FROM snowflake_registry.segments WHERE name = 'bills'";
+    assert_eq!(single::<i64>(&mut client, next), 2_001);
 }
