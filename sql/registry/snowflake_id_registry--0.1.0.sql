@@ -933,8 +933,7 @@ BEGIN
     UPDATE snowflake_registry.segment AS segment
     SET closed_reason = left('commits of the registry may be lost: ' || close_segments.reason, 200), seen_until = NULL,
         updated_at = clock_timestamp()
-    WHERE coalesce(segment.closed_reason = 'the registry is frozen', true)
-      AND (segment.has_left OR snowflake_registry.serves_others());
+    WHERE segment.closed_reason IS NULL AND (segment.has_left OR snowflake_registry.serves_others());
     GET DIAGNOSTICS closed = ROW_COUNT;
     IF closed > 0 THEN
         RAISE LOG 'snowflake_id_registry: nobody gets numbers of % segments until they are resumed', closed
@@ -1746,6 +1745,7 @@ DECLARE
     answer snowflake_registry.taken;
     stored snowflake_registry.segment;
     segment snowflake_registry.segment;
+    is_frozen boolean;
     moment timestamptz;
     had_key bigint;
     after_key bigint;
@@ -1776,16 +1776,20 @@ BEGIN
         answer.outcome := 'invalid';
         answer.detail := asked.problem;
         RETURN answer;
-    ELSIF stored.closed_reason IS NOT NULL THEN
+    END IF;
+    -- Said once, for all: so no segment is open that is made, resumed or learned of while the registry is frozen.
+    is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
+    IF stored.closed_reason IS NOT NULL OR is_frozen THEN
         -- What others had of this registry has raised next_value, if they can prove it.
-        IF (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
+        IF stored.closed_reason IS NOT NULL
+           AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
             SET seen_until = asked.had_until WHERE segment.name = asked.name;
         END IF;
         answer.outcome := 'closed';
-        answer.detail := left(stored.closed_reason, 200);
+        answer.detail := coalesce(left(stored.closed_reason, 200), 'the registry is frozen');
         RETURN answer;
     END IF;
 
@@ -1978,13 +1982,6 @@ BEGIN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     END IF;
     IF loss IS NOT NULL THEN
-        IF NOT is_here THEN
-            -- That it has taken from them may be lost as well.
-            UPDATE snowflake_registry.segment AS segment SET has_left = true
-            WHERE NOT segment.has_left AND segment.name IN (
-                SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
-            );
-        END IF;
         PERFORM snowflake_registry.enter_quarantine(loss);
         SELECT * INTO registry FROM snowflake_registry.settings;
     END IF;
@@ -2252,9 +2249,6 @@ BEGIN
     END IF;
     PERFORM snowflake_registry.begin_order();
     UPDATE snowflake_registry.settings SET frozen_until = until;
-    UPDATE snowflake_registry.segment AS segment
-    SET closed_reason = 'the registry is frozen', updated_at = clock_timestamp()
-    WHERE segment.closed_reason IS NULL AND segment.dropped_at IS NULL;
     PERFORM snowflake_registry.note_order();
     SELECT greatest(max(lease.granted_until), until) INTO last_end FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
@@ -2276,8 +2270,6 @@ BEGIN
         RAISE EXCEPTION 'the registry is not frozen' USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
-    UPDATE snowflake_registry.segment SET closed_reason = NULL, updated_at = clock_timestamp()
-    WHERE closed_reason = 'the registry is frozen';
     PERFORM snowflake_registry.note_order();
     RAISE LOG 'snowflake_id_registry: the freeze was ended by %', session_user;
 END
@@ -2605,7 +2597,7 @@ BEGIN
         IF segment.closed_reason IS NOT NULL THEN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('Commits may be lost: %s.', segment.closed_reason),
+                      DETAIL = format('Reason: %s.', segment.closed_reason),
                       HINT = 'SELECT snowflake_registry.resume_segment(name, next_value);';
         END IF;
         segment := snowflake_registry.segment_from(segment, alter_segment.next_value);
@@ -2847,7 +2839,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
            CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
-                WHEN segment.closed_reason IS NOT NULL THEN 'closed'
+                WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
                 -- Functions of ours would need rights of who looks.
                 WHEN div(segment.next_value, ('1' || repeat('0', segment.digits))::numeric)
@@ -2863,10 +2855,13 @@ CREATE VIEW snowflake_registry.segments AS
            END AS next_value,
            segment.increment, segment.step, segment.min_step, segment.max_step, segment.max_value,
            segment.period, segment.digits, segment.time_zone, segment.taken_at, segment.taken_by,
-           segment.closed_reason, segment.seen_until,
+           CASE WHEN segment.dropped_at IS NULL AND settings.frozen_until IS NOT NULL
+                THEN coalesce(segment.closed_reason, 'the registry is frozen')
+                ELSE segment.closed_reason END AS closed_reason,
+           segment.seen_until,
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
-    FROM snowflake_registry.segment AS segment
+    FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'the segments, and those that were dropped';
 COMMENT ON COLUMN snowflake_registry.segments.name IS 'the name of the segment';

@@ -143,3 +143,43 @@ fn a_lost_reservation_freezes() {
         assert_eq!(status(&mut client, "quarantine_until"), "");
     }
 }
+
+/// Whatever an administrator does beside that: another registry may give the same numbers by now.
+#[test]
+fn nobody_gets_numbers_while_it_is_frozen() {
+    let (_cluster, mut client) = frozen();
+    order(&mut client, "create_segment('orders')");
+    let mut taker = Member::default();
+    taker.granted(&mut client, "orders");
+    order(&mut client, "freeze()");
+    order(&mut client, "quarantine()");
+    order(&mut client, "resume_segments()");
+    order(&mut client, "create_segment('late')");
+    for name in ["orders", "late"] {
+        for function in ["take", "take_here"] {
+            let taken = taker.take_by(&mut client, function, name, "");
+            assert_eq!(taken.outcome, "closed", "{function} {taken:?}");
+        }
+        assert_eq!(state(&mut client, name), "closed");
+    }
+    order(&mut client, "unfreeze()");
+    order(&mut client, "end_quarantine()");
+    for name in ["orders", "late"] {
+        assert_eq!(state(&mut client, name), "open");
+        taker.granted(&mut client, name);
+    }
+}
+
+/// The registry's own server is set back with it. It alone has taken numbers, which are given by another registry now.
+#[test]
+fn a_lost_freeze_holds_for_the_registry_s_own_server() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "freeze()");
+    let shown = token(&mut client, &mut holder);
+    let mut client = set_back(cluster, &copy);
+    client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM takers");
+    assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "granted");
+    holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}")).unwrap();
+    assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "closed");
+}
