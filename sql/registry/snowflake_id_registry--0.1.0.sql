@@ -2240,6 +2240,7 @@ COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
 CREATE FUNCTION snowflake_registry.freeze(until timestamptz DEFAULT 'infinity') RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    registry snowflake_registry.settings;
     last_end timestamptz;
 BEGIN
     IF until IS NULL THEN
@@ -2247,10 +2248,18 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'To extend leases without end: SELECT snowflake_registry.freeze();';
     END IF;
-    PERFORM snowflake_registry.begin_order();
-    UPDATE snowflake_registry.settings SET frozen_until = until;
+    registry := snowflake_registry.begin_order();
+    UPDATE snowflake_registry.settings
+    -- Tokens hold microseconds of Unix time. What lies further away is as good as without end, or over.
+    SET frozen_until = CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
+                            ELSE greatest(until, '1970-01-01 00:00:00+00') END
+    RETURNING frozen_until INTO until;
     PERFORM snowflake_registry.note_order();
-    SELECT greatest(max(lease.granted_until), until) INTO last_end FROM snowflake_registry.lease AS lease;
+    SELECT greatest(max(lease.granted_until), until,
+                    -- What may have been granted in commits that are lost is used to its end, too.
+                    CASE WHEN registry.waits > '0'
+                         THEN clock_timestamp() + registry.longest_lease + interval '2 minutes' END)
+    INTO last_end FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
         USING DETAIL = format('No lease ends later than %s.', CASE
             WHEN isfinite(last_end) THEN snowflake_registry.in_words(last_end) ELSE 'it is renewed' END);

@@ -183,3 +183,30 @@ fn a_lost_freeze_holds_for_the_registry_s_own_server() {
     holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}")).unwrap();
     assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "closed");
 }
+
+/// What may have been granted in lost commits is used to its end, too.
+#[test]
+fn a_freeze_during_a_wait_returns_the_end_of_what_may_be_lost() {
+    let cluster = start(Cluster::builder());
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    let is_after_the_wait =
+        "SELECT snowflake_registry.freeze(clock_timestamp() + '1 s') > clock_timestamp() + '11 min'";
+    assert!(single::<bool>(&mut client, is_after_the_wait));
+}
+
+/// Every time that can be given comes back from a token, and no later.
+#[test]
+fn a_freeze_up_to_any_time_is_remembered() {
+    for until in ["-infinity", "4713-01-01 BC", "2020-01-01", "9999-12-31", "294276-12-31 23:59:59+00"] {
+        let (cluster, copy, mut holder) = with_copy();
+        let mut client = cluster.connect();
+        order(&mut client, &format!("freeze('{until}')"));
+        let shown = token(&mut client, &mut holder);
+        let known = status(&mut client, "frozen_until");
+        let mut client = set_back(cluster, &copy);
+        let answer = holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}"));
+        answer.unwrap_or_else(|error| panic!("{until}: {}", text(&error)));
+        assert_eq!(status(&mut client, "frozen_until"), known, "{until}");
+    }
+}
