@@ -96,8 +96,7 @@ CREATE TABLE snowflake_registry.settings (
     witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
     frozen_until timestamptz,
-    orders bigint NOT NULL DEFAULT 0,
-    last_order text NOT NULL DEFAULT '',
+    orders text[] NOT NULL DEFAULT '{}',
     -- Servers refuse what is longer. A day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
@@ -149,9 +148,8 @@ COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'why there is
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
     'frozen: nothing new is given, and no lease is extended beyond this; NULL: it is not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.orders IS
-    'counts freeze(), unfreeze() and reserve(), which servers tell a registry that has forgotten them';
-COMMENT ON COLUMN snowflake_registry.settings.last_order IS
-    'tells the last of these from another one with the same count';
+    'a random name of each call of freeze(), unfreeze() and reserve(); servers tell the last one to a registry that has '
+    'forgotten it';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -641,12 +639,11 @@ CREATE TYPE snowflake_registry.evidence AS (
     name text,
     next_value numeric,
     ahead_value numeric,
-    orders bigint,
     last_order text,
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
-    'what a token shows: of a lease or of a segment, with the count of all grants and what administrators have ordered';
+    'what a token shows: of a lease or of a segment, with the count of all grants and what an administrator ordered last';
 
 CREATE FUNCTION snowflake_registry.make_key() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -690,11 +687,11 @@ COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'tells leases apart, and
 -- Each token ends with this.
 CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN concat_ws(':', settings.orders, settings.last_order, CASE
+RETURN concat_ws(':', coalesce(settings.orders[cardinality(settings.orders)], ''), CASE
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
 COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
-    'what administrators have ordered that must not be forgotten: how often, the last time, and up to when it is frozen';
+    'the last order of an administrator that must not be forgotten, and up to when the registry is frozen';
 
 -- Called before anything is written: what is seen then is committed, if this transaction has not written before.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
@@ -771,10 +768,9 @@ BEGIN
             shown.serial := parts[5];
             parts := parts[6:];
         END IF;
-        shown.orders := parts[1];
-        shown.last_order := parts[2];
-        shown.frozen_until := CASE WHEN parts[3] = 'infinity' THEN timestamptz 'infinity'
-            ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[3], '')::bigint * interval '1 microsecond' END;
+        shown.last_order := parts[1];
+        shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
+            ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[2], '')::bigint * interval '1 microsecond' END;
         RETURN NEXT shown;
     END LOOP;
 END
@@ -786,7 +782,7 @@ CREATE FUNCTION snowflake_registry.is_order_lost(
 )
 RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN shown.orders > settings.orders OR shown.orders = settings.orders AND shown.last_order <> settings.last_order;
+RETURN shown.last_order <> '' AND shown.last_order <> ALL (settings.orders);
 COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
     'whether a token shows an order of an administrator that the registry does not know of';
 
@@ -846,10 +842,11 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- Which one it was is not known: an administrator is to look. Tokens of either history show less from now on.
+        -- Which one it was is not known: an administrator is to look. Of two ends of a freeze another registry may begin at
+        -- the earlier one.
         UPDATE snowflake_registry.settings AS settings
-        SET orders = shown.orders + 1, last_order = left(gen_random_uuid()::text, 8),
-            frozen_until = coalesce(shown.frozen_until, settings.frozen_until, 'infinity')
+        SET orders = array_append(settings.orders, shown.last_order),
+            frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
         WHERE snowflake_registry.is_order_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
             -- Its holder goes on, if it is the one that calls.
@@ -2208,12 +2205,12 @@ CREATE FUNCTION snowflake_registry.note_order() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings
-    SET serial = serial + 1, orders = orders + 1, last_order = left(gen_random_uuid()::text, 8);
+    SET serial = serial + 1, orders = array_append(orders, left(gen_random_uuid()::text, 8));
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_order() IS
-    'for freeze(), unfreeze() and reserve(): counts them, so that servers find out if one is lost';
+    'for freeze(), unfreeze() and reserve(): names the call, so that servers find out if it is lost';
 
 -- Who holds it goes on until its lease ends, and has it for good by its settings.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void

@@ -90,6 +90,7 @@ mod registry {
     mod segments;
     mod segments_by_date;
     mod taker;
+    mod two_histories;
 }
 mod segments {
     mod accidents;

@@ -1,0 +1,53 @@
+//! What administrators have ordered in commits that are lost, while the registry went another way.
+
+use harness::*;
+
+use super::forgets::{set_back, token, with_copy};
+use super::member::Member;
+use super::taker::order;
+
+/// Has a server show a token. Returns up to when the registry is frozen then.
+fn show(client: &mut Client, holder: &mut Member, token: &str) -> String {
+    holder.renew_and_say(client, &format!("{{\"tokens\": [\"{token}\"]}}")).unwrap();
+    single(client, "SELECT coalesce(frozen_until::text, '') FROM snowflake_registry.status")
+}
+
+/// However often other orders were given since, one that is lost is found out.
+#[test]
+fn later_orders_do_not_hide_a_lost_one() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "reserve(7)");
+    let of_first = token(&mut client, &mut holder);
+    order(&mut client, "reserve(6)");
+    let of_second = token(&mut client, &mut holder);
+    let mut client = set_back(cluster, &copy);
+    holder.token = None;
+    for worker in 8..12 {
+        order(&mut client, &format!("reserve({worker})"));
+    }
+    let of_others = token(&mut client, &mut holder);
+    assert_eq!(show(&mut client, &mut holder, &of_others), "");
+    for lost in [&of_second, &of_first] {
+        assert_eq!(show(&mut client, &mut holder, lost), "infinity");
+        client.run("SELECT snowflake_registry.unfreeze(), snowflake_registry.end_quarantine()");
+    }
+    // What is known proves nothing any more.
+    for token in [of_first, of_second, of_others] {
+        assert_eq!(show(&mut client, &mut holder, &token), "");
+    }
+}
+
+/// Another registry begins where the known freeze ends.
+#[test]
+fn a_lost_freeze_extends_no_other() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    order(&mut client, "freeze()");
+    let of_lost = token(&mut client, &mut holder);
+    let mut client = set_back(cluster, &copy);
+    holder.token = None;
+    order(&mut client, "freeze('2049-01-01 00:00:00+00')");
+    let until = show(&mut client, &mut holder, &of_lost);
+    assert!(until.starts_with("2049") || until.starts_with("2048"), "{until}");
+}
