@@ -87,7 +87,8 @@ CREATE TABLE snowflake_registry.settings (
     serial bigint NOT NULL DEFAULT 0,
     written_by xid8,
     free_from timestamptz NOT NULL DEFAULT clock_timestamp(),
-    nothing_before timestamptz NOT NULL DEFAULT 'infinity',
+    is_started boolean NOT NULL DEFAULT false,
+    nothing_before timestamptz NOT NULL DEFAULT '-infinity',
     waits interval NOT NULL DEFAULT '0',
     counted_at timestamptz,
     is_proved boolean NOT NULL DEFAULT false,
@@ -132,8 +133,9 @@ COMMENT ON COLUMN snowflake_registry.settings.written_by IS
     'the transaction that wrote the row; in a restored row it is another';
 COMMENT ON COLUMN snowflake_registry.settings.free_from IS
     'from when on an identity that was never given is free';
+COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are given out';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
-    'no range begins earlier; it never falls; infinity: the fleet is not started';
+    'no range begins earlier; it never falls';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
     'how much of a quarantine is left, counted from call to call; 0: there is none';
 COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'the clock when that was counted last';
@@ -1059,8 +1061,7 @@ BEGIN
     IF known.waits <= '0' THEN
         UPDATE snowflake_registry.settings
         SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL,
-            nothing_before = CASE WHEN nothing_before = 'infinity' THEN nothing_before
-                                  ELSE greatest(nothing_before, moment) END;
+            nothing_before = CASE WHEN is_started THEN greatest(nothing_before, moment) ELSE nothing_before END;
     ELSE
         UPDATE snowflake_registry.settings
         SET waits = known.waits, is_witnessed = known.is_witnessed,
@@ -1275,7 +1276,7 @@ BEGIN
         WHERE lease.lease_id = acquire.lease_id;
     END IF;
 
-    IF registry.registry_id IS NULL OR NOT isfinite(registry.nothing_before) THEN
+    IF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'taken';
         answer.detail := 'the registry gives out no identities: its administrator has to call '
                          'snowflake_registry.start_fleet()';
@@ -1460,8 +1461,7 @@ BEGIN
         answer.detail := format('worker ID %s was granted up to %s, by a clock that was ahead',
                                 held.worker_id, snowflake_registry.in_words(held.granted_until));
         RETURN answer;
-    ELSIF held.granted_until < registry.nothing_before AND isfinite(registry.nothing_before)
-          AND registry.waits <= '0' THEN
+    ELSIF held.granted_until < registry.nothing_before AND registry.is_started AND registry.waits <= '0' THEN
         answer.outcome := 'unknown';
         answer.detail := format('the lease ended at %s, and who else may have had worker ID %s before %s is '
                                 'not known', snowflake_registry.in_words(held.granted_until), held.worker_id,
@@ -1472,16 +1472,18 @@ BEGIN
         answer.detail := format('the lease ended at %s, and the registry is frozen',
                                 snowflake_registry.in_words(held.granted_until));
         RETURN answer;
-    ELSIF held.granted_until <= moment AND (registry.waits > '0' OR registry.nothing_before > moment) THEN
+    ELSIF held.granted_until <= moment
+          AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started) THEN
         -- To go on after a gap is a new grant in all but name.
         answer.outcome := 'quarantine';
         answer.free_from := snowflake_registry.microseconds(greatest(
-            registry.counted_at + registry.waits, nullif(registry.nothing_before, 'infinity')));
+            registry.counted_at + registry.waits, CASE WHEN registry.is_started THEN registry.nothing_before END));
         answer.detail := format('the lease ended at %s, quarantine until %s: %s',
                                 snowflake_registry.in_words(held.granted_until),
                                 snowflake_registry.in_words(CASE
                                     WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
-                                    ELSE registry.nothing_before END),
+                                    WHEN registry.is_started THEN registry.nothing_before
+                                    ELSE 'infinity' END),
                                 coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
         RETURN answer;
     END IF;
@@ -1974,7 +1976,7 @@ BEGIN
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- It does not say what its clock shows. Without a fleet there is no floor.
-        NOT (SELECT isfinite(settings.nothing_before) FROM snowflake_registry.settings AS settings));
+        NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     END IF;
@@ -2130,7 +2132,8 @@ BEGIN
                   HINT = 'Freeze the other registry up to an earlier time.';
     END IF;
     PERFORM snowflake_registry.begin_order();
-    SELECT count(*) INTO given FROM snowflake_registry.lease;
+    -- What is only reserved was never given.
+    SELECT count(*) INTO given FROM snowflake_registry.lease WHERE hands > 0;
     IF given > 0 THEN
         RAISE EXCEPTION 'there is a fleet already'
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -2141,7 +2144,8 @@ BEGIN
     UPDATE snowflake_registry.settings
     -- A quarantine goes on, and the floor never falls.
     SET free_from = clock_timestamp(),
-        nothing_before = greatest(nullif(nothing_before, 'infinity'), clock_timestamp(), start_fleet.not_before);
+        nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
+        is_started = true;
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
 END
@@ -2166,7 +2170,7 @@ BEGIN
                   HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.take_away()), '
                          'and wait until then.';
     END IF;
-    UPDATE snowflake_registry.settings SET nothing_before = 'infinity';
+    UPDATE snowflake_registry.settings SET is_started = false;
     PERFORM snowflake_registry.sign_settings();
     DROP VIEW IF EXISTS snowflake_registry.the_fleet_is_in_use_call_end_fleet_first;
 END
@@ -2288,7 +2292,9 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 BEGIN
     PERFORM snowflake_registry.begin_order();
     -- Whoever does not know what was before may begin like this.
-    UPDATE snowflake_registry.settings SET nothing_before = clock_timestamp() WHERE nothing_before = 'infinity';
+    UPDATE snowflake_registry.settings
+    SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
+    WHERE NOT is_started;
     PERFORM snowflake_registry.enter_quarantine('its administrator called quarantine()');
     PERFORM snowflake_registry.guard_fleet();
     RETURN (SELECT counted_at + waits FROM snowflake_registry.settings);
@@ -2303,7 +2309,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
 BEGIN
-    IF NOT isfinite(registry.nothing_before) AND registry.waits <= '0' THEN
+    IF NOT registry.is_started AND registry.waits <= '0' THEN
         RAISE EXCEPTION 'the registry has not been started'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'If no server has had a worker ID from a registry before: '
@@ -2313,7 +2319,7 @@ BEGIN
     UPDATE snowflake_registry.settings
     SET waits = '0', is_proved = false, is_witnessed = false, quarantine_reason = NULL;
     PERFORM snowflake_registry.sign_settings();
-    IF isfinite(registry.nothing_before) THEN
+    IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
     END IF;
     RAISE LOG 'snowflake_id_registry: quarantine ended by %', session_user;
@@ -2741,8 +2747,8 @@ COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
 CREATE VIEW snowflake_registry.status AS
     SELECT settings.registry_id,
            CASE WHEN settings.frozen_until IS NOT NULL THEN 'frozen'
-                WHEN settings.waits > '0' AND settings.nothing_before <> 'infinity' THEN 'quarantine'
-                WHEN settings.registry_id IS NULL OR settings.nothing_before = 'infinity' THEN 'not started'
+                WHEN settings.registry_id IS NULL OR NOT settings.is_started THEN 'not started'
+                WHEN settings.waits > '0' THEN 'quarantine'
                 ELSE 'ready' END AS state,
            CASE WHEN settings.waits > '0'
                 THEN greatest(settings.counted_at + settings.waits, statement_timestamp()) END AS quarantine_until,

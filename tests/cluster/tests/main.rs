@@ -89,6 +89,7 @@ mod registry {
     mod prepared;
     mod segments;
     mod segments_by_date;
+    mod starting;
     mod taker;
     mod two_histories;
 }

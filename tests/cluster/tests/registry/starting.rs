@@ -1,0 +1,41 @@
+//! How a fleet is started, ended and started again.
+
+use harness::*;
+
+use super::member::{Member, granted, state};
+use super::taker::order;
+
+fn not_started() -> (Cluster, Client) {
+    let cluster = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
+    let client = cluster.connect();
+    (cluster, client)
+}
+
+/// Until then another registry gives the same worker IDs.
+#[test]
+fn a_fleet_that_was_ended_begins_no_earlier() {
+    for again in [&["start_fleet()"][..], &["quarantine()", "end_quarantine()"]] {
+        let (_cluster, mut client) = not_started();
+        order(&mut client, "start_fleet(not_before => clock_timestamp() + '1 hour')");
+        order(&mut client, "end_fleet()");
+        assert_eq!(state(&mut client), "not started");
+        for call in again {
+            order(&mut client, call);
+        }
+        assert_eq!(state(&mut client), "ready");
+        let answer = Member::new().acquire(&mut client, 1024).unwrap();
+        assert_eq!(answer.outcome, "taken", "{again:?} {answer:?}");
+        assert!(answer.detail.unwrap().contains("gives nothing that begins before"));
+    }
+}
+
+/// A worker ID that is reserved was not given.
+#[test]
+fn worker_ids_are_reserved_before_the_start() {
+    let (_cluster, mut client) = not_started();
+    order(&mut client, "reserve(0)");
+    order(&mut client, "start_fleet()");
+    let mut member = granted(&mut client);
+    assert_eq!(member.renew(&mut client).unwrap().worker, Some(1));
+    assert_eq!(failure(&mut client, "SELECT snowflake_registry.start_fleet()").0, "55000");
+}
