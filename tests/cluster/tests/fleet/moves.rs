@@ -98,11 +98,12 @@ fn from_fixed_numbers_to_a_registry() {
             assert_renewed(server);
             assert_eq!(leased_worker(server), worker);
         }
-        let quarantine = block(HEADING, "-- on the registry: begin at the present\n");
-        assert_eq!(run_block(&mut fleet.registry.connect(), quarantine), 1);
+        let reserve = with(block(HEADING, "-- on the registry: reserve what was in use\n"), "7", "0");
+        run_block(&mut fleet.registry.connect(), &reserve);
     });
     let newcomer = fleet.server().start();
     ids.extend(some_ids(&newcomer));
+    assert_eq!(leased_worker(&newcomer), 4);
     assert_distinct(&ids);
 }
 
