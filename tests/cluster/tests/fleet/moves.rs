@@ -140,6 +140,9 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
         let resume_at: i64 = single(&mut client, "SELECT resume_at FROM snowflake_registry.segments");
 
         let mut at_new = new.connect();
+        client.run("SELECT snowflake_registry.reserve(600)");
+        let reserved = block(HEADING, "-- on the old registry: what is reserved\n");
+        at_new.run(&single::<String>(&mut client, reserved));
         run_block(&mut at_new, &start(&end));
         let segments = block(HEADING, "-- on the new registry: segments\n");
         run_block(&mut at_new, &with(segments, "123456", &resume_at.to_string()));
@@ -173,6 +176,13 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
         for server in movers {
             assert_renewed(server);
         }
+        assert_eq!(
+            single::<i32>(
+                &mut at_new,
+                "SELECT worker_id FROM snowflake_registry.fleet WHERE state = 'reserved'"
+            ),
+            600
+        );
     });
 }
 
