@@ -1100,7 +1100,8 @@ BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                NULL;
+                -- With "synchronous" a renewal before the start is noted would seem to show that nothing is old.
+                is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
     END IF;

@@ -92,6 +92,7 @@ mod registry {
     mod starting;
     mod taker;
     mod two_histories;
+    mod vouched_for;
 }
 mod segments {
     mod accidents;
