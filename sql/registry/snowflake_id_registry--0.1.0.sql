@@ -1056,7 +1056,8 @@ BEGIN
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
         known.is_witnessed := true;
-        known.waits := greatest(least(known.waits, 2.5 * known.renew_every), '1 microsecond');
+        -- Who was refused asks again after half a second at the earliest, and may have to connect.
+        known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
     END IF;
     IF known.waits <= '0' THEN
         UPDATE snowflake_registry.settings

@@ -260,3 +260,19 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
     assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(state(&mut client), "ready");
 }
+
+/// A server that was refused asks again after half a second or so, however often leases are renewed.
+#[test]
+fn who_renews_very_often_is_waited_for_as_well() {
+    let cluster = start(Cluster::builder());
+    let mut client = cluster.connect();
+    client.run("SELECT snowflake_registry.configure(renew_every => '100ms')");
+    let mut member = granted(&mut client);
+    member.renew(&mut client).unwrap();
+    drop(client);
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
+    let left = "SELECT waits BETWEEN '2 seconds' AND '3 seconds' FROM snowflake_registry.settings";
+    assert!(single::<bool>(&mut client, left));
+}
