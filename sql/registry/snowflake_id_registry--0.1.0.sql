@@ -1953,10 +1953,16 @@ BEGIN
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
-    SELECT jsonb_agg(token) INTO evidence
-    FROM jsonb_array_elements(take_ranges.requests) AS element,
-         LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
-                                           THEN element -> 'tokens' ELSE '[]' END) AS token;
+    -- No more than are read: they are looked through while others wait.
+    SELECT jsonb_agg(shown.token) INTO evidence
+    FROM (
+        SELECT token
+        FROM jsonb_array_elements(take_ranges.requests) AS element,
+             LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
+                                               THEN element -> 'tokens' ELSE '[]' END) AS token
+        WHERE jsonb_typeof(token) = 'string'
+        LIMIT 64
+    ) AS shown;
     IF take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
         -- Whoever is refused is heard before.
