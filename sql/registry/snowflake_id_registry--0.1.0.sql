@@ -86,7 +86,6 @@ CREATE TABLE snowflake_registry.settings (
     server_started timestamptz,
     serial bigint NOT NULL DEFAULT 0,
     written_by xid8,
-    free_from timestamptz NOT NULL DEFAULT clock_timestamp(),
     is_started boolean NOT NULL DEFAULT false,
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
     waits interval NOT NULL DEFAULT '0',
@@ -131,8 +130,6 @@ COMMENT ON COLUMN snowflake_registry.settings.server_started IS
 COMMENT ON COLUMN snowflake_registry.settings.serial IS 'counts grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
     'the transaction that wrote the row; in a restored row it is another';
-COMMENT ON COLUMN snowflake_registry.settings.free_from IS
-    'from when on an identity that was never given is free';
 COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are given out';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
     'no range begins earlier; it never falls';
@@ -1313,7 +1310,7 @@ BEGIN
     -- The lowest that was never given lies at the bottom, at the pin, or above one that is ruled out.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
-               greatest(registry.free_from, registry.nothing_before) AS free_from,
+               registry.nothing_before AS free_from,
                false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
         FROM (
             SELECT lowest AS worker_id
@@ -2151,8 +2148,7 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings
     -- A quarantine goes on, and the floor never falls.
-    SET free_from = clock_timestamp(),
-        nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
+    SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
     PERFORM snowflake_registry.guard_fleet();
@@ -2415,7 +2411,7 @@ BEGIN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;
     ELSIF to_regclass('snowflake_registry.segments_are_in_use_call_drop_segment_first') IS NULL THEN
         CREATE VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first AS
-            SELECT name FROM snowflake_registry.segment WHERE dropped_at IS NULL;
+            SELECT count(*) AS segments FROM snowflake_registry.segment WHERE dropped_at IS NULL;
         COMMENT ON VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first IS
             'keeps DROP EXTENSION from forgetting which numbers were given; drop_segment() removes it with '
             'the last segment';

@@ -77,7 +77,7 @@ BEGIN
     WHERE worker_id = coalesce(worker, worker_id);
     ALTER TABLE snowflake_registry.lease ENABLE ALWAYS TRIGGER keep_the_end;
     UPDATE snowflake_registry.settings
-    SET free_from = free_from - span, nothing_before = nothing_before - span WHERE nothing_before < clock_timestamp();
+    SET nothing_before = nothing_before - span WHERE nothing_before < clock_timestamp();
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
