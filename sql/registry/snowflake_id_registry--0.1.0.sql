@@ -2122,6 +2122,23 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for the functions of administrators: takes the lock';
 
+-- What administrators are told of an end, they tell other registries. In a quarantine more may have been granted than the
+-- tables know of. A witness shortens the quarantine, not the leases.
+CREATE FUNCTION snowflake_registry.end_with_forgotten(known timestamptz, settings snowflake_registry.settings)
+RETURNS timestamptz
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE
+        WHEN settings.waits > '0'
+        THEN greatest(known, settings.counted_at + settings.waits,
+                      clock_timestamp() + settings.longest_lease + interval '2 minutes')
+        ELSE known
+    END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
+    'an end that the registry knows, or, in a quarantine, that of what it may have forgotten';
+
 CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -2161,9 +2178,18 @@ COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
     live record;
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    IF registry.waits > '0' THEN
+        RAISE EXCEPTION 'servers may still make IDs with worker IDs of this registry'
+            USING ERRCODE = 'object_in_use',
+                  DETAIL = format('It may have forgotten ranges that it granted. Quarantine until %s: %s.',
+                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                  registry.quarantine_reason),
+                  HINT = 'If nothing was lost, or no server makes IDs with them any more: '
+                         'SELECT snowflake_registry.end_quarantine();';
+    END IF;
     SELECT count(*) AS leases, max(granted_until) AS until INTO live
     FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
     IF live.leases > 0 THEN
@@ -2186,9 +2212,10 @@ CREATE FUNCTION snowflake_registry.take_away(worker_id int, datacenter_id int DE
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
     taken record;
+    last_end timestamptz;
 BEGIN
-    PERFORM snowflake_registry.begin_order();
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = take_away.worker_id AND lease.datacenter_id = take_away.datacenter_id
       AND lease.lease_id IS NOT NULL
@@ -2198,11 +2225,12 @@ BEGIN
             take_away.worker_id, take_away.datacenter_id
             USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM snowflake_registry.fleet;';
     END IF;
+    last_end := snowflake_registry.end_with_forgotten(taken.granted_until, registry);
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) is taken from %',
         taken.worker_id, taken.datacenter_id,
         snowflake_registry.server_in_words(taken.node_name, taken.host, taken.port)
-        USING DETAIL = format('Its range ends at %s.', snowflake_registry.in_words(taken.granted_until));
-    RETURN taken.granted_until;
+        USING DETAIL = format('Its range ends at %s.', snowflake_registry.in_words(last_end));
+    RETURN last_end;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_away(int, int) IS
@@ -2260,11 +2288,8 @@ BEGIN
                             ELSE greatest(until, '1970-01-01 00:00:00+00') END
     RETURNING frozen_until INTO until;
     PERFORM snowflake_registry.note_order();
-    SELECT greatest(max(lease.granted_until), until,
-                    -- What may have been granted in commits that are lost is used to its end, too.
-                    CASE WHEN registry.waits > '0'
-                         THEN clock_timestamp() + registry.longest_lease + interval '2 minutes' END)
-    INTO last_end FROM snowflake_registry.lease AS lease;
+    SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
+    FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
         USING DETAIL = format('No lease ends later than %s.', CASE
             WHEN isfinite(last_end) THEN snowflake_registry.in_words(last_end) ELSE 'it is renewed' END);
@@ -2876,6 +2901,8 @@ CREATE VIEW snowflake_registry.segments AS
                 ELSE segment.closed_reason END AS closed_reason,
            segment.seen_until,
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
+                     -- More may have been given.
+                     AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
@@ -2892,11 +2919,12 @@ COMMENT ON COLUMN snowflake_registry.segments.digits IS 'how many digits follow 
 COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'where days begin';
 COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'when a range was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.state IS
-    'open; closed: until resume_segment(); exhausted: max_value, or all numbers of this period; dropped';
+    'open; closed: until resume_segment(), or unfreeze(); exhausted: max_value, or all numbers of this period; dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS
     'where the next range begins, unless a new period has begun since; NULL: above all that bigint holds';
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
-    'no number from here on was given, of the next period either; NULL: above all that bigint holds';
+    'no number from here on was given, of the next period either; NULL: above all that bigint holds, or not known, as '
+    'commits may be lost';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'how many numbers were in the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own word';

@@ -268,7 +268,7 @@ fn a_server_tells_of_lost_numbers_of_tomorrow() {
 }
 
 /// The registry, set back silently, before anybody says that nothing was lost.
-fn start_again(cluster: Cluster, copy: &Cluster) -> Client {
+pub fn start_again(cluster: Cluster, copy: &Cluster) -> Client {
     cluster.stop_server("fast");
     copy.start_server();
     copy.connect()

@@ -2,7 +2,7 @@
 
 use harness::*;
 
-use super::forgets::{set_back, token, with_copy};
+use super::forgets::{set_back, start_again, token, with_copy};
 use super::member::{Member as Leaser, granted, start};
 use super::taker::{Member, closed_reason, order, state};
 
@@ -72,6 +72,40 @@ fn a_freeze_opens_no_segment() {
     order(&mut client, "quarantine()");
     order(&mut client, "unfreeze()");
     assert_eq!(["orders", "late"].map(|name| state(&mut client, name)), ["closed", "closed"]);
+}
+
+/// What the registry may have forgotten may be in use. Other registries would give it for the same time, and the same numbers.
+#[test]
+fn what_is_forgotten_has_not_ended() {
+    let (cluster, copy, mut holder) = with_copy();
+    let mut client = cluster.connect();
+    let lost = granted(&mut client).renew(&mut client).unwrap().until.unwrap();
+    let lost = lost.max(holder.renew(&mut client).unwrap().until.unwrap());
+    Member::default().granted(&mut client, "orders");
+    drop(client);
+    let mut client = start_again(cluster, &copy);
+    let end_of = |client: &mut Client, call: &str| -> i64 {
+        single(client, &format!("SELECT (extract(epoch FROM snowflake_registry.{call}) * 1000000)::bigint"))
+    };
+    let resume_at = "SELECT resume_at FROM snowflake_registry.segments";
+    for call in ["take_away(0)", "freeze(clock_timestamp())"] {
+        assert!(end_of(&mut client, call) >= lost, "{call}");
+    }
+    assert_eq!(single::<Option<i64>>(&mut client, resume_at), None);
+    let (code, said) = failure(&mut client, "SELECT snowflake_registry.end_fleet()");
+    assert_eq!(code, "55006", "{said}");
+    assert!(said.contains("was started at") && said.contains("end_quarantine()"), "{said}");
+    // An administrator says that nothing was lost, and is wrong. One who hears of it knows where numbers go on no more.
+    order(&mut client, "end_quarantine()");
+    assert!(end_of(&mut client, "freeze(clock_timestamp())") < lost);
+    assert_eq!(single::<Option<i64>>(&mut client, resume_at), Some(1));
+    order(&mut client, "quarantine()");
+    assert!(end_of(&mut client, "freeze(clock_timestamp())") >= lost);
+    order(&mut client, "end_quarantine()");
+    assert_eq!(single::<Option<i64>>(&mut client, resume_at), None);
+    order(&mut client, "resume_segment('orders', 5000)");
+    assert_eq!(single::<Option<i64>>(&mut client, resume_at), Some(5_000));
+    assert_eq!(state(&mut client, "orders"), "closed");
 }
 
 #[test]
