@@ -1427,7 +1427,10 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    answer.token := snowflake_registry.token_of_lease(renew.lease_id);
+    -- Who tells of a loss keeps what it has. In return for it there would be less: what is learned is not committed yet.
+    IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
+        answer.token := snowflake_registry.token_of_lease(renew.lease_id);
+    END IF;
     registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
                                                  renew.lease_id);
     -- Whoever is refused is heard before.
@@ -1971,10 +1974,13 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
-    FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
-        AS asked_for
-    WHERE asked_for.name IS NOT NULL;
+    -- As in renew().
+    IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
+        SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
+        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
+            AS asked_for
+        WHERE asked_for.name IS NOT NULL;
+    END IF;
 
     -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);

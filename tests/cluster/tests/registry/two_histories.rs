@@ -2,9 +2,9 @@
 
 use harness::*;
 
-use super::forgets::{set_back, token, with_copy};
+use super::forgets::{report, set_back, token, with_copy};
 use super::member::Member;
-use super::taker::order;
+use super::taker::{Member as Taker, order};
 
 /// Has a server show a token. Returns up to when the registry is frozen then.
 fn show(client: &mut Client, holder: &mut Member, token: &str) -> String {
@@ -50,4 +50,33 @@ fn a_lost_freeze_extends_no_other() {
     order(&mut client, "freeze('2049-01-01 00:00:00+00')");
     let until = show(&mut client, &mut holder, &of_lost);
     assert!(until.starts_with("2049") || until.starts_with("2048"), "{until}");
+}
+
+/// A registry is set back, hears what it has lost, and is set back once more at once: an administrator restores a backup again.
+#[test]
+fn what_was_told_can_be_told_again() {
+    let (cluster, copy, mut holder) = with_copy();
+    let other_copy = copy.duplicate();
+    let mut client = cluster.connect();
+    let mut taker = Taker::default();
+    taker.granted(&mut client, "orders");
+    taker.granted(&mut client, "orders");
+    order(&mut client, "freeze()");
+    for _ in 0..2 {
+        assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
+    }
+    let mut client = set_back(cluster, &copy);
+    let frozen = "SELECT frozen_until IS NOT NULL FROM snowflake_registry.status";
+    let mut once_more = holder.clone();
+    assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
+    assert!(single::<bool>(&mut client, frozen));
+    let told = report(&mut client, "orders", &[&taker.tokens["orders"]]);
+    assert_eq!(told, ("closed".into(), None));
+    assert!(report(&mut client, "orders", &[]).1.is_some());
+    // The answer to the question that told of it tells as much as the question.
+    (once_more.token, once_more.nonce) = (holder.token, holder.nonce);
+    drop(client);
+    let mut client = set_back(copy, &other_copy);
+    assert_eq!(once_more.renew(&mut client).unwrap().outcome, "granted");
+    assert!(single::<bool>(&mut client, frozen));
 }
