@@ -12,10 +12,15 @@ use crate::pg::server;
 
 /// Opens the file; `None` if there is none.
 pub fn open(name: &str) -> io::Result<Option<File>> {
-    match File::open(path(name)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        file => file.map(Some),
+    // Without the flag, whoever opens a pipe waits until somebody writes.
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
     }
+    Ok(Some(file))
 }
 
 /// Replaces the file by what `contents` makes of the new one, as JSON. When it returns, that is durable.

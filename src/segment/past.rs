@@ -93,9 +93,9 @@ impl Past {
         taken::write(&self.segments)
     }
 
-    /// In a transaction in the keeper's database: whether anything is noted.
+    /// In a transaction in the keeper's database: whether anything is noted, or may be where nobody can read it.
     pub fn is_there(extension: Extension) -> bool {
-        matches!(file::open(NAME), Ok(Some(_))) || taken::is_there(extension)
+        !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }
 
     /// All names of which this server has had numbers.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,10 +24,16 @@ fn change_file(server: &Cluster, path: &Path, change: impl FnOnce(&Path)) {
     }
 }
 
+/// Whoever opens one to read it waits until somebody writes.
+fn make_pipe(path: &Path) {
+    fs::remove_file(path).unwrap();
+    successful(Command::new("mkfifo").arg(path));
+}
+
 #[test]
 fn a_lost_or_damaged_lease_file() {
     type Damage = (&'static str, fn(&Path), Option<&'static str>);
-    let damages: [Damage; 5] = [
+    let damages: [Damage; 6] = [
         ("lost", |path| fs::remove_file(path).unwrap(), None),
         ("garbage", |path| fs::write(path, b"\0\xff{]").unwrap(), Some("cannot use file snowflake_id.lease")),
         ("empty", |path| fs::write(path, "").unwrap(), Some("cannot use file snowflake_id.lease")),
@@ -47,6 +54,7 @@ fn a_lost_or_damaged_lease_file() {
             },
             Some("it is a copy"),
         ),
+        ("a pipe", make_pipe, Some("cannot use file snowflake_id.lease")),
     ];
     let fleet = Fleet::start(LEASES);
     let server = fleet.server().short_horizon().start();

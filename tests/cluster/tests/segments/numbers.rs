@@ -287,3 +287,24 @@ fn a_file_that_cannot_be_read() {
     assert!(next(&mut client, "orders") > highest);
     assert!(file.exists());
 }
+
+/// Whoever opens a pipe to read it waits until somebody writes. Neither the keeper nor the segments worker does.
+#[test]
+fn a_pipe_in_the_place_of_the_file() {
+    let server = single_server().set("snowflake_id.worker_id", 1).start();
+    order(&server, SMALL);
+    let highest = *some(&mut server.connect(), "orders", 10).last().unwrap();
+    server.stop_server("fast");
+    let file = server.data_dir().join("snowflake_id.segments");
+    std::fs::remove_file(&file).unwrap();
+    successful(std::process::Command::new("mkfifo").arg(&file));
+    server.own(&file);
+    server.start_server();
+    let mut client = server.connect();
+    wait_for_first_id(&mut client);
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000", "{said}");
+    assert!(said.contains("cannot use file snowflake_id.segments: it is no regular file"), "{said}");
+    std::fs::remove_file(&file).unwrap();
+    assert!(next(&mut client, "orders") > highest);
+}
