@@ -28,7 +28,7 @@ fn takes_utf8() -> bool {
 
 /// The encoding of this database, if its texts have to be converted to UTF-8. `None` if they are in UTF-8 already, or
 /// cannot be converted.
-pub fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
+fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
     // Gone in version 19.
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
     if encoding() == pg_sys::pg_enc::PG_MULE_INTERNAL {
@@ -56,14 +56,16 @@ pub fn utf8(text: &[u8]) -> Option<String> {
 /// Bytes from the configuration, of which nobody says what encoding they are in: UTF-8 if they can be, or else that of this
 /// database, in which `ALTER SYSTEM` writes them. What they are in neither is replaced.
 pub fn guessed_utf8(bytes: &[u8]) -> String {
-    let converted = || {
-        let (converted, rest) = convert(bytes, encoding_to_convert()?, PG_UTF8)?;
-        rest.is_empty().then(|| String::from_utf8(converted).ok())?
-    };
     match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) => converted().unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned()),
+        Err(_) => converted_to_utf8(bytes).unwrap_or_else(|| String::from_utf8_lossy(bytes).into_owned()),
     }
+}
+
+/// Bytes that may be a text of this database in UTF-8; `None` if they cannot be converted, or have not to be.
+pub fn converted_to_utf8(bytes: &[u8]) -> Option<String> {
+    let (converted, rest) = convert(bytes, encoding_to_convert()?, PG_UTF8)?;
+    rest.is_empty().then(|| String::from_utf8(converted).ok())?
 }
 
 /// A text in the encoding of this database. What that has not is a question mark.

@@ -26,7 +26,7 @@ use std::mem::offset_of;
 use pgrx::itemptr::item_pointer_get_both;
 use pgrx::prelude::*;
 
-use super::encoding::encoding_to_convert;
+use super::encoding::converted_to_utf8;
 use super::relation::Relation;
 use super::varlena::bytes;
 
@@ -237,24 +237,14 @@ pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
     unsafe { *uuid.cast_mut_ptr::<[u8; 16]>() }
 }
 
-/// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8.
+/// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8. One that cannot be
+/// written in UTF-8 does not, and is no error.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
-    // SAFETY: the datum is a text, by the type of its column. The conversion gives a C string, or what it was given
-    // if there is nothing to convert.
-    unsafe {
-        let text = bytes(text.cast_mut_ptr());
-        if text == utf8.as_bytes() {
-            return true;
-        }
-        // In SQL_ASCII, to convert one row with other bytes would be an error.
-        let Some(encoding) = encoding_to_convert() else { return false };
-        let converted = pg_sys::pg_do_encoding_conversion(
-            text.as_ptr().cast_mut(),
-            text.len() as i32,
-            encoding as i32,
-            pg_sys::pg_enc::PG_UTF8 as i32,
-        );
-        !std::ptr::eq(converted, text.as_ptr())
-            && CStr::from_ptr(converted.cast()).to_bytes() == utf8.as_bytes()
+    // SAFETY: the datum is a text, by the type of its column.
+    let text = unsafe { bytes(text.cast_mut_ptr()) };
+    if text == utf8.as_bytes() {
+        return true;
     }
+    // No character takes more than four bytes, in any encoding. A row may have anything.
+    text.len() <= 4 * utf8.len() && converted_to_utf8(text).is_some_and(|text| text == utf8)
 }

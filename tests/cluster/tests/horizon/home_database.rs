@@ -170,6 +170,23 @@ fn the_keepers_database_is_not_in_utf8() {
     assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
 }
 
+/// In another row of `snowflake_worker` is a name that cannot be written in UTF-8. That is no concern of this server.
+#[test]
+fn a_name_of_another_server_that_no_other_encoding_has() {
+    let cluster = Cluster::builder().preload().home().set("snowflake_id.node_name", "서울").stopped();
+    cluster.start_server();
+    let mut client = cluster.connect();
+    client.run("CREATE DATABASE home ENCODING 'EUC_KR' LOCALE 'C' TEMPLATE template0");
+    let mut home = cluster.connect_to("home");
+    home.run("CREATE EXTENSION snowflake_id");
+    home.run(
+        "INSERT INTO snowflake_worker (node_name, worker_id)
+         VALUES (convert_from('\\xfefe', 'EUC_KR'), 4), ('서울', 5)",
+    );
+    eventually("an ID", || home.batch_execute("SELECT snowflake_nextval()").ok());
+    assert_eq!(single::<i32>(&mut home, "SELECT snowflake_worker(snowflake_currval())"), 5);
+}
+
 /// All statements of one message are one transaction. The keeper sees the extension when that is committed, and no wait helps.
 #[test]
 fn ids_in_the_transaction_that_creates_the_extension() {
