@@ -30,6 +30,9 @@ use super::encoding::converted_to_utf8;
 use super::relation::Relation;
 use super::varlena::bytes;
 
+/// PostgreSQL's `FirstCommandId`.
+const FIRST_COMMAND: pg_sys::CommandId = 0;
+
 impl Relation {
     /// Calls `action` with the values of these columns in each row. A column that does not exist, or has another
     /// type, is always NULL.
@@ -88,7 +91,7 @@ impl Relation {
         // SAFETY: the row was formed for this relation, which is open until the row is in it.
         unsafe {
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
-            insert(relation, form(relation, values), 0);
+            insert(relation, form(relation, values), pg_sys::GetCurrentCommandId(true), 0);
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
     }
@@ -118,7 +121,9 @@ impl Relation {
             let row = form(relation, values.map(Some));
             match found {
                 Some(place) => write_over(relation, place, row),
-                None => insert(relation, row, pg_sys::HEAP_INSERT_FROZEN),
+                // Nobody asks which command has inserted it. A standby notes the first one, whichever it was, and its page is
+                // to be the same.
+                None => insert(relation, row, FIRST_COMMAND, pg_sys::HEAP_INSERT_FROZEN),
             }
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
@@ -148,10 +153,14 @@ unsafe fn form<const N: usize>(
 ///
 /// # Safety
 /// The relation is open, locked, and a heap without indexes, and the row is one of it.
-unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple, options: u32) {
+unsafe fn insert(
+    relation: pg_sys::Relation,
+    row: pg_sys::HeapTuple,
+    command: pg_sys::CommandId,
+    options: u32,
+) {
     // SAFETY: by this function's contract.
     unsafe {
-        let command = pg_sys::GetCurrentCommandId(true);
         // Up to version 18 they are signed.
         let options = (options | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
         pg_sys::heap_insert(relation, row, command, options, std::ptr::null_mut());
