@@ -45,7 +45,7 @@ pub struct Evidence {
 /// For how long after its end a lease is told of: longer than any registry waits. A clock that was ahead when it was
 /// granted may be right by now.
 const TOLD_FOR_US: i64 = 50 * 60 * 60 * 1_000_000;
-/// The most leases of which a server tells. Of more, those that end last.
+/// The most leases of which a server tells. Of more, that in hand, and those that end last.
 const MOST_EVIDENCE: usize = 32;
 
 /// A lease that was granted.
@@ -160,7 +160,9 @@ impl LeaseState {
             !it.lease.is_same_range(&lease) && it.lease.until_us.saturating_add(TOLD_FOR_US) > now_us
         });
         self.evidence.push(Evidence { lease, token });
-        self.evidence.sort_by_key(|it| std::cmp::Reverse(it.lease.until_us));
+        // Without that of the lease in hand nothing of it could be used.
+        self.evidence
+            .sort_by_key(|it| (!it.lease.is_same_range(&lease), std::cmp::Reverse(it.lease.until_us)));
         self.evidence.truncate(MOST_EVIDENCE);
     }
 

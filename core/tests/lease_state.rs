@@ -125,3 +125,22 @@ fn evidence_outlives_the_lease_and_is_replaced_by_later_evidence() {
     state.prove("last".into(), 25 + 50 * 3_600_000_000);
     assert_eq!(told(&state), ["last"]);
 }
+
+/// Of many leases those that end last are told; but a server that cannot show the lease in hand cannot use it.
+#[test]
+fn evidence_of_the_lease_in_hand_is_never_pushed_out() {
+    let new_token = tokens();
+    let mut state = LeaseState::default();
+    for worker in 0..100 {
+        state.ask(&new_token);
+        state.hold(lease(worker, 10, 1_000 + i64::from(worker)), &new_token);
+        state.prove(format!("of {worker}"), 15);
+    }
+    state.ask(&new_token);
+    state.hold(lease(100, 10, 20), &new_token);
+    state.prove("of the last".into(), 15);
+    assert!(state.is_proved());
+    assert_eq!(state.lease_at(15), Some(lease(100, 10, 20)));
+    let told: Vec<_> = state.evidence.iter().map(|it| it.token.as_str()).collect();
+    assert!(told.len() < 50 && told.contains(&"of 99") && !told.contains(&"of 0"), "{told:?}");
+}
