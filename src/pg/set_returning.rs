@@ -7,8 +7,15 @@ use pgrx::prelude::*;
 
 use super::relation::{Function, RightsOf};
 
+/// A longer value is refused.
+const LONGEST_VALUE: usize = 8_192;
+
 /// Calls a function that returns a set of rows of a composite type, with the rights of its owner, in a
 /// security-restricted operation. Returns the values of these columns as text in UTF-8; one that does not exist is NULL.
+/// After `most` rows the rest is passed over.
+///
+/// # Errors
+/// A value is too long.
 ///
 /// # Safety
 /// In a transaction with a snapshot. The arguments are of the types that the function takes, and it can give all its rows
@@ -17,7 +24,8 @@ pub unsafe fn call<const N: usize>(
     function: Function,
     arguments: &[Option<pg_sys::Datum>],
     columns: [&str; N],
-) -> Vec<Vec<Option<String>>> {
+    most: usize,
+) -> Result<Vec<Vec<Option<String>>>, String> {
     let _rights = RightsOf::role(function.owner);
     // SAFETY: by this function's contract. All that PostgreSQL gets is made here as its own executor makes it, and
     // lives until the rows are read.
@@ -49,13 +57,13 @@ pub unsafe fn call<const N: usize>(
         let code = place.fn_addr.expect("bug: fmgr_info has not found the function");
         pg_sys::ffi::pg_guard_ffi_boundary(|| code(call));
         if rows.returnMode != pg_sys::SetFunctionReturnMode::SFRM_Materialize || rows.setResult.is_null() {
-            return vec![];
+            return Ok(vec![]);
         }
-        read(rows.setResult, rows.setDesc, columns)
+        read(rows.setResult, rows.setDesc, columns, most)
     }
 }
 
-/// Reads the rows that a function has left.
+/// Reads the first rows that a function has left.
 ///
 /// # Safety
 /// The store holds rows of this description.
@@ -63,25 +71,30 @@ unsafe fn read<const N: usize>(
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
     columns: [&str; N],
-) -> Vec<Vec<Option<String>>> {
+    most: usize,
+) -> Result<Vec<Vec<Option<String>>>, String> {
     let mut rows = vec![];
     // SAFETY: by this function's contract; attributes are looked at only where the description has some.
     unsafe {
         let attributes = PgTupleDesc::from_pg_unchecked(descriptor);
         let places = columns.map(|name| attributes.iter().position(|attribute| attribute.name() == name));
         let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple);
-        while pg_sys::tuplestore_gettupleslot(store, true, false, slot) {
+        while rows.len() < most && pg_sys::tuplestore_gettupleslot(store, true, false, slot) {
             pg_sys::slot_getsomeattrs_int(slot, attributes.len() as i32);
             let value = |place: Option<usize>| {
                 let at = place.filter(|&at| !*(*slot).tts_isnull.add(at))?;
-                let type_oid = attributes.get(at)?.atttypid;
-                Some(text_of(*(*slot).tts_values.add(at), type_oid))
+                let attribute = attributes.get(at)?;
+                let value = *(*slot).tts_values.add(at);
+                let is_too_long =
+                    attribute.attlen == -1 && pg_sys::toast_raw_datum_size(value) > LONGEST_VALUE;
+                let text = || text_of(value, attribute.atttypid);
+                Some(if is_too_long { Err("a value is too long".to_owned()) } else { Ok(text()) })
             };
-            rows.push(places.into_iter().map(value).collect());
+            rows.push(places.map(|place| value(place).transpose()).into_iter().collect::<Result<_, _>>()?);
         }
         pg_sys::ExecDropSingleTupleTableSlot(slot);
     }
-    rows
+    Ok(rows)
 }
 
 /// A value as text in UTF-8.

@@ -66,6 +66,12 @@ impl Question<'_> {
         Question { node_name: in_ascii(&self.node_name), ..self }
     }
 
+    /// How many rows of the function are of use: those that answer the requests come first, or else one says who answers. The
+    /// rest names all other segments.
+    pub fn most_rows(&self) -> usize {
+        self.requests.len().max(1)
+    }
+
     /// The requests as JSON in ASCII, which every database understands, whatever its encoding.
     pub fn requests(&self) -> Result<String, String> {
         let json = serde_json::to_string(self.requests).map_err(|problem| problem.to_string())?;
@@ -139,7 +145,10 @@ fn ask(
     look_around: LookAround,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    let query = format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text)");
+    // It also names all other segments, of which there may be more than an answer has room for.
+    let rest = if question.requests.is_empty() { "LIMIT 1" } else { "WHERE outcome <> 'known'" };
+    let query =
+        format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) {rest}");
     // No NUL is in any of these.
     let text = |text: String| CString::new(text).ok();
     let parameters = [

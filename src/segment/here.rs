@@ -51,6 +51,7 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
             set_returning::value_of(requests, pg_sys::JSONBOID),
             set_returning::value_of(&question.node_name, pg_sys::TEXTOID),
         ];
-        Ok(Some(set_returning::call(function, &arguments, COLUMNS)))
+        let rows = set_returning::call(function, &arguments, COLUMNS, question.most_rows());
+        rows.map(Some).map_err(Problem)
     }
 }

@@ -5,6 +5,8 @@ use std::time::Instant;
 use harness::segments::*;
 use harness::*;
 
+use crate::fleet::hostile_registry::peak_memory;
+
 /// Small ranges, so that many are taken.
 const SMALL: &str = "create_segment(\'orders\', min_step => 50, max_step => 200)";
 
@@ -203,6 +205,57 @@ fn a_function_that_never_ends() {
     let start = Instant::now();
     server.stop_server("fast");
     assert!(start.elapsed() < 2 * SLACK, "{:?}", start.elapsed());
+}
+
+/// The same, and it says more than any answer has.
+#[test]
+fn a_function_that_says_too_much() {
+    let server = single_server().set("snowflake_id.max_wait", "1s").start();
+    order(&server, SMALL);
+    let mut client = server.connect();
+    for (values, said) in [
+        ("repeat('x', 10000000), NULL::text, NULL::bigint FROM generate_series(1, 3)", "a value is too long"),
+        ("repeat('x', 8000), NULL::text, NULL::bigint FROM generate_series(1, 50000)", "has not answered"),
+        ("NULL::text, NULL::text, NULL::bigint FROM generate_series(1, 1000000)", "has not answered"),
+    ] {
+        client.run(&format!(
+            "CREATE OR REPLACE FUNCTION snowflake_registry.take_here(registry_id uuid, requests jsonb, node_name text)
+             RETURNS SETOF snowflake_registry.taken LANGUAGE plpgsql AS $$
+             BEGIN
+                 RETURN QUERY SELECT 0, 'orders'::text, true, 'known'::text, 0::bigint, 0::bigint, 0::bigint, 0::bigint,
+                     0::bigint, 0::bigint, 0::bigint, 0::bigint, NULL::uuid, 1::bigint, {values};
+             END $$"
+        ));
+        eventually(said, || refusal(&mut client, "orders").1.contains(said));
+    }
+    let peak = peak_memory(worker_pid(&server));
+    assert!(peak < 200, "{peak} MB");
+}
+
+/// The registry names all of its segments in each answer, of which the server needs none.
+#[test]
+fn a_registry_with_very_many_segments() {
+    let registry = registry();
+    order(&registry, SMALL);
+    // To create them takes long.
+    registry.connect().run(
+        "ALTER FUNCTION snowflake_registry.take_ranges RENAME TO take_ranges_of_one;
+         CREATE FUNCTION snowflake_registry.take_ranges(registry_id uuid, requests jsonb, node_name text, is_here boolean)
+         RETURNS SETOF snowflake_registry.taken LANGUAGE sql AS $$
+             SELECT * FROM snowflake_registry.take_ranges_of_one($1, $2, $3, $4)
+             UNION ALL
+             SELECT NULL, repeat('n', 58) || n, true, 'known', NULL, 1, NULL, NULL, NULL, NULL, 1000, 1000000000,
+                    settings.registry_id, 1795000000000000, NULL, NULL, 200000
+             FROM generate_series(10000, 20000) AS n, snowflake_registry.settings AS settings $$",
+    );
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    assert_eq!(next(&mut client, "orders"), 1);
+    some(&mut client, "orders", 100);
+    drop(client);
+    // Another process of the server meets the registry again.
+    server.restart("fast");
+    assert!(next(&mut server.connect(), "orders") > 100);
 }
 
 /// The worker is a superuser: it calls nothing that others could exchange.
