@@ -745,7 +745,7 @@ BEGIN
     END IF;
     FOR said IN
         SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
-        WHERE jsonb_typeof(element) = 'string' LIMIT 64
+        WHERE jsonb_typeof(element) = 'string' LIMIT 128
     LOOP
         CONTINUE WHEN length(said) > 400
             OR said IS DISTINCT FROM snowflake_registry.signed(split_part(said, '.', 1));

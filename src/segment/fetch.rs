@@ -20,12 +20,12 @@ const KEPT: Duration = Duration::from_secs(5);
 pub struct Question<'a> {
     /// The registry that it knows.
     pub registry_id: Option<Uuid>,
-    pub requests: &'a [&'a Request],
+    pub requests: &'a [Request],
     pub node_name: String,
 }
 
 /// What it asks about one segment.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Request {
     pub name: String,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct Request {
     /// Nothing is wanted: this only tells, and asks for evidence.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
-    /// What the registry has signed.
+    /// What the registry has signed. Not before it is known whom that is shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<String>,
     /// Whether the range may be one of a period that has not begun: it is held back until then.
@@ -47,14 +47,14 @@ pub struct Request {
 }
 
 /// Up to where it has had numbers, and of whom; `None` if that is not known.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct HadUntil {
     pub had_until: i64,
     pub registry_id: Option<Uuid>,
 }
 
 /// How many seconds the last range has lasted, or would have, and how many numbers it had.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Lasted {
     pub lasted: f64,
     pub count: u64,

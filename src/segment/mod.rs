@@ -27,6 +27,7 @@ mod numbers;
 mod past;
 mod process;
 mod session;
+mod signed;
 mod taken;
 mod view;
 mod wait;

@@ -1,5 +1,5 @@
 //! What a server notes about numbers before anybody gets them: up to where it has had those of each name, which registry
-//! has answered last, and what that has signed.
+//! has answered last, and what registries have signed.
 //!
 //! Whatever a registry gives has to lie above that, and it is told about it, so that it goes on above: also one that
 //! has lost commits, or another one than before.
@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::answer::Granted;
 use super::had::{End, Had};
+use super::signed::Signed;
 use super::taken;
 use crate::background::file;
 use crate::pg::relation::Extension;
@@ -32,9 +33,8 @@ pub struct Past {
     /// The registry that answered last.
     pub registry_id: Option<Uuid>,
     segments: BTreeMap<String, Had>,
-    /// What the registry has signed: what it has given of a name, to whomever.
     #[serde(default)]
-    tokens: BTreeMap<String, String>,
+    signed: Signed,
     /// Whether it could not be noted the last time.
     #[serde(skip)]
     is_unwritable: bool,
@@ -103,16 +103,14 @@ impl Past {
         self.segments.keys().map(String::as_str)
     }
 
-    /// What can be shown of a name.
-    pub fn token(&self, name: &str) -> Option<&str> {
-        self.tokens.get(name).map(String::as_str)
+    /// What can be shown of a name to a registry.
+    pub fn tokens(&self, registry_id: Option<Uuid>, name: &str) -> Vec<String> {
+        self.signed.tokens(registry_id, name)
     }
 
-    /// Notes evidence. What shows less than is known already is of no use.
-    pub fn prove(&mut self, name: &str, token: String) {
-        if self.token(name).is_none_or(|known| shown(known) <= shown(&token)) {
-            self.tokens.insert(name.into(), token);
-        }
+    /// Notes what a registry has signed.
+    pub fn prove(&mut self, registry_id: Option<Uuid>, name: &str, token: String) {
+        self.signed.note(registry_id, name, token);
     }
 
     pub fn had(&self, name: &str) -> Had {
@@ -145,12 +143,4 @@ impl Past {
     fn end_of(&self, granted: &Granted) -> Option<End> {
         Some(End { until: granted.range.last()?, registry_id: self.registry_id, period: granted.period })
     }
-}
-
-/// What a token shows: where the segment goes on, in its period and in the next one.
-fn shown(token: &str) -> Option<(u128, u128)> {
-    let (statement, _) = token.split_once('.')?;
-    let mut parts = statement.split(':').skip(2);
-    let next = parts.next()?.parse().ok()?;
-    Some((next, parts.next()?.parse().unwrap_or(0)))
 }

@@ -379,7 +379,6 @@ impl Worker {
                 name: record.name().into(),
                 had: end.as_ref().map(|end| HadUntil { had_until: end.until, registry_id: end.registry_id }),
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
-                tokens: past.token(record.name()).map(str::to_owned).into_iter().collect(),
                 ..Request::default()
             };
             // After a restart the period may have begun of which the server has had numbers before.
@@ -422,7 +421,7 @@ impl Worker {
         let mut past = self.past.clone().map_err(|problem| Failure::of_file(&problem))?;
         past.registry_id = answer.registry_id;
         for (name, token) in signed {
-            past.prove(&name, token);
+            past.prove(answer.registry_id, &name, token);
         }
         let mut granted = vec![];
         let mut is_refused = false;
@@ -466,7 +465,8 @@ impl Worker {
         requests: &[&Request],
         registry_id: Option<Uuid>,
     ) -> Result<Answered, Option<Failure>> {
-        let mut question = Question { registry_id, requests, node_name: config::node_name() };
+        let requests = self.with_evidence(requests, registry_id);
+        let mut question = Question { registry_id, requests: &requests, node_name: config::node_name() };
         if self.is_here || !self.tells_name_as_it_is {
             question = question.in_ascii();
         }

@@ -4,7 +4,7 @@
 //! first range, and again every `renew_every`. So no other server gets from it what this one got from another registry, and
 //! one that was set back finds that out. In return it signs what it has given.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
@@ -82,6 +82,20 @@ impl Worker {
         Ok(Some(signed.collect()))
     }
 
+    /// The same requests, with what can be shown to this registry, or else to the one that answered last.
+    pub(super) fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
+        let mut requests: Vec<_> = requests.iter().map(|request| Request::clone(request)).collect();
+        if let Ok(past) = &self.past {
+            let mut shown = BTreeSet::new();
+            for request in &mut requests {
+                if shown.insert(request.name.clone()) {
+                    request.tokens = past.tokens(registry_id.or(past.registry_id), &request.name);
+                }
+            }
+        }
+        requests
+    }
+
     /// Which registry may be asked for numbers. Before it is asked for the first time, it is told all that was had: another
     /// registry may have given that, and this one does not know it. It is told of names with numbers in hand as well, as
     /// others could get those.
@@ -93,7 +107,11 @@ impl Worker {
             if reports.is_empty() {
                 return Ok(None); // Whichever it is.
             }
-            let told = self.tell_registry(reports)?;
+            let told = self.tell_registry(reports.clone(), None)?;
+            if told != known && told.is_some() {
+                // It may have been met before. It is shown what it has signed itself, now that it is known which one it is.
+                self.tell_registry(reports, told)?;
+            }
             if known.is_some() && told != known {
                 ereport!(
                     PgLogLevel::WARNING,
@@ -106,8 +124,12 @@ impl Worker {
         Ok(self.told)
     }
 
-    /// Tells all this, and returns which registry has heard it.
-    fn tell_registry(&mut self, mut reports: Vec<Request>) -> Result<Option<Uuid>, Option<Failure>> {
+    /// Tells all this, to one registry or to whichever it is, and returns which has heard it.
+    fn tell_registry(
+        &mut self,
+        mut reports: Vec<Request>,
+        registry_id: Option<Uuid>,
+    ) -> Result<Option<Uuid>, Option<Failure>> {
         let mut portions = VecDeque::new();
         while !reports.is_empty() {
             let rest = reports.split_off(reports.len().min(MOST_REQUESTS));
@@ -115,9 +137,9 @@ impl Worker {
         }
         let (mut heard, mut has_answered) = (None, false);
         while let Some(mut portion) = portions.pop_front() {
-            match self.ask_registry(&portion.iter().collect::<Vec<_>>(), None) {
+            match self.ask_registry(&portion.iter().collect::<Vec<_>>(), registry_id) {
                 Ok(Answered { answer, .. }) => {
-                    if heard.is_some_and(|heard| heard != answer.registry_id) {
+                    if answer.is_foreign || heard.is_some_and(|heard| heard != answer.registry_id) {
                         return Err(Some(Failure::of_changes()));
                     }
                     heard = Some(answer.registry_id);
@@ -178,15 +200,16 @@ impl Worker {
             };
             if let Ok(past) = &mut self.past {
                 // If it cannot be written, it is asked for again.
-                let _ =
-                    past.keep(|past| signed.into_iter().for_each(|(name, token)| past.prove(&name, token)));
+                let _ = past.keep(|past| {
+                    signed.into_iter().for_each(|(name, token)| past.prove(registry_id, &name, token))
+                });
             }
         }
         Ok(())
     }
 }
 
-/// What the registry is told of a name: both ends, in whose period the server has had numbers, and what was signed.
+/// What the registry is told of a name: both ends, in whose period the server has had numbers.
 fn reports_of(past: &Past, name: &str) -> Vec<Request> {
     let had = past.had(name);
     let mut reports: Vec<_> = had
@@ -201,6 +224,5 @@ fn reports_of(past: &Past, name: &str) -> Vec<Request> {
     if reports.is_empty() {
         reports.push(Request { name: name.into(), report: true, ..Request::default() });
     }
-    reports[0].tokens = past.token(name).map(str::to_owned).into_iter().collect();
     reports
 }

@@ -51,6 +51,68 @@ fn a_registry_that_may_have_lost_commits_closes_its_segments() {
     assert!(all[all.len() - 2] >= highest, "{:?}", &all[all.len() - 2..]);
 }
 
+/// The highest number up to which a server can show that a segment goes on, whoever has signed that.
+fn shown_value(server: &Cluster) -> i64 {
+    let file = std::fs::read_to_string(server.data_dir().join("snowflake_id.segments")).unwrap_or_default();
+    let numbers =
+        file.split("segment:6f7264657273:").skip(1).filter_map(|rest| rest.split(':').next()?.parse().ok());
+    numbers.max().unwrap_or(0)
+}
+
+/// Sets a registry back while nobody but this server knows what it gave, and waits until it has found that out.
+fn assert_setting_back_is_proved(registry: &Cluster, server: &Cluster) {
+    registry.stop_server("fast");
+    let copy = registry.duplicate();
+    registry.start_server();
+    order(registry, "end_quarantine()");
+    some(&mut server.connect(), "orders", 300);
+    registry.stop_server("immediate");
+    copy.start_server();
+    server.change("snowflake_id.registry", &connection_string(&copy));
+    let mut client = copy.connect();
+    eventually("the segment to be closed", || {
+        single::<String>(&mut client, "SELECT state FROM snowflake_registry.segments") == "closed"
+    });
+}
+
+/// What another registry has signed shows more, as others had taken from it. It does not take the place of what this one
+/// signs.
+#[test]
+fn evidence_of_another_registry_pushes_out_none() {
+    let (old, new) = (registry(), registry());
+    order(&old, SMALL);
+    order(&new, SMALL);
+    let (server, other) = (server_of(&old).start(), server_of(&old).start());
+    let highest = *some(&mut server.connect(), "orders", 60).last().unwrap();
+    some(&mut other.connect(), "orders", 10_000);
+    eventually("evidence of the other's numbers", || shown_value(&server) > 10_000);
+    server.change("snowflake_id.registry", &connection_string(&new));
+    let next_value = "SELECT next_value::bigint FROM snowflake_registry.segments";
+    eventually("the new registry to know", || single::<i64>(&mut new.connect(), next_value) > highest);
+    assert_setting_back_is_proved(&new, &server);
+}
+
+/// The same where something lies in the registry's name, and signs more than the registry ever does.
+#[test]
+fn evidence_that_is_made_up_pushes_out_none() {
+    let registry = registry();
+    order(&registry, SMALL);
+    let server = server_of(&registry).start();
+    some(&mut server.connect(), "orders", 60);
+    let mut client = registry.connect();
+    let function = "snowflake_registry.token_of_segment(text)";
+    let honest: String =
+        single(&mut client, &format!("SELECT pg_get_functiondef('{function}'::regprocedure)"));
+    client.run(
+        "CREATE OR REPLACE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text LANGUAGE sql
+         RETURN 'segment:6f7264657273:999999999::1:0::.made up'",
+    );
+    eventually("the lie", || shown_value(&server) == 999_999_999);
+    client.run(&honest);
+    drop(client);
+    assert_setting_back_is_proved(&registry, &server);
+}
+
 /// From the server's own database to a registry that begins lower.
 #[test]
 fn a_segment_moves_to_another_registry() {
