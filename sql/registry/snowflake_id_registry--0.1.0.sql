@@ -2288,11 +2288,16 @@ BEGIN
                   HINT = 'To extend leases without end: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_order();
-    UPDATE snowflake_registry.settings
     -- Tokens hold microseconds of Unix time. What lies further away is as good as without end, or over.
-    SET frozen_until = CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
-                            ELSE greatest(until, '1970-01-01 00:00:00+00') END
-    RETURNING frozen_until INTO until;
+    until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
+                  ELSE greatest(until, '1970-01-01 00:00:00+00') END;
+    IF until > registry.frozen_until THEN
+        RAISE EXCEPTION 'the registry is frozen up to an earlier time already'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = format('It is frozen up to %s, where another registry may begin.', registry.frozen_until),
+                  HINT = 'If none does: SELECT snowflake_registry.unfreeze();';
+    END IF;
+    UPDATE snowflake_registry.settings SET frozen_until = until;
     PERFORM snowflake_registry.note_order();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;

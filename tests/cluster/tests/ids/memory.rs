@@ -202,40 +202,6 @@ fn a_batch_without_memory() {
     assert_eq!(outcome(&mut client, "SELECT snowflake_batch(1000)"), None);
 }
 
-/// The registry names all of its segments in each answer. A worker that has no memory for them says so, asks again, and goes
-/// on when it has.
-#[test]
-fn an_answer_without_memory() {
-    const SEGMENTS: u32 = 3_000;
-    let registry = harness::segments::registry();
-    harness::segments::order(&registry, "create_segment('s', max_step => 1000)");
-    // By its function each would take its time.
-    registry.connect().run(&format!(
-        "INSERT INTO snowflake_registry.segment
-             (name, next_value, start, increment, min_step, max_step, step, max_value, updated_at)
-         SELECT s.name || n, s.next_value, s.start, s.increment, s.min_step, s.max_step, s.step, s.max_value, now()
-         FROM snowflake_registry.segment AS s, generate_series(1, {SEGMENTS}) AS n"
-    ));
-    let server = harness::segments::server_of(&registry).start();
-    let mut client = server.connect();
-    client.run("SET snowflake_id.max_wait = '2s'; SELECT snowflake_segment_nextval('s1')");
-    for room in [0, MEGABYTE / 2] {
-        // A new one, whose heap has not grown yet.
-        let old = harness::segments::worker_pid(&server);
-        client.run(&format!("SELECT pg_terminate_backend({old})"));
-        let worker = eventually("another worker", || {
-            background_pid(&server, "snowflake_id segments").filter(|pid| *pid != old)
-        });
-        confine(&server, worker, room);
-        println!("{room}: {:?}", outcome(&mut client, "SELECT snowflake_segment_batch('s1', 3000)"));
-        confine(&server, worker, 64 * MEGABYTE);
-        eventually("numbers", || client.query("SELECT snowflake_segment_nextval('s1')", &[]).map(|_| ()));
-        assert_eq!(harness::segments::worker_pid(&server), worker);
-    }
-    assert!(server.log().contains("out of memory"), "{}", server.log());
-    assert!(!server.log().contains("was terminated by signal"), "{}", server.log());
-}
-
 /// What a backend remembers of what it was given does not grow without end.
 #[test]
 fn many_keys_and_layouts() {

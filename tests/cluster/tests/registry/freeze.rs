@@ -85,6 +85,8 @@ fn what_is_forgotten_has_not_ended() {
     drop(client);
     let mut client = start_again(cluster, &copy);
     let end_of = |client: &mut Client, call: &str| -> i64 {
+        // A freeze cannot be moved to later.
+        let _ = client.batch_execute("SELECT snowflake_registry.unfreeze()");
         single(client, &format!("SELECT (extract(epoch FROM snowflake_registry.{call}) * 1000000)::bigint"))
     };
     let resume_at = "SELECT resume_at FROM snowflake_registry.segments";
@@ -120,6 +122,24 @@ fn what_makes_no_sense_is_refused() {
     granted(&mut client);
     let is_later = "SELECT snowflake_registry.freeze('2020-01-01') > now()";
     assert!(single::<bool>(&mut client, is_later));
+}
+
+/// Another registry may begin at the time that was returned first.
+#[test]
+fn a_freeze_is_not_moved_to_later() {
+    let (_cluster, mut client) = frozen();
+    order(&mut client, "freeze(clock_timestamp() + '1 hour')");
+    let until = status(&mut client, "frozen_until");
+    for call in ["freeze(clock_timestamp() + '1 hour')", "freeze()"] {
+        let (code, said) = failure(&mut client, &format!("SELECT snowflake_registry.{call}"));
+        assert_eq!(code, "55000", "{said}");
+        assert!(said.contains("unfreeze()"), "{said}");
+    }
+    assert_eq!(status(&mut client, "frozen_until"), until);
+    order(&mut client, &format!("freeze('{until}')"));
+    order(&mut client, "freeze(clock_timestamp())");
+    order(&mut client, "unfreeze()");
+    order(&mut client, "freeze()");
 }
 
 /// Nothing that is given begins before.

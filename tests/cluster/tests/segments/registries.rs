@@ -301,10 +301,9 @@ fn a_registry_with_very_many_segments() {
     order(&registry, SMALL);
     // To create them takes long.
     registry.connect().run(
-        "ALTER FUNCTION snowflake_registry.take_ranges RENAME TO take_ranges_of_one;
-         CREATE FUNCTION snowflake_registry.take_ranges(registry_id uuid, requests jsonb, node_name text, is_here boolean)
-         RETURNS SETOF snowflake_registry.taken LANGUAGE sql AS $$
-             SELECT * FROM snowflake_registry.take_ranges_of_one($1, $2, $3, $4)
+        "CREATE OR REPLACE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+         RETURNS SETOF snowflake_registry.taken LANGUAGE sql SECURITY DEFINER AS $$
+             SELECT * FROM snowflake_registry.take_ranges($1, $2, $3, false)
              UNION ALL
              SELECT NULL, repeat('n', 58) || n, true, 'known', NULL, 1, NULL, NULL, NULL, NULL, 1000, 1000000000,
                     settings.registry_id, 1795000000000000, NULL, NULL, 200000
