@@ -1941,6 +1941,11 @@ DECLARE
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
+    IF is_here THEN
+        -- The background worker holds more locks than other callers do. Less than deadlock_timeout: it is not DROP EXTENSION
+        -- that PostgreSQL is to end.
+        PERFORM set_config('lock_timeout', '500ms', true);
+    END IF;
     IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
         RAISE EXCEPTION 'requests are not a JSON array' USING ERRCODE = 'invalid_parameter_value';
     ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN

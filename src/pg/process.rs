@@ -135,7 +135,8 @@ pub fn connect_keeper(database: &CStr) {
     const PINNED: &[(&CStr, &CStr)] = &[
         (c"default_transaction_read_only", c"off"),
         (c"default_transaction_isolation", c"read committed"),
-        (c"lock_timeout", c"1s"),
+        // Less than deadlock_timeout: it is not the others whom PostgreSQL is to end.
+        (c"lock_timeout", c"500ms"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
         #[cfg(not(any(feature = "pg15", feature = "pg16")))]

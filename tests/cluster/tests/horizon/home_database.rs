@@ -141,7 +141,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
             single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'")
         };
         let before = keeper();
-        // It gives up after a second, and begins once more.
+        // It gives up soon, and begins once more.
         eventually("the report", || {
             status::<Option<String>>(&mut client, "last_error")
                 .is_some_and(|error| error.contains("lock timeout"))

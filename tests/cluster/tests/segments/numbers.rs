@@ -1,5 +1,6 @@
 //! Numbers in ranges on real servers: none comes twice, whatever dies, and whatever becomes of the registry.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -231,6 +232,36 @@ fn extensions_are_dropped_and_created_again() {
     order(&server, SMALL);
     all.extend(some(&mut client, "orders", 1000));
     assert_increasing(&all);
+}
+
+/// Extensions are dropped while the workers use them. Where that would be a deadlock it is the workers who give way.
+#[test]
+fn extensions_are_dropped_while_they_are_used() {
+    let server = single_server().worker(1).short_horizon().set("snowflake_id.max_wait", "200ms").start();
+    order(&server, SMALL);
+    let use_all = |stop: &AtomicBool| {
+        let mut client = server.connect();
+        while !stop.load(Ordering::Relaxed) {
+            for function in ["snowflake_nextval()", "snowflake_segment_batch('orders', 500)"] {
+                let _ = client.execute(&format!("SELECT {function}"), &[]);
+            }
+        }
+    };
+    beside([use_all, use_all], || {
+        let mut client = server.connect();
+        for _ in 0..15 {
+            client.run(
+                "SELECT snowflake_registry.drop_segment('orders'); DROP EXTENSION snowflake_id_registry",
+            );
+            client.run("CREATE EXTENSION snowflake_id_registry");
+            client.run("DROP EXTENSION snowflake_id");
+            client.run("CREATE EXTENSION snowflake_id");
+            order(&server, SMALL);
+        }
+    });
+    let mut client = server.connect();
+    client.run("SET snowflake_id.max_wait = '20s'");
+    next(&mut client, "orders");
 }
 
 #[test]
