@@ -152,3 +152,25 @@ fn the_registry_is_installed_by_psql() {
         client.run("DROP SCHEMA snowflake_registry CASCADE");
     }
 }
+
+/// CREATE EXTENSION does not look into the bodies of functions: what cannot be parsed is an error only when it is reached.
+#[test]
+fn the_bodies_of_all_functions_can_be_parsed() {
+    let cluster = Cluster::builder().extensions(&["snowflake_id", "snowflake_id_registry"]).start();
+    let mut client = cluster.connect();
+    let definitions = "SELECT pg_get_functiondef(function.oid)
+                       FROM pg_proc AS function
+                       JOIN pg_language AS language ON language.oid = function.prolang
+                       JOIN pg_depend AS member ON member.classid = 'pg_proc'::regclass AND member.objid = function.oid
+                       JOIN pg_extension AS extension ON member.refclassid = 'pg_extension'::regclass
+                                                      AND extension.oid = member.refobjid
+                       WHERE language.lanname IN ('plpgsql', 'sql') AND extension.extname LIKE 'snowflake%'";
+    let definitions: Vec<String> =
+        client.query(definitions, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(definitions.len() > 50, "{}", definitions.len());
+    client.run("SET check_function_bodies = on");
+    for definition in definitions {
+        let start = definition.lines().next().unwrap_or_default().to_owned();
+        assert!(client.batch_execute(&definition).is_ok(), "{start}");
+    }
+}
