@@ -84,7 +84,7 @@ impl Worker {
 
     /// The same requests, with what can be shown to this registry, or else to the one that answered last.
     pub(super) fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
-        let mut requests: Vec<_> = requests.iter().map(|request| Request::clone(request)).collect();
+        let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
         if let Ok(past) = &self.past {
             let mut shown = BTreeSet::new();
             for request in &mut requests {
