@@ -199,8 +199,20 @@ impl Servers {
         "published"
     }
 
+    fn freeze_for_a_while(&self) {
+        eventually("the freeze", || {
+            let is_frozen =
+                self.registry.try_run("SELECT snowflake_registry.freeze(clock_timestamp() + interval '2 s')");
+            if !is_frozen {
+                // It has learned of an earlier one, whose end cannot be moved.
+                self.registry.try_run("SELECT snowflake_registry.unfreeze()");
+            }
+            is_frozen
+        });
+    }
+
     fn freeze(&mut self) -> &'static str {
-        segments::order(&self.registry, "freeze(clock_timestamp() + interval '2 s')");
+        self.freeze_for_a_while();
         self.random.pause(4_000);
         segments::order(&self.registry, "unfreeze()");
         "frozen"
@@ -209,7 +221,7 @@ impl Servers {
     /// To another registry, as the page "Moving a fleet" has it.
     fn move_all(&mut self) -> &'static str {
         self.recover();
-        segments::order(&self.registry, "freeze(clock_timestamp() + interval '2 s')");
+        self.freeze_for_a_while();
         let resume_at =
             single(&mut self.registry.connect(), "SELECT resume_at FROM snowflake_registry.segments");
         // A base backup of the old one is of no use to the new one's servers.
