@@ -2155,6 +2155,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 #variable_conflict use_column
 DECLARE
     furthest CONSTANT timestamptz := clock_timestamp() + interval '24 hours';
+    registry snowflake_registry.settings;
     given bigint;
 BEGIN
     IF start_fleet.not_before > furthest THEN
@@ -2164,15 +2165,16 @@ BEGIN
                   DETAIL = 'It is at most 24 hours ahead of the clock.',
                   HINT = 'Freeze the other registry up to an earlier time.';
     END IF;
-    PERFORM snowflake_registry.begin_order();
+    registry := snowflake_registry.begin_order();
     -- What is only reserved was never given.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE hands > 0;
     IF given > 0 THEN
         RAISE EXCEPTION 'there is a fleet already'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   DETAIL = format('Worker IDs that this registry has given: %s.', given),
-                  HINT = 'If it is in quarantine and nothing was lost: '
-                         'SELECT snowflake_registry.end_quarantine();';
+                  HINT = CASE WHEN registry.is_started
+                      THEN 'If it is in quarantine and nothing was lost: SELECT snowflake_registry.end_quarantine();'
+                      ELSE 'To go on with it: SELECT snowflake_registry.quarantine();' END;
     END IF;
     UPDATE snowflake_registry.settings
     -- A quarantine goes on, and the floor never falls.
