@@ -172,7 +172,7 @@ impl LeaseState {
         self.held.as_ref().is_some_and(is_known)
     }
 
-    /// Notes what any answer says.
+    /// Notes who has granted or renewed a lease.
     pub fn note(&mut self, registry_id: Uuid) {
         self.registry_id = Some(registry_id);
     }

@@ -382,7 +382,10 @@ impl Worker {
         }
         self.round_trip_us = sent.elapsed().as_micros() as i64;
         if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
-            self.state.note(registry.id);
+            // What gives nothing may call itself anything. The registry would then be another one than before.
+            if let Outcome::Granted(_) = answer.outcome {
+                self.state.note(registry.id);
+            }
             self.lease_us = registry.lease_us.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);
             let renew_every_us = registry.renew_every_us.clamp(SHORTEST_RENEWAL_US, self.lease_us / 2);
             self.renew_every = Duration::from_micros(renew_every_us.unsigned_abs());

@@ -107,6 +107,13 @@ fn the_registry_answers_nonsense() {
         let longest = log.lines().map(str::len).max().unwrap();
         assert!(longest < 10_000, "a line of {longest} bytes in the log");
     }
+    // Whoever gives nothing is not the registry with which this server deals, whatever it calls itself.
+    let stranger = "outcome => 'quarantine', registry_id => 'deadbeef-0000-0000-0000-000000000000'";
+    registry.run(&fake(&format!("SELECT * FROM answer({stranger})")));
+    for server in [&server, &newcomer] {
+        ask_now(server, &fleet.connection_string());
+        wait_for_error(server, "gives out nothing");
+    }
     registry.run(
         "DROP FUNCTION snowflake_registry.renew, snowflake_registry.acquire;
          ALTER FUNCTION kept.renew SET SCHEMA snowflake_registry;
