@@ -220,7 +220,11 @@ impl Servers {
 
     /// To another registry, as the page "Moving a fleet" has it.
     fn move_all(&mut self) -> &'static str {
-        self.recover();
+        self.have_all_renew();
+        // What it may have forgotten is over. Where numbers go on it has been told.
+        thread::sleep(LEASE_IS_OVER);
+        self.end_waits();
+        self.resume();
         self.freeze_for_a_while();
         let resume_at =
             single(&mut self.registry.connect(), "SELECT resume_at FROM snowflake_registry.segments");

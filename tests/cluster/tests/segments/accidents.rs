@@ -309,6 +309,9 @@ impl Patient for Servers {
                         if let Err(error) = self.resume() {
                             println!("resume: {}", text(&error));
                         }
+                    } else if problem.contains("quarantine until") && !self.has_lost {
+                        // Whatever was lost was seen to.
+                        self.registry.primary.try_run("SELECT snowflake_registry.end_quarantine()");
                     } else if problem.contains("in a later period") || problem.contains("has no numbers yet")
                     {
                         self.set_clocks_before_midnight(-1.0);
