@@ -338,10 +338,11 @@ impl Patient for Servers {
             self.ids.push(id);
             let number =
                 recovered(&server, "postgres", "SELECT snowflake_segment_nextval('orders')", |said, _| {
+                    if start.elapsed() > LEASE_IS_OVER.mul_f64(2.0) {
+                        self.end_waits();
+                    }
                     if said.contains("is closed") {
                         self.resume();
-                    } else if start.elapsed() > LEASE_IS_OVER.mul_f64(2.0) {
-                        self.end_waits();
                     }
                 });
             self.numbers.push(number);
