@@ -178,7 +178,8 @@ unsafe fn write_over(relation: pg_sys::Relation, place: pg_sys::ItemPointerData,
     // record holds; the buffer is locked from before that copy is made until after it is put back.
     unsafe {
         let buffer = pg_sys::ReadBuffer(relation, block);
-        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as i32);
+        // Up to version 18 a mode is an int.
+        pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _);
         let record = pg_sys::GenericXLogStart(relation);
         let page = pg_sys::GenericXLogRegisterBuffer(record, buffer, 0);
         let length = (*row).t_len as usize;
