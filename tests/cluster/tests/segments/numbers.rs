@@ -237,7 +237,9 @@ fn extensions_are_dropped_and_created_again() {
 /// Extensions are dropped while the workers use them. Where that would be a deadlock it is the workers who give way.
 #[test]
 fn extensions_are_dropped_while_they_are_used() {
-    let server = single_server().worker(1).short_horizon().set("snowflake_id.max_wait", "200ms").start();
+    // On a busy machine it is late when the workers give way.
+    let server = single_server().worker(1).short_horizon().set("deadlock_timeout", "1500ms");
+    let server = server.set("snowflake_id.max_wait", "200ms").start();
     order(&server, SMALL);
     let use_all = |stop: &AtomicBool| {
         let mut client = server.connect();
