@@ -7,6 +7,7 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::prelude::*;
 
 use super::stop::{keep_sigterm_from_interrupting, let_sigterm_interrupt};
+use crate::config;
 use crate::pg::process;
 
 /// How much of an error is reported, in bytes.
@@ -14,6 +15,16 @@ const LONGEST_MESSAGE: usize = 400;
 
 /// Why something could not be done; in the words of the report.
 pub struct Problem(pub String);
+
+impl Problem {
+    /// What workers store is not where they look for it.
+    pub fn no_extension() -> Problem {
+        Problem(format!(
+            "extension snowflake_id is not in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
+            config::database().to_string_lossy()
+        ))
+    }
+}
 
 /// Runs a transaction, and commits it whatever `body` returns. On an error of PostgreSQL it is rolled back,
 /// and the error is the problem. `before_commit` runs when nothing is left but the commit.

@@ -72,12 +72,7 @@ impl Store {
 
     /// The same, or the problem to report.
     pub fn lock_or_report() -> Result<Store, Problem> {
-        Store::lock().ok_or_else(|| {
-            Problem(format!(
-                "extension snowflake_id is not in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
-                config::database().to_string_lossy()
-            ))
-        })
+        Store::lock().ok_or_else(Problem::no_extension)
     }
 
     /// Reads what is stored. Also lets the server know how far IDs may have come that were made before its

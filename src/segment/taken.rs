@@ -19,7 +19,6 @@ use uuid::Uuid;
 use super::answer::Period;
 use super::had::{End, Had};
 use crate::background::transaction::{Problem, transaction};
-use crate::config;
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{bytes_of, uuid_of};
 
@@ -76,12 +75,7 @@ fn find(extension: Extension) -> Option<Relation> {
 }
 
 fn lock() -> Result<Relation, Problem> {
-    Extension::find(c"snowflake_id").and_then(find).ok_or_else(|| {
-        Problem(format!(
-            "extension snowflake_id is not in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
-            config::database().to_string_lossy()
-        ))
-    })
+    Extension::find(c"snowflake_id").and_then(find).ok_or_else(Problem::no_extension)
 }
 
 fn stored(relation: Relation) -> Noted {

@@ -67,7 +67,7 @@ pub fn set_back(cluster: Cluster, copy: &Cluster) -> Client {
 }
 
 /// What a server says of itself, with its tokens.
-fn facts(tokens: &[&str]) -> String {
+pub fn facts(tokens: &[&str]) -> String {
     format!("{{\"tokens\": {tokens:?}}}")
 }
 

@@ -2,7 +2,7 @@
 
 use harness::*;
 
-use super::forgets::{set_back, start_again, token, with_copy};
+use super::forgets::{facts, set_back, start_again, token, with_copy};
 use super::member::{Member as Leaser, granted, start};
 use super::taker::{Member, closed_reason, order, state};
 
@@ -166,7 +166,7 @@ fn a_lost_freeze_is_known_to_servers() {
     let until = status(&mut client, "frozen_until");
     let mut client = set_back(cluster, &copy);
     assert_eq!(status(&mut client, "state"), "ready");
-    let answer = holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}")).unwrap();
+    let answer = holder.renew_and_say(&mut client, &facts(&[&shown])).unwrap();
     assert!(answer.detail.unwrap().contains("extends no lease beyond"));
     assert_eq!(status(&mut client, "frozen_until"), until);
     assert_eq!(state(&mut client, "orders"), "closed");
@@ -185,7 +185,7 @@ fn a_lost_reservation_freezes() {
     holder.token = None;
     let of_other = token(&mut client, &mut holder);
     let mut show = |client: &mut Client, token: &str| {
-        holder.renew_and_say(client, &format!("{{\"tokens\": [\"{token}\"]}}")).unwrap();
+        holder.renew_and_say(client, &facts(&[token])).unwrap();
         status(client, "frozen_until")
     };
     assert_eq!(show(&mut client, &of_other), "");
@@ -234,7 +234,7 @@ fn a_lost_freeze_holds_for_the_registry_s_own_server() {
     let mut client = set_back(cluster, &copy);
     client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM takers");
     assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "granted");
-    holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}")).unwrap();
+    holder.renew_and_say(&mut client, &facts(&[&shown])).unwrap();
     assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "closed");
 }
 
@@ -259,7 +259,7 @@ fn a_freeze_up_to_any_time_is_remembered() {
         let shown = token(&mut client, &mut holder);
         let known = status(&mut client, "frozen_until");
         let mut client = set_back(cluster, &copy);
-        let answer = holder.renew_and_say(&mut client, &format!("{{\"tokens\": [\"{shown}\"]}}"));
+        let answer = holder.renew_and_say(&mut client, &facts(&[&shown]));
         answer.unwrap_or_else(|error| panic!("{until}: {}", text(&error)));
         assert_eq!(status(&mut client, "frozen_until"), known, "{until}");
     }
