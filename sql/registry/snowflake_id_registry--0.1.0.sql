@@ -2268,6 +2268,13 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
+    IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
+        RAISE EXCEPTION 'worker ID and datacenter ID cannot be negative or NULL'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('They are %s and %s.', coalesce(reserve.worker_id::text, 'NULL'),
+                                  coalesce(reserve.datacenter_id::text, 'NULL')),
+                  HINT = 'Those that were given: SELECT * FROM snowflake_registry.fleet;';
+    END IF;
     PERFORM snowflake_registry.begin_order();
     INSERT INTO snowflake_registry.lease (
         datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, is_reserved

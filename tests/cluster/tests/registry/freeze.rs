@@ -114,6 +114,9 @@ fn what_is_forgotten_has_not_ended() {
 fn what_makes_no_sense_is_refused() {
     let (_cluster, mut client) = frozen();
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.freeze(NULL)").0, "22004");
+    for reserve in ["reserve(-1)", "reserve(NULL)", "reserve(1, -1)"] {
+        assert_eq!(failure(&mut client, &format!("SELECT snowflake_registry.{reserve}")).0, "22023");
+    }
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.unfreeze()").0, "55000");
     let (code, said) =
         failure(&mut client, "SELECT snowflake_registry.start_fleet(now() + interval '2 days')");
