@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Cluster, Settings, eventually, single, successful};
+use crate::{Cluster, Run, Settings, beside, eventually, single, successful};
 
 impl Cluster {
     /// Takes a base backup of this server while it runs: a server with a directory and a clock of its own,
@@ -48,6 +49,25 @@ impl Cluster {
                      WHERE sync_state = 'sync' AND flush_lsn >= pg_current_wal_lsn()";
         let mut client = self.connect();
         eventually("the standby to be synchronous", || single::<i64>(&mut client, query) == 1);
+    }
+
+    /// Has commits of this server wait for a standby that is gone, beginning with the next one. Reloading is not enough:
+    /// they wait once the checkpointer has read the setting.
+    #[track_caller]
+    pub fn lose_the_standby(&self) {
+        self.change("synchronous_standby_names", "gone");
+        let mut client = self.connect();
+        let ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                     WHERE application_name = 'waits' AND wait_event = 'SyncRep'";
+        let commit = |stop: &AtomicBool| {
+            let mut client = self.connect();
+            client.run("SET application_name = 'waits'");
+            let commit = "SELECT pg_logical_emit_message(true, '', '')";
+            while !stop.load(Ordering::Relaxed) && client.batch_execute(commit).is_ok() {}
+        };
+        beside([commit], || {
+            eventually("a commit to wait", || !client.query(ended, &[]).unwrap().is_empty());
+        });
     }
 
     /// Has this standby receive no more, as if the network had failed.

@@ -121,7 +121,7 @@ fn an_order_that_is_under_way_is_left_at_once() {
     let mut client = cluster.connect();
     keeper_pid(&mut client);
     client.run("SET snowflake_id.max_wait = '30s'; SET statement_timeout = '1s'");
-    cluster.change("synchronous_standby_names", "nobody");
+    cluster.lose_the_standby();
     for _ in 0..2 {
         let (waited, state, message) =
             timed_failure(&mut client, "SELECT snowflake_advance(now() + '10 min')");
