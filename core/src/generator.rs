@@ -11,6 +11,7 @@ use crate::error::RangeError;
 use crate::field::Field;
 use crate::identity::Identity;
 use crate::layout::Layout;
+use crate::slot_key::SlotKey;
 
 /// 146,000 years: any drift, and small enough that a time since the epoch plus a drift stays in 64 bits.
 const MAX_DRIFT_US: u64 = 1 << 62;
@@ -64,6 +65,8 @@ pub struct Generator {
     identity: Identity,
     /// The fields that are the same in every ID, in place.
     identity_bits: u64,
+    /// The value of the clock sequence, as it stands in the words of slots: see [`SlotKey::word`].
+    value_bits: u64,
     sequence_bits: u32,
     max_drift_us: u64,
     /// `sequence_spread`, as far as the layout's sequence reaches.
@@ -96,6 +99,7 @@ impl Generator {
             layout,
             identity,
             identity_bits: identity_bits as u64,
+            value_bits: 0,
             sequence_bits: layout.bits(Field::Sequence),
             max_drift_us: max_drift_us.min(MAX_DRIFT_US),
             spread: u64::from(sequence_spread).min(layout.max(Field::Sequence)),
@@ -111,7 +115,21 @@ impl Generator {
         let shift = self.layout.shift(Field::ClockSeq);
         self.identity_bits &= !(self.layout.max(Field::ClockSeq) << shift);
         self.identity_bits |= u64::from(value) << shift;
+        self.value_bits = SlotKey::at(&self.layout, value).word(value, 0);
         self
+    }
+
+    /// The counter in the word of a slot. One with another value of the clock sequence is past the end of the layout, where
+    /// [`Generator::advance`] takes nothing.
+    #[inline]
+    pub fn counter_of(&self, word: u64) -> u64 {
+        word ^ self.value_bits
+    }
+
+    /// The word of a slot that holds a counter.
+    #[inline]
+    pub(crate) fn word_of(&self, counter: u64) -> u64 {
+        counter ^ self.value_bits
     }
 
     /// The layout of the IDs.

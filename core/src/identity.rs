@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::field::MAX_IDENTITY_BITS;
 
 /// Who makes the IDs: what is written into the `datacenter` and `worker` fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// 0 where the layout has no `datacenter` field; at most 2^31 - 1.
     pub datacenter: u32,

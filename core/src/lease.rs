@@ -9,7 +9,7 @@ use crate::identity::Identity;
 /// the same ID, whatever their clocks say.
 ///
 /// Instants are microseconds of Unix time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lease {
     /// Whose.
     pub identity: Identity,

@@ -28,6 +28,8 @@
 //! | [`lease_state`] | what a server knows of its leases, and its steps with the registry |
 //! | [`segment`] | [`Segment`]: numbers in ranges that many processes take from |
 //! | [`keeper_plan`] | what the keeper of the durable horizon decides, from what it sees |
+//! | [`track`] | [`Track`](track::Track): floor and horizon of a value of the clock sequence |
+//! | [`used`] | [`Uses`](used::Uses): what IDs may have been made under |
 //! | [`clock_sequence`] | what becomes of the field `clock_seq` when the clock is set back |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
@@ -61,6 +63,8 @@ pub mod segment;
 pub mod slot;
 pub mod slot_key;
 pub mod time_scale;
+pub mod track;
+pub mod used;
 
 pub use error::{LayoutError, RangeError};
 pub use field::Field;

@@ -6,7 +6,7 @@
 //! can succeed any more:
 //!
 //! * An attempt loads the counter *first*, then the gate. If it loaded the counter before the raise, its
-//!   exchange finds another value and fails; the counter never returns to an earlier value.
+//!   exchange finds another word and fails; no word returns once it has gone.
 //! * If it loaded the counter after the raise (Acquire of a value that was written, directly or by later
 //!   exchanges, on top of the Release of the raise), it happens after the closing of the gate and sees the
 //!   gate closed.
@@ -75,22 +75,23 @@ impl Gate {
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Slot {
-    /// The next free value, as `tick << sequence_bits | sequence`. Written by attempts and fences, both by
-    /// exchange; it only grows.
-    counter: AtomicU64,
+    /// The next free value, as `tick << sequence_bits | sequence`, and above it the value of the clock sequence: see
+    /// [`SlotKey::word`](crate::SlotKey::word). Written by attempts and fences, both by exchange; with one value it only
+    /// grows.
+    word: AtomicU64,
     /// The first tick that may not be used. Written by the owner of the horizon.
     horizon: AtomicU64,
 }
 
 impl Slot {
-    /// A slot whose first value is `counter` and whose ticks end before `horizon`.
-    pub fn new(counter: u64, horizon: u64) -> Slot {
-        Slot { counter: AtomicU64::new(counter), horizon: AtomicU64::new(horizon) }
+    /// A slot that holds this word first, and whose ticks end before `horizon`.
+    pub fn new(word: u64, horizon: u64) -> Slot {
+        Slot { word: AtomicU64::new(word), horizon: AtomicU64::new(horizon) }
     }
 
-    /// The next free value: a snapshot.
-    pub fn counter(&self) -> u64 {
-        self.counter.load(Ordering::Acquire)
+    /// The next free value, with that of the clock sequence: a snapshot.
+    pub fn word(&self) -> u64 {
+        self.word.load(Ordering::Acquire)
     }
 
     /// The first tick that may not be used: a snapshot.
@@ -101,9 +102,16 @@ impl Slot {
 
     /// Makes the slot that of a layout. Only while no process knows it yet: neither value is compared with
     /// the old one.
-    pub fn assign(&self, counter: u64, horizon: u64) {
+    pub fn assign(&self, word: u64, horizon: u64) {
         self.horizon.store(horizon, Ordering::Release);
-        self.counter.store(counter, Ordering::Release);
+        self.word.store(word, Ordering::Release);
+    }
+
+    /// Goes over to another value of the clock sequence: an attempt with the former one succeeds no more. Nothing may be
+    /// used until a horizon is set: whoever sees the new word does not see the horizon of the former value.
+    pub fn change_value(&self, word: u64) {
+        self.horizon.store(0, Ordering::Release);
+        self.word.swap(word, Ordering::AcqRel);
     }
 
     /// Sets the first tick that may not be used.
@@ -128,16 +136,16 @@ impl Slot {
         n: NonZeroU64,
     ) -> Result<Reservation, Stall> {
         loop {
-            let current = self.counter.load(Ordering::Acquire);
+            let word = self.word.load(Ordering::Acquire);
             if !gate.is_open_for(generator.identity()) {
                 return Err(Stall::Identity(gate.identity()));
             }
             let limit = self.horizon.load(Ordering::Acquire);
-            let reservation = generator.advance(current, clock(), limit, n)?;
+            let reservation = generator.advance(generator.counter_of(word), clock(), limit, n)?;
             // AcqRel: whoever loads the new value sees what this process saw (a closed gate, above all).
-            let exchanged = self.counter.compare_exchange_weak(
-                current,
-                reservation.next(),
+            let exchanged = self.word.compare_exchange_weak(
+                word,
+                generator.word_of(reservation.next()),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             );
@@ -147,13 +155,14 @@ impl Slot {
         }
     }
 
-    /// Raises the counter by at least one and at least to what `floor` makes of it. Returns it as it was and
-    /// as it is. No attempt that loaded the counter before succeeds any more; without a fence others may follow.
+    /// Raises the counter by at least one and at least to what `floor` makes of it; of words, which keep their value of
+    /// the clock sequence. Returns the word as it was and as it is. No attempt that loaded the word before succeeds any
+    /// more; without a fence others may follow.
     pub fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
-        let mut current = self.counter.load(Ordering::Acquire);
+        let mut current = self.word.load(Ordering::Acquire);
         loop {
             let raised = floor(current).max(current + 1);
-            match self.counter.compare_exchange_weak(current, raised, Ordering::AcqRel, Ordering::Acquire) {
+            match self.word.compare_exchange_weak(current, raised, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return (current, raised),
                 Err(found) => current = found,
             }

@@ -14,41 +14,73 @@ pub struct SlotKey {
     time_shift: u32,
     sequence_shift: u32,
     sequence_bits: u32,
-    /// The value of the clock sequence, and where it stands; both 0 for value 0, so that layouts without the field
-    /// share a slot with those that have it.
-    clock_seq: u8,
-    clock_seq_shift: u32,
+    /// Where the value of the clock sequence stands. `None` on track 0, so that layouts without the field share a slot with
+    /// those that have it.
+    clock_seq_shift: Option<u32>,
 }
 
 impl SlotKey {
     /// The key of a layout as long as the clock was never set back. The width of the time field is not part of it: it only says when the layout ends.
     pub fn of(layout: &Layout) -> SlotKey {
+        SlotKey::on_track(layout, 0)
+    }
+
+    /// The key of a layout on a track.
+    pub fn on_track(layout: &Layout, track: usize) -> SlotKey {
         SlotKey {
             scale: layout.scale(),
             time_shift: layout.shift(Field::Time),
             sequence_shift: layout.shift(Field::Sequence),
             sequence_bits: layout.bits(Field::Sequence),
-            clock_seq: 0,
-            clock_seq_shift: 0,
+            clock_seq_shift: (track > 0).then_some(layout.shift(Field::ClockSeq)),
         }
     }
 
-    /// The key of a layout while the server's value of the clock sequence is `current`. If the layout's field is too
-    /// narrow for that, or it has none, its value is 0.
+    /// The key of a layout while the server's value of the clock sequence is `current`: on track 0 if that is 0, or if the
+    /// layout's field is too narrow for it, or it has none.
     pub fn at(layout: &Layout, current: u8) -> SlotKey {
-        match layout.clock_seq_at(current) {
-            0 => SlotKey::of(layout),
-            value => SlotKey {
-                clock_seq: value,
-                clock_seq_shift: layout.shift(Field::ClockSeq),
-                ..SlotKey::of(layout)
-            },
+        SlotKey::on_track(layout, usize::from(layout.clock_seq_at(current) > 0))
+    }
+
+    /// The track of which the slot is: 0, or 1 with whichever value of the clock sequence that has.
+    pub fn track(&self) -> usize {
+        usize::from(self.clock_seq_shift.is_some())
+    }
+
+    /// How many bits of a word no counter needs: those of the fields besides time and sequence. (A counter past the end of
+    /// every layout needs one more, and the sign bit is that.)
+    fn spare_bits(&self) -> u32 {
+        self.time_shift - self.sequence_bits
+    }
+
+    /// Whether there is room for a value of the clock sequence in the slot's word.
+    pub fn has_room_for(&self, value: u8) -> bool {
+        u64::from(value) >> self.spare_bits() == 0
+    }
+
+    /// The word that the slot holds: a counter, and above it the value of the clock sequence. So there is no word that a
+    /// slot holds twice, whatever values it gets: with one and the same value its counter only grows. On track 0 it is the
+    /// counter.
+    ///
+    /// # Panics
+    /// If there is no room for the value.
+    pub fn word(&self, value: u8, counter: u64) -> u64 {
+        assert!(self.has_room_for(value), "bug: clock_seq {value} does not fit a word");
+        match value {
+            0 => counter,
+            value => u64::from(value) << (u64::BITS - self.spare_bits()) | counter,
         }
     }
 
-    /// The value of the clock sequence.
-    pub fn clock_seq(&self) -> u8 {
-        self.clock_seq
+    /// The value and the counter in a word that the slot holds.
+    pub fn parts(&self, word: u64) -> (u8, u64) {
+        match self.clock_seq_shift {
+            None => (0, word),
+            Some(_) => {
+                let shift = u64::BITS - self.spare_bits();
+                ((word >> shift) as u8, word & ((1 << shift) - 1))
+            }
+        }
     }
 
     /// The first tick that starts at or after an instant: the floor for that instant, and the limit for a

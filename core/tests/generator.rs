@@ -143,7 +143,7 @@ fn the_largest_layout_ends_without_a_wrap() {
         assert_eq!(server.take(last_tick, u64::MAX), Ok(vec![i64::MAX]), "{layout}");
         assert_eq!(server.take(0, 1), Err(Stall::Exhausted), "{layout}");
         assert_eq!(server.take(i64::MAX, u64::MAX), Err(Stall::Exhausted), "{layout}");
-        assert_eq!(server.generator.wait_us(server.slot.counter(), 0, count(1)), Err(Stall::Exhausted));
+        assert_eq!(server.generator.wait_us(server.slot.word(), 0, count(1)), Err(Stall::Exhausted));
     }
 }
 
@@ -184,13 +184,13 @@ fn the_horizon_is_a_limit() {
 #[test]
 fn a_stall_takes_nothing() {
     let server = Server::new("time:41 sequence:1", 0, 0);
-    let before = server.slot.counter();
+    let before = server.slot.word();
     for stall in [server.take(-1, 1), {
         server.slot.set_horizon(0);
         server.take(0, 1)
     }] {
         assert!(stall.is_err());
-        assert_eq!(server.slot.counter(), before);
+        assert_eq!(server.slot.word(), before);
     }
 }
 
@@ -199,7 +199,7 @@ fn a_batch_is_one_exchange_and_takes_what_fits() {
     let server = Server::new("time:41 sequence:12", DRIFT_US, 0);
     // 1 s of drift and the tick of now, 4096 each.
     assert_eq!(server.take(0, 5_000_000).map(|ids| ids.len()), Ok(1001 * 4096));
-    assert_eq!(server.slot.counter(), 1001 * 4096);
+    assert_eq!(server.slot.word(), 1001 * 4096);
     assert_eq!(server.take(1_000, 5_000).map(|ids| ids.len()), Ok(4096));
 }
 
@@ -222,9 +222,9 @@ fn the_gate_decides() {
     assert!(server.take(0, 1).is_ok());
     server.gate.open(other);
     assert_eq!(server.take(0, 1), Err(Stall::Identity(Some(other))));
-    let before = server.slot.counter();
+    let before = server.slot.word();
     server.gate.fence([(&server.slot, |_| 0)]);
-    assert_eq!(server.slot.counter(), before + 1);
+    assert_eq!(server.slot.word(), before + 1);
     assert_eq!(server.take(0, 1), Err(Stall::Identity(None)));
     server.gate.fence([(&server.slot, |_| 77 << 12)]);
     server.gate.open(ME);

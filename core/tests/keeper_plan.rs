@@ -5,17 +5,31 @@ mod servers;
 use proptest::prelude::*;
 use servers::*;
 use snowflake_id_core::keeper_plan::{
-    GatePlan, Loss, Past, ResetRefusal, Seen, Uses, check_reset, plan, records_before_reset,
+    GatePlan, Loss, Past, ResetRefusal, Seen, check_reset, plan, records_before_reset,
 };
+use snowflake_id_core::track::{Begun, Horizon, Track};
+use snowflake_id_core::used::{Scope, Uses};
 
 #[test]
 fn a_new_server_begins_where_no_drift_can_have_been() {
     let plan = plan(&new_server());
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
-    assert_eq!(plan.floor_us, NOW_US + MAX_DRIFT_US);
-    assert_eq!(plan.horizon_us, Some(AHEAD_US));
-    assert_eq!(plan.records, [used(1, 0)]);
-    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), from_us: 0, is_another: false });
+    assert_eq!(floor_us(&plan), NOW_US + MAX_DRIFT_US);
+    assert_eq!(horizon_us(&plan), Some(AHEAD_US));
+    assert_eq!(of_zero(&plan.records), [used(1, 0)]);
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: false });
+    assert_eq!(plan.tracks[0].from_us, 0);
+}
+
+/// A horizon that could not be stored, as at the first look of a server without disk space, says nothing of the past.
+#[test]
+fn a_promise_that_was_not_kept_is_no_past() {
+    let mut seen = new_server();
+    seen.tracks[0].promised = Horizon::new(0, NOW_US + 70);
+    let plan = plan(&seen);
+    assert_eq!(plan.loss, Some(Loss::NothingKnown));
+    assert!(floor_us(&plan) >= NOW_US + MAX_DRIFT_US);
+    assert!(horizon_us(&plan) >= Some(NOW_US + 70));
 }
 
 /// The records are there still, also one with an end, which the server has read: they do not say where its IDs ended.
@@ -26,41 +40,42 @@ fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
     let past = Past { highest_us: until_us, ..Past::default() };
     let plan = plan(&Seen { uses, past, ..new_server() });
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
-    assert_eq!(plan.floor_us, NOW_US + MAX_DRIFT_US);
-    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), from_us: 0, is_another: false });
+    assert_eq!(floor_us(&plan), NOW_US + MAX_DRIFT_US);
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: false });
     // Nor do they say which values of the clock sequence were used.
-    assert_eq!(plan.value_records.len(), 1);
-    assert!(plan.value_records[0].until_us >= NOW_US + MAX_DRIFT_US, "{:?}", plan.value_records);
+    let of_values: Vec<_> = plan.records.iter().filter(|record| record.scope != Scope::ZERO).collect();
+    assert_eq!(of_values.len(), 1);
+    assert!(of_values[0].until_us >= NOW_US + MAX_DRIFT_US, "{of_values:?}");
 }
 
 #[test]
 fn a_start_begins_at_the_stored_horizon() {
-    let seen = Seen { stored_us: Some(NOW_US + 70), uses: Uses(vec![used(1, 0)]), ..new_server() };
+    let seen = Seen { tracks: stored(NOW_US + 70), uses: Uses(vec![used(1, 0)]), ..new_server() };
     let plan = plan(&seen);
-    assert_eq!((plan.loss, plan.floor_us), (None, NOW_US + 70));
+    assert_eq!((plan.loss, floor_us(&plan)), (None, NOW_US + 70));
     assert!(plan.records.is_empty());
 }
 
 #[test]
 fn a_horizon_is_renewed_only_while_ids_are_made() {
-    assert_eq!(plan(&busy_server()).horizon_us, Some(AHEAD_US));
-    assert_eq!(plan(&Seen { is_active: false, ..busy_server() }).horizon_us, None);
+    assert_eq!(horizon_us(&plan(&busy_server())), Some(AHEAD_US));
+    assert_eq!(horizon_us(&plan(&Seen { is_active: false, ..busy_server() })), None);
     // A clock that is not followed burns nothing.
-    assert_eq!(plan(&Seen { is_clock_good: false, ..busy_server() }).horizon_us, None);
+    assert_eq!(horizon_us(&plan(&Seen { is_clock_good: false, ..busy_server() })), None);
 }
 
 #[test]
 fn without_an_identity_the_gate_is_closed() {
     let plan = plan(&Seen { wanted: None, ..busy_server() });
-    assert_eq!((plan.gate, plan.horizon_us), (GatePlan::Close, None));
+    assert_eq!((plan.gate, horizon_us(&plan)), (GatePlan::Close, None));
 }
 
 #[test]
 fn another_identity_is_recorded_before_it_is_let_in() {
     let plan = plan(&Seen { wanted: Some(settled(2)), ..busy_server() });
-    assert_eq!(plan.records, [used(2, 0)]);
-    assert_eq!(plan.gate, GatePlan::Open { lease: settled(2), from_us: 0, is_another: true });
-    assert_eq!(plan.horizon_us, Some(AHEAD_US));
+    assert_eq!(of_zero(&plan.records), [used(2, 0)]);
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(2), is_another: true });
+    assert_eq!(horizon_us(&plan), Some(AHEAD_US));
 }
 
 #[test]
@@ -70,13 +85,12 @@ fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
         uses: Uses(vec![used(1, 0), used(2, 0), used(2, until_us)]),
         ..busy_server()
     };
-    assert_eq!(
-        plan(&with_end(AHEAD_US)).gate,
-        GatePlan::Open { lease: settled(2), from_us: AHEAD_US, is_another: true }
-    );
+    let opened = plan(&with_end(AHEAD_US));
+    assert_eq!(opened.gate, GatePlan::Open { lease: settled(2), is_another: true });
+    assert_eq!(opened.tracks[0].from_us, AHEAD_US);
     let refused = plan(&with_end(AHEAD_US + 1));
     assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: AHEAD_US + 1 });
-    assert_eq!(refused.horizon_us, None);
+    assert_eq!(horizon_us(&refused), None);
 }
 
 /// An older copy has records that are out of date: what was used since counts for all of them.
@@ -86,8 +100,8 @@ fn the_records_of_an_older_copy_prove_nothing() {
     let seen = Seen { is_elsewhere: true, uses: Uses(vec![used(1, 0), used(2, 0)]), past, ..busy_server() };
     let plan = plan(&seen);
     assert_eq!(
-        plan.records,
-        [everybody(past.highest_us), used(1, past.promised_us), used(2, past.highest_us)]
+        of_zero(&plan.records),
+        [everybody(past.highest_us), used(1, NOW_US + 50), used(2, past.highest_us)]
     );
 }
 
@@ -103,8 +117,9 @@ fn an_identity_that_would_wait_for_long_is_not_let_in() {
     };
     assert_eq!(plan(&seen).gate, GatePlan::Refuse { identity: worker(2), until_us });
     // Slots begin there anyway.
-    let seen = Seen { floor_us: Some(until_us), ..seen };
-    assert!(matches!(plan(&seen).gate, GatePlan::Open { from_us, .. } if from_us == until_us));
+    let seen = seen.with(|seen| seen.tracks[0].begun = Some(Begun { value: 0, floor_us: until_us }));
+    assert!(matches!(plan(&seen).gate, GatePlan::Open { .. }));
+    assert_eq!(plan(&seen).tracks[0].from_us, until_us);
 }
 
 /// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each
@@ -112,20 +127,20 @@ fn an_identity_that_would_wait_for_long_is_not_let_in() {
 #[test]
 fn an_unknown_past_means_that_everything_was_used() {
     let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };
-    let elsewhere =
-        Seen { is_elsewhere: true, stored_us: None, uses: Uses::default(), past, ..busy_server() };
+    let elsewhere = Seen { is_elsewhere: true, uses: Uses::default(), past, ..busy_server() };
+    let elsewhere = elsewhere.with(|seen| seen.tracks[0].stored = Horizon::NONE);
     let emptied = Seen { uses: Uses::default(), past, ..busy_server() };
-    let lowered = Seen { stored_us: Some(7), past, ..busy_server() };
+    let lowered = Seen { past, ..busy_server() }.with(|seen| seen.tracks[0].stored = Horizon::new(0, 7));
     for seen in [elsewhere, emptied, lowered] {
         let plan = plan(&seen);
         assert_eq!(plan.loss, Some(Loss::Stored));
-        assert_eq!(plan.records, [everybody(past.highest_us), used(1, past.promised_us)]);
+        assert_eq!(of_zero(&plan.records), [everybody(past.highest_us), used(1, NOW_US + 50)]);
         assert_eq!(plan.gate, GatePlan::Stay);
-        assert!(plan.horizon_us >= Some(past.promised_us));
+        assert!(horizon_us(&plan) >= Some(NOW_US + 50));
         // Once that is stored, another one is refused.
         let uses = Uses([seen.uses.0, plan.records].concat());
-        let again =
-            Seen { uses, stored_us: plan.horizon_us, wanted: Some(settled(2)), past, ..busy_server() };
+        let again = Seen { uses, wanted: Some(settled(2)), past, ..busy_server() };
+        let again = again.with(|seen| seen.tracks[0].stored = plan.tracks[0].horizon.unwrap());
         let refused = self::plan(&again);
         assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: past.highest_us });
         assert!(refused.records.is_empty() && refused.loss.is_none());
@@ -134,23 +149,25 @@ fn an_unknown_past_means_that_everything_was_used() {
 
 #[test]
 fn a_loss_before_the_first_look_raises_the_floor_to_what_was_promised() {
-    let seen = Seen { floor_us: None, open_for: None, is_elsewhere: true, stored_us: None, ..busy_server() };
-    assert_eq!(plan(&seen).floor_us, seen.past.promised_us);
+    let seen = Seen { open_for: None, is_elsewhere: true, ..busy_server() };
+    let tracks = seen.tracks.map(|track| Track { begun: None, stored: Horizon::NONE, ..track });
+    assert_eq!(floor_us(&plan(&Seen { tracks, ..seen })), NOW_US + 50);
 }
 
 #[test]
 fn a_lost_horizon_is_written_again_but_not_by_a_clock_that_is_not_followed() {
-    let seen = Seen { is_elsewhere: true, stored_us: None, is_clock_good: false, ..busy_server() };
-    assert_eq!(plan(&seen).horizon_us, Some(seen.past.promised_us));
+    let seen = Seen { is_elsewhere: true, is_clock_good: false, ..busy_server() };
+    let seen = seen.with(|seen| seen.tracks[0].stored = Horizon::NONE);
+    assert_eq!(horizon_us(&plan(&seen)), Some(NOW_US + 50));
 }
 
 #[test]
 fn an_order_moves_floor_and_horizon_also_without_an_identity() {
     let seen = Seen { advance_to_us: Some(NOW_US + 700), wanted: None, open_for: None, ..busy_server() };
-    assert_eq!((plan(&seen).floor_us, plan(&seen).horizon_us), (NOW_US + 700, Some(NOW_US + 700)));
+    assert_eq!((floor_us(&plan(&seen)), horizon_us(&plan(&seen))), (NOW_US + 700, Some(NOW_US + 700)));
     // It takes the place of nothing that is stored.
-    let seen = Seen { advance_to_us: Some(5), stored_us: Some(NOW_US), ..new_server() };
-    assert_eq!(plan(&seen).floor_us, NOW_US);
+    let seen = Seen { advance_to_us: Some(5), tracks: stored(NOW_US), ..new_server() };
+    assert_eq!(floor_us(&plan(&seen)), NOW_US);
 }
 
 #[test]
@@ -167,9 +184,10 @@ fn everything_begins_anew_only_for_an_identity_that_was_never_used() {
     assert_eq!(check(3, &Uses(vec![used(1, 0), everybody(until_us - 1)])), Ok(()));
     assert!(check(3, &Uses::default()).is_err());
     assert!(check_reset(worker(3), &uses, &past, true, NOW_US).is_err());
-    assert_eq!(records_before_reset(&uses, 5_000), [used(1, 5_000), used(2, 5_000)]);
+    let before_reset = |uses: &Uses| records_before_reset(uses, worker(3), 0, 5_000);
+    assert_eq!(before_reset(&uses), [used(1, 5_000), used(2, 5_000)]);
     // The new identity has no record, and is not shut out.
-    assert_eq!(records_before_reset(&unknown, 5_000), [used(1, 5_000)]);
+    assert_eq!(before_reset(&unknown), [used(1, 5_000)]);
 }
 
 proptest! {
@@ -187,23 +205,21 @@ proptest! {
     ) {
         let seen = Seen {
             now_us: now,
-            stored_us: stored,
+            tracks: [track(stored.unwrap_or(0), published, floor, end_of_use), Track::default()],
             is_elsewhere,
-            past: Past { published_us: published, promised_us: published, highest_us: published, last_identity: Some(worker(1)) },
-            floor_us: floor,
-            end_of_use_us: end_of_use,
+            past: Past { highest_us: published, last_identity: Some(worker(1)) },
             open_for: is_open.then_some(settled(1)),
             is_active,
             is_clock_good,
             ..new_server()
         };
         let plan = plan(&seen);
-        if let Some(horizon_us) = plan.horizon_us {
-            prop_assert!(horizon_us >= stored.unwrap_or(0).max(published).max(end_of_use).max(plan.floor_us));
+        if let Some(horizon_us) = horizon_us(&plan) {
+            prop_assert!(horizon_us >= stored.unwrap_or(0).max(published).max(end_of_use).max(floor_us(&plan)));
         }
         if stored.unwrap_or(0) < published {
-            prop_assert!(plan.horizon_us.is_some());
+            prop_assert!(horizon_us(&plan).is_some());
         }
-        prop_assert!(plan.floor_us >= floor.unwrap_or(stored.unwrap_or(0)));
+        prop_assert!(floor_us(&plan) >= floor.unwrap_or(stored.unwrap_or(0)));
     }
 }

@@ -4,7 +4,9 @@ mod servers;
 
 use servers::*;
 use snowflake_id_core::Lease;
-use snowflake_id_core::keeper_plan::{GatePlan, Past, Seen, Uses, plan};
+use snowflake_id_core::keeper_plan::{GatePlan, Past, Seen, plan};
+use snowflake_id_core::track::Track;
+use snowflake_id_core::used::Uses;
 
 /// A lease of worker 3.
 fn leased(from_us: i64, until_us: i64) -> Lease {
@@ -22,13 +24,13 @@ fn leasing_server(lease: Lease) -> Seen {
 #[test]
 fn a_horizon_ends_with_the_lease() {
     let ends_soon = NOW_US + 80;
-    assert_eq!(plan(&leasing_server(leased(5, ends_soon))).horizon_us, Some(ends_soon));
+    assert_eq!(horizon_us(&plan(&leasing_server(leased(5, ends_soon)))), Some(ends_soon));
     let ended = leased(5, NOW_US + 50); // Where the horizon is.
-    assert_eq!(plan(&leasing_server(ended)).horizon_us, None);
+    assert_eq!(horizon_us(&plan(&leasing_server(ended))), None);
     // A renewed lease is the same one.
     let renewed = Seen { open_for: Some(ended), ..leasing_server(leased(5, NOW_US + 60)) };
     let plan = plan(&renewed);
-    assert_eq!((plan.gate, plan.horizon_us), (GatePlan::Stay, Some(NOW_US + 60)));
+    assert_eq!((plan.gate, horizon_us(&plan)), (GatePlan::Stay, Some(NOW_US + 60)));
 }
 
 /// A clock that is years ahead, and no registry to say so: nothing is burnt but the lease.
@@ -36,10 +38,11 @@ fn a_horizon_ends_with_the_lease() {
 fn a_clock_far_ahead_burns_nothing_beyond_the_lease() {
     let until_us = NOW_US + 200;
     let later = NOW_US + 1_000_000_000_000;
-    let start = Seen { open_for: None, now_us: later, floor_us: None, ..leasing_server(leased(5, until_us)) };
-    assert_eq!(plan(&start).horizon_us, Some(until_us));
+    let start = Seen { open_for: None, now_us: later, ..leasing_server(leased(5, until_us)) };
+    let start = start.with(|seen| seen.tracks[0].begun = None);
+    assert_eq!(horizon_us(&plan(&start)), Some(until_us));
     let without = Seen { wanted: None, ..start };
-    assert_eq!(plan(&without).horizon_us, None);
+    assert_eq!(horizon_us(&plan(&without)), None);
 }
 
 /// Another range of the same identity begins where it begins, and so does the horizon.
@@ -48,8 +51,8 @@ fn a_lease_begins_where_it_begins() {
     let again = leased(NOW_US + 700, NOW_US + 900);
     let seen = Seen { wanted: Some(again), ..leasing_server(leased(5, NOW_US + 60)) };
     let plan = plan(&seen);
-    assert_eq!(plan.gate, GatePlan::Open { lease: again, from_us: again.from_us, is_another: false });
-    assert_eq!(plan.horizon_us, Some(again.from_us));
+    assert_eq!(plan.gate, GatePlan::Open { lease: again, is_another: false });
+    assert_eq!(horizon_us(&plan), Some(again.from_us));
     assert!(plan.records.is_empty());
 }
 
@@ -62,10 +65,7 @@ fn a_leased_identity_that_was_used_before() {
         uses: Uses(vec![used(1, 0), used(3, until_us)]),
         ..busy_server()
     };
-    assert_eq!(
-        plan(&with_end(NOW_US + 20)).gate,
-        GatePlan::Open { lease, from_us: NOW_US + 20, is_another: true }
-    );
+    assert_eq!(plan(&with_end(NOW_US + 20)).gate, GatePlan::Open { lease, is_another: true });
     let refused = plan(&with_end(NOW_US + 1_000_000_000));
     assert!(matches!(refused.gate, GatePlan::Refuse { .. }));
     assert!(refused.is_another_needed);
@@ -78,14 +78,8 @@ fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
     let ahead = NOW_US + HOUR_US;
     let lease = leased(5, NOW_US + 900);
     let stuck = Seen {
-        stored_us: Some(ahead),
-        past: Past {
-            published_us: ahead,
-            promised_us: ahead,
-            highest_us: ahead,
-            last_identity: Some(worker(3)),
-        },
-        end_of_use_us: ahead,
+        tracks: [track(ahead, ahead, Some(NOW_US - 5_000), ahead), Track::default()],
+        past: Past { highest_us: ahead, last_identity: Some(worker(3)) },
         is_clock_confirmed: true,
         ..leasing_server(lease)
     };
@@ -97,7 +91,7 @@ fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
     let another = Lease { identity: worker(4), ..lease };
     let exchanged = plan(&Seen { wanted: Some(another), ..stuck.clone() });
     assert_eq!((exchanged.gate, exchanged.is_another_needed), (GatePlan::BeginAnew(another), false));
-    assert_eq!((exchanged.horizon_us, exchanged.records), (None, vec![]));
+    assert_eq!((horizon_us(&exchanged), exchanged.records), (None, vec![]));
 
     // One that was used before will not do, nor is there anything to exchange for an identity of the settings.
     let uses = Uses(vec![used(3, 0), used(4, 0)]);
@@ -120,10 +114,10 @@ fn a_lease_from_a_life_that_is_forgotten() {
     let plan_of_start = plan(&start);
     assert_eq!(plan_of_start.gate, GatePlan::Refuse { identity: worker(3), until_us: lease.until_us });
     assert!(plan_of_start.is_another_needed);
-    assert_eq!(plan_of_start.horizon_us, None);
+    assert_eq!(horizon_us(&plan_of_start), None);
     // One that is granted now is good, and so is an old one where the past is known.
     assert!(matches!(plan(&Seen { is_lease_inherited: false, ..start.clone() }).gate, GatePlan::Open { .. }));
-    let known = Seen { stored_us: Some(NOW_US), uses: Uses(vec![used(3, 0)]), ..start };
+    let known = Seen { tracks: stored(NOW_US), uses: Uses(vec![used(3, 0)]), ..start };
     assert!(matches!(plan(&known).gate, GatePlan::Open { .. }));
 }
 
@@ -139,16 +133,18 @@ fn an_ordered_floor_holds_under_a_lease() {
     // Nor is it one after a restart, when only what is stored says so.
     let uses = Uses([ordered.uses.0.as_slice(), &first.records].concat());
     let restarted = Seen {
-        stored_us: first.horizon_us,
+        tracks: stored(horizon_us(&first).unwrap()),
         uses,
         past: Past::default(),
-        floor_us: None,
         advance_to_us: None,
         open_for: None,
         ..ordered
     };
     let again = plan(&restarted);
-    assert_eq!((again.floor_us, again.is_another_needed), (first.horizon_us.unwrap(), false));
+    assert_eq!(
+        (again.tracks[0].begun.floor_us, again.is_another_needed),
+        (horizon_us(&first).unwrap(), false)
+    );
     let another = Lease { identity: worker(4), ..lease };
     assert!(!matches!(plan(&Seen { wanted: Some(another), ..restarted }).gate, GatePlan::BeginAnew(_)));
 }

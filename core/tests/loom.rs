@@ -7,7 +7,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::thread;
 use snowflake_id_core::segment::{NEVER_ENDS, Range, Segment};
-use snowflake_id_core::{Gate, Generator, Identity, Slot, Stall};
+use snowflake_id_core::{Gate, Generator, Identity, Layout, Slot, SlotKey, Stall};
 
 const OLD: Identity = Identity { datacenter: 0, worker: 1 };
 const NEW: Identity = Identity { datacenter: 0, worker: 2 };
@@ -99,10 +99,10 @@ fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
         };
         server.gate.fence([(&server.slot, |_| 0)]);
         fenced.store(true, Ordering::Release);
-        let end = server.slot.counter();
+        let end = server.slot.word();
         let ids = caller.join().unwrap();
         // Had the caller succeeded after the fence, the counter would have moved.
-        assert_eq!(server.slot.counter(), end, "an attempt succeeded after the fence");
+        assert_eq!(server.slot.word(), end, "an attempt succeeded after the fence");
         if let Ok(ids) = ids {
             let layout = *generator(OLD).layout();
             let parts = layout.unpack(ids[0]).unwrap();
@@ -193,6 +193,44 @@ fn numbers_from(first: i64, count: u64) -> Range {
 fn take_numbers(segment: &Segment, calls: usize) -> Vec<i64> {
     let take = |_| segment.take(|| 0, NonZeroU64::MIN).ok().map(|taken| taken.first);
     (0..calls).filter_map(take).collect()
+}
+
+/// A slot goes over to another value of the clock sequence, at a lower counter, while a call is under way with the former
+/// one. Without a fence: no call with the new value sees the horizon of the former one, and no call with the former one
+/// takes what the new one begins with.
+#[test]
+fn a_slot_that_goes_over_to_another_value_gives_nothing_twice() {
+    let layout: Layout =
+        "time:40 worker:2 clock_seq:2 sequence:2 epoch=1970-01-01T00:00:00Z".parse().unwrap();
+    let [former, new] =
+        [1, 2].map(|value| Generator::new(layout, OLD, 1_000_000, 0).unwrap().with_clock_seq(value));
+    let [word, new_word] =
+        [(1, 8), (2, 4)].map(|(value, counter)| SlotKey::at(&layout, 1).word(value, counter));
+    let take = |server: &Server, generator: &Generator| {
+        let reservation = server.slot.reserve(&server.gate, generator, || 1_000, NonZeroU64::MIN);
+        reservation.map(|reservation| generator.first_id(reservation))
+    };
+    for generator in [former, new] {
+        loom::model(move || {
+            let (gate, slot) = (Gate::default(), Slot::new(word, 3));
+            gate.open(OLD);
+            let server = Arc::new(Server { gate, slot });
+            let caller = {
+                let server = server.clone();
+                thread::spawn(move || take(&server, &generator))
+            };
+            server.slot.change_value(new_word);
+            server.slot.set_horizon(2);
+            let mut ids = vec![take(&server, &new).unwrap()];
+            assert_eq!(take(&server, &former), Err(Stall::Exhausted));
+            ids.extend(caller.join().unwrap());
+            for &id in &ids {
+                let parts = layout.unpack(id).unwrap();
+                assert!(parts.tick < if parts.clock_seq == 2 { 2 } else { 3 }, "{parts:?}");
+            }
+            assert_distinct(ids);
+        });
+    }
 }
 
 /// A value of the clock sequence is opened again, at or after the end of its use: without a fence, as the slot is raised

@@ -135,7 +135,7 @@ proptest! {
                 limit = layout.tick_at(now_us).map_or(0, |tick| tick + 3);
                 slot.set_horizon(limit);
             }
-            let before = slot.counter();
+            let before = slot.word();
             let n = NonZeroU64::new(n).unwrap();
             let hopeless = generator.wait_us(before, now_us, n);
             match slot.reserve(&gate, &generator, || now_us, n) {
@@ -156,7 +156,7 @@ proptest! {
                     }
                 }
                 Err(stall) => {
-                    prop_assert_eq!(slot.counter(), before);
+                    prop_assert_eq!(slot.word(), before);
                     match stall {
                         // After exactly that wait it works (unless the limit holds it back), a microsecond
                         // earlier it does not.

@@ -14,31 +14,31 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
     'has REFRESH fail for what only snowflake_id itself writes';
 
--- One row, as soon as there is a horizon. The server overwrites it in place: see src/pg/rows.rs.
-CREATE MATERIALIZED VIEW snowflake_internal.horizon (horizon_us, clock_sequence) USING heap AS
-    SELECT NULL::pg_catalog.int8, NULL::pg_catalog.int8
+-- A row for each track, as soon as there is a horizon. The server overwrites them in place: see src/pg/rows.rs.
+CREATE MATERIALIZED VIEW snowflake_internal.horizon (track, clock_seq, horizon_us) USING heap AS
+    SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
-COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizon of snowflake IDs; do not touch';
+COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not touch';
+COMMENT ON COLUMN snowflake_internal.horizon.track IS
+    '0: of all layouts; 1: of those with a clock sequence, since the clock was set back';
+COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'the value of the clock sequence on this track';
 COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
     'no ID may be made whose time (microseconds of Unix time) lies at or after it; 0: none was stored yet';
--- See ValueHorizon in core/src/clock_sequence.rs.
-COMMENT ON COLUMN snowflake_internal.horizon.clock_sequence IS
-    'the value of the clock sequence that is in use, and its horizon, in one number; 0: none';
 
 -- Under which identities this server has made IDs, noted by the keeper before the first one is made. See
--- src/keeper/store.rs for why this is no table, and core/src/keeper_plan.rs for what the rows say.
+-- src/keeper/store.rs for why this is no table, and core/src/used.rs for what the rows say.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
            NULL::pg_catalog.timestamptz
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'under which identities this server has made snowflake IDs; do not touch';
-COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'NULL: every identity without a row of its own';
-COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'NULL: every identity without a row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS '-1: every identity without a row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS '-1: every identity without a row of its own';
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
-    'the row is about this value of the clock sequence, 0: about each of them; NULL: about the identity';
+    'with this value of the clock sequence, 0 also for layouts without one; -1: with every other one without a row of its own';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
-    'up to when (microseconds of Unix time); 0 as long as only the stored horizon limits it';
+    'up to when (microseconds of Unix time); 0 with value 0 as long as only the stored horizon limits it, with another one not at all';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';
 
 CREATE TABLE snowflake_worker (

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::prelude::*;
 use snowflake_id_core::SlotKey;
+use snowflake_id_core::track::TRACKS;
 
 use crate::config;
 use crate::error::OrReport;
@@ -11,7 +12,7 @@ use crate::generate::wait::is_far_ahead;
 use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
 use crate::pg::{clock, server};
-use crate::shared::board::Closed;
+use crate::shared::keeper_words::Closed;
 use crate::shared::lease;
 use crate::shared::memory::{self, State};
 use crate::shared::report;
@@ -56,8 +57,8 @@ fn snowflake_server_status() -> TableIterator<
     };
     let news = config::registry().map(|_| lease::news());
     let report = report::report();
-    // Those of the value of the clock sequence that the session's layout has.
-    let clock_seq = config::valid_layout().map_or(0, |layout| shared.key_of(&layout).clock_seq());
+    // That of the session's layout.
+    let track = config::valid_layout().map_or(0, |layout| shared.key_of(&layout).track());
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
@@ -69,8 +70,8 @@ fn snowflake_server_status() -> TableIterator<
         identity.map(|identity| identity.worker as i32),
         identity.map(|_| source),
         config::node_name().into(),
-        instant(shared.published_us(clock_seq)),
-        board.keeper.floor_us().map(|_| timestamptz(shared.floor_us(clock_seq))),
+        instant(shared.published_us(track)),
+        board.is_begun().then(|| timestamptz(board.begun(track).floor_us)),
         timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
         board.bell.pid(),
@@ -106,7 +107,7 @@ fn snowflake_slots() -> TableIterator<
         let last_us = slot.key.last_tick_us(slot.counter);
         let drift = Interval::from_micros(last_us - now_us);
         // 0 for a layout with the field as well as for one without; those show NULL.
-        let value = (slot.layout.max_clock_seq() > 0).then_some(slot.key.clock_seq().into());
+        let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
         (slot.layout.to_string(), timestamptz(last_us), drift, slot.issued as i64, value)
     }))
 }
@@ -118,11 +119,13 @@ fn snowflake_clock_sequence_values() -> TableIterator<
     'static,
     (name!(clock_seq, i32), name!(is_in_use, bool), name!(used_until, Option<TimestampWithTimeZone>)),
 > {
-    let values = &memory::state().or_report().board.values;
-    let (in_use, now_us) = (values.value(), clock::clock_us());
+    let board = &memory::state().or_report().board;
+    let (in_use, now_us) = (board.value(), clock::clock_us());
     let max_value = config::valid_layout().map_or(0, |layout| layout.max_clock_seq());
-    let used_up =
-        values.used().filter(|&(value, end_us)| value != in_use && value <= max_value && end_us > now_us);
+    let used_up = board
+        .values
+        .used()
+        .filter(|&(value, end_us)| value != in_use && value <= max_value && end_us > now_us);
     let mut rows: Vec<_> =
         used_up.map(|(value, end_us)| (value.into(), false, Some(timestamptz(end_us)))).collect();
     rows.push((in_use.into(), true, None));
@@ -147,7 +150,8 @@ fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64
     let in_use = in_use.iter().filter(|slot| !slot.is_left);
     let times = in_use.map(|slot| (slot.layout.max_clock_seq(), time_of(&slot.key, slot.counter)));
     let layout = config::valid_layout();
-    let floor_us = shared.floor_us(layout.map_or(0, |layout| shared.key_of(&layout).clock_seq()));
+    let track = layout.map_or(0, |layout| shared.key_of(&layout).track());
+    let floor_us = shared.board.begun(track).floor_us;
     let begin = (layout.map_or(0, |layout| layout.max_clock_seq()), floor_us);
     let allowed = times.chain([begin]).map(|(max_value, time_us)| {
         let allowed_us = time_us - max_drift_us();
@@ -172,8 +176,8 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         || board.keeper.committing_for_us(now_us).is_some()
         || board.bell.is_wanted()
         || !board.keeper.has_succeeded.load(Ordering::Relaxed);
-    let values_in_use = [0, board.values.value()];
-    let has_reached_horizon = values_in_use.iter().any(|&clock_seq| shared.published_us(clock_seq) <= now_us);
+    let tracks = 0..if board.value() > 0 { TRACKS } else { 1 };
+    let has_reached_horizon = tracks.into_iter().any(|track| shared.published_us(track) <= now_us);
     if server::is_in_recovery() {
         "recovery"
     } else if board.bell.pid().is_none() {

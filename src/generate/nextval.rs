@@ -65,7 +65,7 @@ fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), 
             session::forget();
             Ok(())
         }
-        Stall::Horizon => patience.wait_for_horizon(session.clock_seq()),
+        Stall::Horizon => patience.wait_for_horizon(session.track()),
         // The session is made anew, for another identity or, once there is one, for the same.
         Stall::Identity(_) => {
             session::forget();

@@ -156,13 +156,13 @@ impl Session {
 
     /// Whether the layout has another value of the clock sequence by now.
     pub fn has_moved_on(&self) -> bool {
-        let current = memory::state().map_or(0, |shared| shared.board.values.value());
+        let current = memory::state().map_or(0, |shared| shared.board.value());
         self.generator.layout().clock_seq_at(current) != self.place.clock_seq
     }
 
-    /// The value of the clock sequence.
-    pub fn clock_seq(&self) -> u8 {
-        self.place.clock_seq
+    /// The track of the slot.
+    pub fn track(&self) -> usize {
+        usize::from(self.place.clock_seq > 0)
     }
 
     fn is_as(&self, other: &Session) -> bool {
@@ -191,6 +191,7 @@ impl Session {
 
     /// How many microseconds it takes until the last of `n` values is allowed.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
-        self.generator.wait_us(self.place.slot.counter(), clock::clock_us(), n)
+        let counter = self.generator.counter_of(self.place.slot.word());
+        self.generator.wait_us(counter, clock::clock_us(), n)
     }
 }

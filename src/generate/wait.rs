@@ -13,7 +13,8 @@ use crate::error::{Error, duration};
 use crate::pg::relation::Extension;
 use crate::pg::wait::{self, WaitEvent};
 use crate::pg::{clock, server};
-use crate::shared::board::{Board, Closed};
+use crate::shared::board::Board;
+use crate::shared::keeper_words::Closed;
 use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory;
 use crate::shared::report;
@@ -142,18 +143,17 @@ impl Patience {
     /// keeper for that, if it would help, and waits until it has looked.
     pub fn has_another_value(&self, layout: &Layout, wait_us: u64) -> Result<bool, Error> {
         let board = &memory::state()?.board;
-        let max_value = layout.max_clock_seq();
-        let free_from_us = board.another_value_from_us(max_value);
+        let free_from_us = board.another_value_from_us(layout.max_clock_seq());
         if !is_far_ahead(wait_us as i64) || free_from_us.is_none_or(|free_us| free_us > clock::clock_us()) {
             return Ok(false);
         }
-        let before = board.values.value();
-        board.values.ask(max_value);
+        let before = board.value();
+        board.values.ask(layout);
         let look = Look::ask(board);
         loop {
             // Asked first: a look that is over has opened another value if it could.
             let is_over = look.is_over() || board.bell.pid().is_none();
-            if board.values.value() != before {
+            if board.value() != before {
                 return Ok(true);
             }
             if self.deadline.is_over() && board.keeper.committing_for_us(clock::clock_us()).is_some() {
@@ -169,11 +169,11 @@ impl Patience {
         }
     }
 
-    /// Asks the keeper to extend the horizon of a value of the clock sequence, and waits until it has looked.
-    pub fn wait_for_horizon(&self, clock_seq: u8) -> Result<(), Error> {
+    /// Asks the keeper to extend the horizon of a track, and waits until it has looked.
+    pub fn wait_for_horizon(&self, track: usize) -> Result<(), Error> {
         let shared = memory::state()?;
         let board = &shared.board;
-        if let Some(until_us) = ended_lease(board, shared.published_us(clock_seq)) {
+        if let Some(until_us) = ended_lease(board, shared.published_us(track)) {
             return Err(Error::LeaseEnded { until_us, state: lease::news().state.name() });
         }
         board.bell.ring(); // Also if this call fails at once: the next one shall not.

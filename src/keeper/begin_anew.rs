@@ -9,15 +9,15 @@
 //! left who makes the same numbers: all slots are given up.
 
 use snowflake_id_core::Lease;
-use snowflake_id_core::clock_sequence::ValueHorizon;
 use snowflake_id_core::keeper_plan::{ResetRefusal, check_reset, records_before_reset};
+use snowflake_id_core::track::Horizon;
 
-use super::store::{New, Store, Stored};
+use super::store::{Store, Stored};
 use super::transaction::transaction;
 use crate::background::stop::is_stopping;
 use crate::background::transaction::Problem;
 use crate::pg::clock;
-use crate::shared::board::Closed;
+use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 use crate::shared::order_desk::Answer;
 
@@ -25,9 +25,9 @@ use crate::shared::order_desk::Answer;
 /// horizon that lies `reach_us` ahead of that. `claim` takes on the order for it, if it was ordered, before the first
 /// thing that cannot be undone. Returns the answer; `None` if the order was withdrawn.
 ///
-/// What happens when the process dies: after the first commit, identities are shut out up to where the stored
-/// horizon is anyway. After the second, a keeper that comes next while the server runs writes the high
-/// horizon again; one after a restart finds the low one, with the identities shut out.
+/// What happens when the process dies: identities are stored as shut out, up to where the stored horizon is anyway, before
+/// the low horizon is. A keeper that comes next while the server runs writes the high horizon again; one after a restart
+/// finds the low one, with the identities shut out.
 pub fn begin_anew(
     shared: &State,
     lease: &Lease,
@@ -37,7 +37,7 @@ pub fn begin_anew(
     let board = &shared.board;
     if !shared.has_room_to_begin_anew() {
         return Err(Problem(
-            "no places are left for the layouts in use: each takes another one when everything begins anew, and with each value of the clock sequence; restart the server".into(),
+            "no places are left for the layouts in use: each takes another one when everything begins anew; restart the server".into(),
         ));
     }
     let refusal = |stored: &Stored| {
@@ -58,43 +58,26 @@ pub fn begin_anew(
     }
     shared.seal();
     board.keeper.set_closed(Closed::Problem);
-    let answer = transaction(|| {
+    let floor_us = clock::clock_us().max(lease.from_us);
+    let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
+    let horizon = Horizon::new(0, horizon_us);
+    let refusal = transaction(|| {
         let store = Store::lock_or_report()?;
         let stored = store.read(&board.past);
         let refusal = refusal(&stored);
         if refusal.is_none() {
             let highest_us = board.past.snapshot().highest_us;
-            // Whoever was used so far may have used the value of the clock sequence, too; the next one has used none.
-            let value = Some(shared.board.values.value()).filter(|&value| value > 0);
-            let mut values = value.map_or(vec![], |value| stored.value_uses.close(value, highest_us));
-            values.extend(stored.value_uses.of_unused(lease.identity, !values.is_empty()));
-            store.write(&New {
-                records: &records_before_reset(&stored.uses, highest_us),
-                value_records: &values,
-                ..New::default()
-            });
+            let records = records_before_reset(&stored.uses, lease.identity, board.value(), highest_us);
+            store.write(&records, [Some(horizon), Some(Horizon::NONE)]);
         }
         Ok(refusal)
     })?;
-    if answer.is_some() || is_stopping() {
-        return Ok(Some(answer.unwrap_or(Answer::Failed)));
-    }
-    let floor_us = clock::clock_us().max(lease.from_us);
-    let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
-    transaction(|| {
-        Store::lock_or_report()?.write(&New {
-            horizon_us: Some(horizon_us),
-            value: Some(ValueHorizon::NONE),
-            ..New::default()
-        });
-        Ok(())
-    })?;
-    if is_stopping() {
-        return Ok(Some(Answer::Failed));
+    if refusal.is_some() || is_stopping() {
+        return Ok(Some(refusal.unwrap_or(Answer::Failed)));
     }
     let (clock_us, since_boot_us) = clock::clocks_us();
     board.past.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
-    shared.begin_anew(floor_us, horizon_us);
+    shared.begin_anew(floor_us, horizon);
     pgrx::log!("snowflake_id: the horizon was reset to the present, for {}", lease.identity);
     Ok(Some(Answer::Done))
 }

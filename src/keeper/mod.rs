@@ -16,8 +16,9 @@
 
 mod begin_anew;
 mod clock_sequence;
+mod cycle;
+mod gate;
 mod identity;
-mod look;
 mod news;
 mod process;
 pub mod store;

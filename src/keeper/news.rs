@@ -12,7 +12,7 @@ use crate::background::transaction::Problem;
 use crate::config;
 use crate::error::Error;
 use crate::pg::{clock, relation};
-use crate::shared::board::Closed;
+use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 use crate::shared::report;
 

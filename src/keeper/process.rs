@@ -6,12 +6,12 @@ use std::time::Duration;
 use pgrx::bgworkers::{BackgroundWorker, BackgroundWorkerBuilder, SignalWakeFlags};
 use pgrx::prelude::*;
 
-use super::look::{Keeper, RETRY_TIME};
+use super::cycle::{Keeper, RETRY_TIME};
 use super::transaction::note_commit;
 use crate::background::stop::{is_stopping, on_sigterm};
 use crate::config;
 use crate::pg::{clock, process, server};
-use crate::shared::board::Closed;
+use crate::shared::keeper_words::Closed;
 use crate::shared::memory;
 use crate::shared::order_desk::Answer;
 use crate::shared::report;

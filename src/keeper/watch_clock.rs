@@ -16,7 +16,7 @@ pub fn watch(shared: &State, now_us: i64, since_boot_us: i64) -> Option<i64> {
         None => ClockWatch::new(now_us, since_boot_us),
     };
     let max_jump_us = config::max_clock_jump().as_micros() as i64;
-    let jump_us = watch.look(now_us, since_boot_us, max_jump_us, past.published_us());
+    let jump_us = watch.look(now_us, since_boot_us, max_jump_us, past.published(0).until_us());
     past.set_clock_offset(watch.offset_us());
     words.clock_jump_us.store(jump_us.unwrap_or(0), Ordering::Relaxed);
     jump_us

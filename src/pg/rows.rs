@@ -1,9 +1,9 @@
 //! Rows of relations that are locked, read and written without SQL: see [`super::relation`] for why.
 //!
-//! A row can be added by the transaction, as usual, or written **in place**: its bytes are replaced, the WAL says so, and
+//! A row is written **in place**: its bytes are replaced, the WAL says so, and
 //! a rollback does not undo it. So there is one row however often it is written, and nothing for VACUUM to do. It is
 //! durable once the transaction has been committed, as that flushes the WAL and waits for synchronous standbys. Before, it
-//! can be read, and a crash may take it back.
+//! can be read, and a crash may take it back, with all that was written after it.
 //!
 //! What makes that safe:
 //!
@@ -86,16 +86,6 @@ impl Relation {
         }
     }
 
-    /// Adds a row to a heap without indexes. Logical decoding does not show it.
-    pub fn append<const N: usize>(self, values: [Option<pg_sys::Datum>; N]) {
-        // SAFETY: the row was formed for this relation, which is open until the row is in it.
-        unsafe {
-            let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
-            insert(relation, form(relation, values), pg_sys::GetCurrentCommandId(true), 0);
-            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
-        }
-    }
-
     /// Writes a row in place: the first one for which `is_it` holds of these columns, which have to be those of the
     /// relation in its order. It is added if there is none. Not undone by a rollback, and durable with the commit.
     ///
@@ -113,17 +103,16 @@ impl Relation {
                 found = Some(place);
             }
         });
-        // SAFETY: as for `append()`. The relation is a heap, which its lock was given for.
+        // SAFETY: the row was formed for this relation, which is open until the row is in it, and a heap, which its lock was
+        // given for.
         unsafe {
             // Without a transaction ID the commit would not flush the WAL.
             pg_sys::GetTopTransactionId();
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
-            let row = form(relation, values.map(Some));
+            let row = form(relation, values);
             match found {
                 Some(place) => write_over(relation, place, row),
-                // Nobody asks which command has inserted it. A standby notes the first one, whichever it was, and its page is
-                // to be the same.
-                None => insert(relation, row, FIRST_COMMAND, pg_sys::HEAP_INSERT_FROZEN),
+                None => insert(relation, row),
             }
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         }
@@ -137,34 +126,27 @@ impl Relation {
 /// change it could do anything else as well.
 unsafe fn form<const N: usize>(
     relation: pg_sys::Relation,
-    mut values: [Option<pg_sys::Datum>; N],
+    mut values: [pg_sys::Datum; N],
 ) -> pg_sys::HeapTuple {
-    let mut nulls = values.map(|value| value.is_none());
-    let mut datums = values.each_mut().map(|value| value.take().unwrap_or(pg_sys::Datum::null()));
+    let mut nulls = [false; N];
     // SAFETY: by this function's contract; both arrays have an element for each column.
     unsafe {
         let descriptor = (*relation).rd_att;
         assert_eq!((*descriptor).natts as usize, N, "bug: the relation has other columns");
-        pg_sys::heap_form_tuple(descriptor, datums.as_mut_ptr(), nulls.as_mut_ptr())
+        pg_sys::heap_form_tuple(descriptor, values.as_mut_ptr(), nulls.as_mut_ptr())
     }
 }
 
-/// Adds a row. Logical decoding does not show it.
+/// Adds a row, frozen. Logical decoding does not show it.
 ///
 /// # Safety
 /// The relation is open, locked, and a heap without indexes, and the row is one of it.
-unsafe fn insert(
-    relation: pg_sys::Relation,
-    row: pg_sys::HeapTuple,
-    command: pg_sys::CommandId,
-    options: u32,
-) {
-    // SAFETY: by this function's contract.
-    unsafe {
-        // Up to version 18 they are signed.
-        let options = (options | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
-        pg_sys::heap_insert(relation, row, command, options, std::ptr::null_mut());
-    }
+unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
+    // Up to version 18 they are signed.
+    let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
+    // SAFETY: by this function's contract. Nobody asks which command has inserted the row. A standby notes the first one,
+    // whichever it was, and its page is to be the same.
+    unsafe { pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut()) };
 }
 
 /// Replaces the values of the row at `place` by those of another one of the same form.

@@ -441,7 +441,7 @@ impl Worker {
     /// Takes the lease back from the keeper, at once.
     fn withdraw(&mut self) {
         lease::tell(|news| news.lease = None);
-        self.shared.fence(0, 0, |_, _| 0);
+        self.shared.close_gate();
         self.shared.board.bell.ring();
     }
 

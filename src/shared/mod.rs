@@ -4,7 +4,7 @@
 //!
 //! * `gate` (one word): opened by the keeper alone, closed by the keeper, and by the registry worker when a lease is
 //!   withdrawn; read by every attempt.
-//! * the slots and the directory of them: see [`slots`].
+//! * the slots and the directory of them: see [`slots`] and [`tracks`].
 //! * the board: see [`board`]; one type for each writer.
 //! * the statistics: added to by whoever has something to add; nothing depends on them.
 //! * the news of the registry worker: see [`lease`].
@@ -17,17 +17,21 @@
 //! After a crash of a backend the postmaster makes all of it anew. What the server knows of its past is
 //! carried over (see [`past`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
 
+pub mod bell;
 pub mod board;
+mod clock_sequence;
+pub mod keeper_words;
 pub mod lease;
 mod line;
 pub mod memory;
 pub mod order_desk;
-mod past;
+pub mod past;
 mod places;
 pub mod report;
 pub mod segments;
 pub mod slots;
 pub mod stuck;
+mod tracks;
 pub mod wait;
 
 /// Asks for the shared memory. Called by the postmaster while it loads the library.

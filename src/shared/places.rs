@@ -27,12 +27,12 @@ impl Default for Places {
     }
 }
 
-/// What is known of a slot besides its counter.
+/// What is known of a slot besides what is in it.
 #[derive(Default)]
 pub(super) struct Record {
     /// How many IDs were taken, as far as they have been counted. Added to by all backends.
     pub(super) issued: AtomicU64,
-    /// What the slot's counter was set to last, other than by taking IDs. As long as it is that, nothing has
+    /// What the slot's word was set to last, other than by taking IDs. As long as it is that, nothing has
     /// been handed out since. This and the next are written under the exclusive lock.
     set_to: AtomicU64,
     /// The end of what was handed out before that, in microseconds of Unix time.
@@ -40,17 +40,23 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Notes that the counter, which was `before`, has been set to `after`.
-    pub(super) fn note_set(&self, key: &SlotKey, before: u64, after: u64) {
+    /// Notes that the slot has been given this word, with a value of the clock sequence of which it has handed out nothing.
+    pub(super) fn note_new(&self, word: u64) {
+        self.end_of_use_us.store(0, Ordering::Relaxed);
+        self.set_to.store(word, Ordering::Relaxed);
+    }
+
+    /// Notes that the slot has been raised from one word to another.
+    pub(super) fn note_raised(&self, key: &SlotKey, before: u64, after: u64) {
         self.end_of_use_us.store(self.end_of_use_us(key, before), Ordering::Relaxed);
         self.set_to.store(after, Ordering::Relaxed);
     }
 
-    /// The end of what was handed out, given the counter. What was skipped was not handed out.
-    pub(super) fn end_of_use_us(&self, key: &SlotKey, counter: u64) -> i64 {
-        match counter == self.set_to.load(Ordering::Relaxed) {
+    /// The end of what was handed out, given the word. What was skipped was not handed out.
+    pub(super) fn end_of_use_us(&self, key: &SlotKey, word: u64) -> i64 {
+        match word == self.set_to.load(Ordering::Relaxed) {
             true => self.end_of_use_us.load(Ordering::Relaxed),
-            false => key.end_of_use_us(counter),
+            false => key.end_of_use_us(key.parts(word).1),
         }
     }
 }
@@ -74,9 +80,9 @@ unsafe impl PGRXSharedMemory for Directory {}
 pub(super) enum Place {
     #[default]
     Free,
-    /// Of this layout, with this value of the clock sequence, and of all with the same key. With value 0 it is named
-    /// after one without the field, as soon as there is one: the others move on when the clock is set back.
-    InUse(Layout, u8),
+    /// Of this layout, on this track, and of all with the same key. On track 0 it is named after one without a clock
+    /// sequence, as soon as there is one: the others move on when the clock is set back.
+    InUse(Layout, usize),
     /// Nobody's any more. Backends may still hold it.
     Retired,
 }
@@ -84,15 +90,15 @@ pub(super) enum Place {
 impl Place {
     pub(super) fn in_use(&self) -> Option<(&Layout, SlotKey)> {
         match self {
-            Place::InUse(layout, value) => Some((layout, SlotKey::at(layout, *value))),
+            Place::InUse(layout, track) => Some((layout, SlotKey::on_track(layout, *track))),
             Place::Free | Place::Retired => None,
         }
     }
 
-    /// Whether no layout has this slot any more while the server's value of the clock sequence is `current`.
+    /// Whether no layout has this slot while the server's value of the clock sequence is `current`.
     pub(super) fn is_left(&self, current: u8) -> bool {
         match self {
-            Place::InUse(layout, value) => layout.clock_seq_at(current) != *value,
+            Place::InUse(layout, track) => SlotKey::at(layout, current).track() != *track,
             Place::Free | Place::Retired => false,
         }
     }

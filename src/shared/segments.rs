@@ -18,7 +18,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Segment;
 
-use super::board::Bell;
+use super::bell::Bell;
 use super::line::Line;
 use super::memory;
 use super::wait::Signal;

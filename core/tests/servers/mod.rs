@@ -2,8 +2,9 @@
 
 #![allow(dead_code)] // Not all who share them use all of them.
 
-use snowflake_id_core::clock_sequence::SeenValues;
-use snowflake_id_core::keeper_plan::{Past, Seen, Use, Uses};
+use snowflake_id_core::keeper_plan::{Past, Plan, Seen};
+use snowflake_id_core::track::{Begun, Horizon, Track};
+use snowflake_id_core::used::{Scope, Use, Uses};
 use snowflake_id_core::{Identity, Lease};
 
 pub const NOW_US: i64 = 1_000_000;
@@ -21,11 +22,48 @@ pub fn settled(number: u32) -> Lease {
 }
 
 pub fn used(number: u32, until_us: i64) -> Use {
-    Use { identity: Some(worker(number)), until_us }
+    Use { identity: Some(worker(number)), scope: Scope::ZERO, until_us }
 }
 
 pub fn everybody(until_us: i64) -> Use {
-    Use { identity: None, until_us }
+    Use { identity: None, scope: Scope::ZERO, until_us }
+}
+
+/// The records about value 0.
+pub fn of_zero(records: &[Use]) -> Vec<Use> {
+    records.iter().filter(|record| record.scope == Scope::ZERO).copied().collect()
+}
+
+/// Where slots without another value begin, and their horizon, by a plan.
+pub fn floor_us(plan: &Plan) -> i64 {
+    plan.tracks[0].begun.floor_us
+}
+
+pub fn horizon_us(plan: &Plan) -> Option<i64> {
+    plan.tracks[0].horizon.map(|horizon| horizon.until_us())
+}
+
+impl Change for Seen {}
+
+/// Other servers, of one.
+pub trait Change: Clone {
+    fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
+        let mut changed = self.clone();
+        change(&mut changed);
+        changed
+    }
+}
+
+/// What is stored of value 0 when nothing else is known.
+pub fn stored(until_us: i64) -> [Track; 2] {
+    [track(until_us, 0, None, 0), Track::default()]
+}
+
+/// A track for value 0.
+pub fn track(stored_us: i64, published_us: i64, floor_us: Option<i64>, end_of_use_us: i64) -> Track {
+    let [stored, published] = [stored_us, published_us].map(|until_us| Horizon::new(0, until_us));
+    let begun = floor_us.map(|floor_us| Begun { value: 0, floor_us });
+    Track { begun, stored, published, promised: published, end_of_use_us }
 }
 
 /// A server that has just been started for the first time, and has worker ID 1.
@@ -34,13 +72,10 @@ pub fn new_server() -> Seen {
         now_us: NOW_US,
         max_drift_us: MAX_DRIFT_US,
         lease_us: LEASE_US,
-        stored_us: None,
+        tracks: Default::default(),
         is_elsewhere: false,
         uses: Uses::default(),
-        values: SeenValues::default(),
         past: Past::default(),
-        floor_us: None,
-        end_of_use_us: 0,
         advance_to_us: None,
         wanted: Some(settled(1)),
         open_for: None,
@@ -57,16 +92,12 @@ pub fn new_server() -> Seen {
 pub fn busy_server() -> Seen {
     let horizon_us = NOW_US + 50;
     Seen {
-        stored_us: Some(horizon_us),
+        tracks: [
+            track(horizon_us, horizon_us, Some(NOW_US - 5_000), NOW_US + 1),
+            Track { begun: Some(Begun::NONE), ..Track::default() },
+        ],
         uses: Uses(vec![used(1, 0)]),
-        past: Past {
-            published_us: horizon_us,
-            promised_us: horizon_us,
-            highest_us: horizon_us,
-            last_identity: Some(worker(1)),
-        },
-        floor_us: Some(NOW_US - 5_000),
-        end_of_use_us: NOW_US + 1,
+        past: Past { highest_us: horizon_us, last_identity: Some(worker(1)) },
         open_for: Some(settled(1)),
         is_active: true,
         ..new_server()

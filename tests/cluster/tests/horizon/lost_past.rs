@@ -179,7 +179,7 @@ fn an_older_copy_of_the_database() {
     replace_home_by_copy(&mut client);
     // Noticed and written anew, before a crash could make it the truth.
     let mut home = cluster.connect_to("home");
-    let stored = "SELECT horizon_us FROM snowflake_internal.horizon";
+    let stored = "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0";
     let covered: i64 = single(
         &mut client,
         &format!("SELECT (extract(epoch FROM snowflake_timestamp({highest})) * 1000000)::bigint"),

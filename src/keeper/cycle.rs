@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use pgrx::bgworkers::BackgroundWorker;
 use pgrx::prelude::*;
 use snowflake_id_core::Lease;
-use snowflake_id_core::clock_sequence::Asked;
-use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan, records_to_seal};
+use snowflake_id_core::clock_sequence::{Asked, Widths};
+use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
 
 use super::begin_anew::begin_anew;
 use super::clock_sequence;
+use super::gate;
 use super::identity;
 use super::news::{complain, risk, tell};
-use super::store::{New, Store};
+use super::store::Store;
 use super::transaction::transaction;
 use super::watch_clock;
 use crate::background::stop::is_stopping;
@@ -22,7 +23,6 @@ use crate::config;
 use crate::pg::{clock, process};
 use crate::registry;
 use crate::segment;
-use crate::shared::board::Closed;
 use crate::shared::lease::{self, LeaseNews};
 use crate::shared::memory::State;
 use crate::shared::order_desk::{Answer, Order, Ticket};
@@ -114,7 +114,7 @@ impl Keeper {
                 break;
             }
         }
-        self.stop();
+        gate::stop(self.shared, self.has_committed);
     }
 
     /// Whether calls that wait can be helped. If not, they ask again and again.
@@ -197,24 +197,18 @@ impl Keeper {
         })
     }
 
-    /// Opens another value of the clock sequence, up to `max_value`, if a call has asked for that, and there is reason to.
-    /// Returns whether it did.
-    fn open_next_value(&mut self, clock: &Clock, max_value: u8) -> Result<bool, Problem> {
+    /// Opens another value of the clock sequence, if calls have asked for that, and there is reason to. Returns whether it
+    /// did.
+    fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
-        self.is_asked_in_vain = max_value > 0;
+        self.is_asked_in_vain = widths != Widths::default();
         let lease = shared.gate.identity().map(|identity| shared.board.keeper.lease_of(identity));
-        let Some(lease) = lease.filter(|_| max_value > 0 && clock.is_good && shared.has_room_for_value())
+        let Some(lease) =
+            lease.filter(|_| self.is_asked_in_vain && clock.is_good && shared.has_room_for_value())
         else {
             return Ok(false);
         };
-        let asked = Asked {
-            now_us: clock.now_us,
-            reach_us: self.reach_us(),
-            max_value,
-            identity: lease.identity,
-            lease_us: (lease.from_us, lease.until_us),
-            zero_us: shared.board.keeper.floor_us().unwrap_or(0).max(shared.end_of_use_us(0)),
-        };
+        let asked = Asked { now_us: clock.now_us, reach_us: self.reach_us(), widths, lease };
         let is_opened = clock_sequence::open_next(shared, &asked)?;
         self.is_asked_in_vain = !is_opened;
         Ok(is_opened)
@@ -253,7 +247,7 @@ impl Keeper {
     fn seal_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
-            self.seal()?; // If that fails, it is tried again.
+            gate::seal(self.shared, &mut self.has_committed)?; // If that fails, it is tried again.
         }
         self.reach_us = reach_us;
         Ok(())
@@ -288,18 +282,15 @@ impl Keeper {
         // From here on nothing has to be waited for.
         let advance = advance.filter(|(ticket, _)| board.orders.claim(*ticket));
         let advance_to_us = advance.map(|(_, floor_us)| floor_us);
-        let mut value_uses = stored.value_uses.clone();
+        let mut uses = stored.uses.clone();
         let plan = plan(&Seen {
             now_us: clock.now_us,
             max_drift_us: microseconds(config::max_drift()),
             lease_us: microseconds(config::lease()),
-            stored_us: stored.horizon_us,
+            tracks: self.shared.tracks(stored.horizons),
             is_elsewhere: stored.is_elsewhere,
             uses: stored.uses,
-            values: self.shared.seen_values(stored.value, stored.value_uses),
             past: board.past.snapshot(),
-            floor_us: board.keeper.floor_us(),
-            end_of_use_us: self.shared.end_of_use_us(0),
             advance_to_us,
             wanted,
             open_for: self.shared.gate.identity().map(|identity| board.keeper.lease_of(identity)),
@@ -311,21 +302,16 @@ impl Keeper {
             is_clock_good: clock.is_good,
         });
         if let Some(lease) = wanted {
-            value_uses.0.extend(&plan.value_records);
-            board.values.note_ends(lease.identity, &value_uses);
+            uses.0.extend(&plan.records);
+            board.values.note_ends(lease.identity, &uses);
         }
-        if let Some(horizon_us) = plan.horizon_us {
-            board.past.promise(horizon_us);
+        let horizons = plan.tracks.map(|track| track.horizon);
+        for (track, horizon) in horizons.into_iter().enumerate() {
+            if let Some(horizon) = horizon {
+                board.past.promise(track, horizon);
+            }
         }
-        if let Some(horizon) = plan.value_horizon {
-            board.past.promise_value(horizon);
-        }
-        store.write(&New {
-            records: &plan.records,
-            value_records: &plan.value_records,
-            horizon_us: plan.horizon_us,
-            value: plan.value_horizon,
-        });
+        store.write(&plan.records, horizons);
         Ok(Done { plan, wanted, place: stored.place, advance_to_us, warning: risk(&store) })
     }
 
@@ -341,19 +327,14 @@ impl Keeper {
             }
             None => {}
         }
-        board.past.set_place(done.place.0, done.place.1);
-        if board.keeper.floor_us().is_none() {
-            shared.begin_value(plan.begun);
-            board.keeper.floor_us.store(plan.floor_us, Ordering::Release);
+        board.past.set_place(done.place);
+        if !board.is_begun() {
+            shared.begin(plan.tracks.map(|track| track.begun));
         }
-        self.has_committed |= plan.horizon_us.is_some();
-        shared.publish(plan.horizon_us, plan.value_horizon);
+        self.has_committed |= plan.tracks[0].horizon.is_some();
+        shared.publish(plan.tracks.map(|track| track.horizon));
         if let Some(floor_us) = done.advance_to_us {
-            let open_for = shared.gate.identity().map(|identity| board.keeper.lease_of(identity));
-            shared.fence(floor_us, floor_us, |key, _| key.first_counter_from(floor_us));
-            if let Some(lease) = open_for {
-                shared.open_gate(&lease, news.number);
-            }
+            gate::advance(shared, floor_us, news.number);
             board.orders.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {
@@ -362,89 +343,6 @@ impl Keeper {
                 board.registry_bell.ring();
             }
         }
-        self.apply_to_gate(plan, done.wanted, news.number);
-    }
-
-    /// Never lets slots be used beyond the lease for which the gate is open: before another one's range is taken over,
-    /// the gate is closed.
-    fn apply_to_gate(&self, plan: &Plan, wanted: Option<Lease>, number: u64) {
-        let shared = self.shared;
-        match plan.gate {
-            GatePlan::Stay => {
-                if let Some(lease) = wanted {
-                    shared.set_lease(&lease); // It may have been renewed.
-                }
-            }
-            GatePlan::BeginAnew(_) => {}
-            GatePlan::Open { lease, from_us, is_another } => {
-                let value_from_us = plan.value_from_us;
-                if is_another || from_us > 0 || value_from_us > 0 {
-                    shared.fence(from_us, value_from_us, |key, counter| {
-                        let next = if is_another { key.next_whole_tick(counter) } else { counter };
-                        let from_us = if key.clock_seq() == 0 { from_us } else { value_from_us };
-                        next.max(key.first_counter_from(from_us))
-                    });
-                }
-                shared.set_lease(&lease);
-                shared.board.past.set_last_identity(lease.identity);
-                shared.open_gate(&lease, number);
-            }
-            GatePlan::Close | GatePlan::Refuse { .. } => {
-                if shared.gate.identity().is_some() {
-                    shared.fence(0, 0, |_, _| 0);
-                }
-                let is_leased = config::registry().is_some();
-                shared.board.keeper.set_closed(if is_leased { Closed::NoLease } else { Closed::NoWorkerId });
-            }
-        }
-    }
-
-    /// Fences, and stores the exact end of what was handed out, so that whoever comes next need not wait for
-    /// the clock.
-    ///
-    /// That lowers what is stored, which is safe, as everything handed out lies before the end, and nothing
-    /// comes after it. For the same reason it need not reach a standby: what that has is higher.
-    ///
-    /// What is stored is locked first: who has to wait for that goes on with what is published.
-    fn seal(&mut self) -> Result<(), Problem> {
-        if !self.has_committed {
-            self.shared.seal();
-            return Ok(()); // What is stored is not ours to lower.
-        }
-        let shared = self.shared;
-        let (end_us, end_of_value) = transaction(|| {
-            process::commit_locally();
-            let store = Store::lock_or_report()?;
-            let stored = store.read(&shared.board.past);
-            let ends = shared.seal();
-            let past = shared.board.past.snapshot();
-            let values = shared.seen_values(stored.value, stored.value_uses);
-            let (records, value_records) = records_to_seal(&stored.uses, &values, &past, stored.horizon_us);
-            store.write(&New {
-                records: &records,
-                value_records: &value_records,
-                horizon_us: Some(ends.0),
-                // There is none if there never was.
-                value: Some(ends.1).filter(|end| *end != stored.value),
-            });
-            Ok(ends)
-        })?;
-        self.has_committed = false;
-        // Nothing beyond them was promised to anybody.
-        shared.board.past.lower_promise(end_us);
-        shared.board.past.lower_value_promise(end_of_value);
-        Ok(())
-    }
-
-    fn stop(&mut self) {
-        self.shared.board.keeper.set_closed(Closed::Starting);
-        if self.shared.gate.identity().is_none() {
-            return;
-        }
-        process::forget_interrupt();
-        if let Err(Problem(text)) = self.seal() {
-            self.shared.seal();
-            log!("snowflake_id: could not store the end of what was handed out: {text}");
-        }
+        gate::apply(shared, plan, done.wanted, news.number);
     }
 }
