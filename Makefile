@@ -24,7 +24,7 @@
 #   make test-packages   all of these: installed, used, upgraded, purged      (FULL=1 compiles them as for users)
 #   make check-19        compiles the extension for PostgreSQL 19, which is not supported yet
 #   make lint            formatting and lints
-#   make sql             generates sql/snowflake_id--0.1.0.sql from the sources
+#   make sql             assembles the scripts of CREATE EXTENSION from the sources, also that of the registry
 #
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.

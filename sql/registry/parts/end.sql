@@ -1,0 +1,14 @@
+-- A dump is to hold what was granted. Is this CREATE EXTENSION?
+IF EXISTS (
+    SELECT FROM pg_depend
+    WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'
+) THEN
+    PERFORM pg_extension_config_dump('snowflake_registry.settings', '');
+    PERFORM pg_extension_config_dump('snowflake_registry.signing_key', '');
+    PERFORM pg_extension_config_dump('snowflake_registry.lease', '');
+    PERFORM pg_extension_config_dump('snowflake_registry.segment', '');
+END IF;
+
+PERFORM set_config('search_path', search_path_before, true);
+END
+$registry$;

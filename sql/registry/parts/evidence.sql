@@ -1,0 +1,297 @@
+-- Evidence ----------------------------------------------------------------------------------------------
+
+-- The registry signs what it has given. Servers keep that, and show it in each call: so they tell a registry that was
+-- set back what it has forgotten. Whatever else they say is their word.
+--
+-- Only what an earlier transaction has committed is signed. Else somebody could roll back what was signed, and the
+-- registry would seem to have forgotten it.
+
+CREATE TYPE snowflake_registry.evidence AS (
+    datacenter_id int,
+    worker_id int,
+    hands bigint,
+    granted_from timestamptz,
+    granted_until timestamptz,
+    lease_mark text,
+    serial bigint,
+    name text,
+    next_value numeric,
+    ahead_value numeric,
+    last_order text,
+    frozen_until timestamptz
+);
+COMMENT ON TYPE snowflake_registry.evidence IS
+    'what a token shows: of a lease or of a segment, with the count of all grants and what an administrator ordered last';
+
+CREATE FUNCTION snowflake_registry.make_key() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- Four times 122 random bits.
+    key CONSTANT bytea := sha256(convert_to(
+        concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8'));
+    pads bytea[] := '{}';
+    pad bytea;
+BEGIN
+    FOR number IN 0 .. 1 LOOP
+        pad := decode(repeat(CASE number WHEN 0 THEN '36' ELSE '5c' END, 64), 'hex');
+        FOR i IN 0 .. 31 LOOP
+            pad := set_byte(pad, i, get_byte(pad, i) # get_byte(key, i));
+        END LOOP;
+        pads := pads || pad;
+    END LOOP;
+    INSERT INTO snowflake_registry.signing_key (inner_pad, outer_pad) VALUES (pads[1], pads[2])
+    ON CONFLICT DO NOTHING;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.make_key() IS 'makes the key of a new registry';
+
+CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT statement || '.' || encode(
+            sha256(key.outer_pad || sha256(key.inner_pad || convert_to(statement, 'UTF8'))), 'hex')
+        FROM snowflake_registry.signing_key AS key
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMAC-SHA256';
+
+CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
+COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'tells leases apart, and does not betray them';
+
+-- Each token ends with this.
+CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN concat_ws(':', coalesce(settings.orders[cardinality(settings.orders)], ''), CASE
+    WHEN settings.frozen_until IS NULL THEN ''
+    ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
+COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
+    'the last order of an administrator that must not be forgotten, and up to when the registry is frozen';
+
+-- Called before anything is written: what is seen then is committed, if this transaction has not written before.
+CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT snowflake_registry.signed(concat_ws(
+            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.hands,
+            snowflake_registry.microseconds(lease.granted_from),
+            snowflake_registry.microseconds(lease.granted_until), settings.serial,
+            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.orders_in_token(settings)))
+        FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
+        WHERE lease.lease_id = token_of_lease.lease_id
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'evidence of a lease, and of all grants';
+
+CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT snowflake_registry.signed(concat(
+            'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
+            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.orders_in_token(settings)))
+        FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
+        WHERE segment.name = token_of_segment.name
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
+    'evidence of what was given of a segment, to whomever';
+
+-- What is not signed by this registry shows nothing.
+CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shown snowflake_registry.evidence;
+    said text;
+    parts text[];
+BEGIN
+    IF coalesce(jsonb_typeof(tokens), 'null') <> 'array' THEN
+        RETURN;
+    END IF;
+    FOR said IN
+        SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
+        WHERE jsonb_typeof(element) = 'string' LIMIT 128
+    LOOP
+        CONTINUE WHEN length(said) > 400
+            OR said IS DISTINCT FROM snowflake_registry.signed(split_part(said, '.', 1));
+        parts := string_to_array(split_part(said, '.', 1), ':');
+        shown := NULL;
+        IF parts[1] = 'lease' THEN
+            shown.datacenter_id := parts[2];
+            shown.worker_id := parts[3];
+            shown.hands := parts[4];
+            shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
+            shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
+            shown.serial := parts[7];
+            shown.lease_mark := parts[8];
+            parts := parts[9:];
+        ELSIF parts[1] = 'segment' THEN
+            shown.name := convert_from(decode(parts[2], 'hex'), 'UTF8');
+            shown.next_value := parts[3];
+            shown.ahead_value := nullif(parts[4], '');
+            shown.serial := parts[5];
+            parts := parts[6:];
+        END IF;
+        shown.last_order := parts[1];
+        shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
+            ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[2], '')::bigint * interval '1 microsecond' END;
+        RETURN NEXT shown;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'what tokens show that this registry has signed';
+
+CREATE FUNCTION snowflake_registry.is_order_lost(
+    shown snowflake_registry.evidence, settings snowflake_registry.settings
+)
+RETURNS boolean
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN shown.last_order <> '' AND shown.last_order <> ALL (settings.orders);
+COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
+    'whether a token shows an order of an administrator that the registry does not know of';
+
+-- Of the numbers of a later period each is higher than all of an earlier one.
+CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shown snowflake_registry.evidence;
+    registry snowflake_registry.settings;
+    lease snowflake_registry.lease;
+    segment snowflake_registry.segment;
+BEGIN
+    SELECT * INTO registry FROM snowflake_registry.settings;
+    FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
+        IF snowflake_registry.is_order_lost(shown, registry) THEN
+            RETURN 'a server knows of a freeze(), unfreeze() or reserve(), and the registry does not';
+        ELSIF shown.serial > registry.serial THEN
+            RETURN format('a server knows of %s grants, and the registry of %s', shown.serial, registry.serial);
+        ELSIF shown.worker_id IS NOT NULL THEN
+            SELECT * INTO lease FROM snowflake_registry.lease AS known
+            WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
+            IF NOT FOUND OR shown.hands > lease.hands
+               OR shown.hands = lease.hands AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
+               OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
+               OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
+                RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
+                              'registry does not know of it', shown.worker_id, shown.datacenter_id,
+                              snowflake_registry.in_words(shown.granted_from),
+                              snowflake_registry.in_words(shown.granted_until));
+            END IF;
+        ELSIF shown.name IS NOT NULL THEN
+            SELECT * INTO segment FROM snowflake_registry.segment AS known WHERE known.name = shown.name;
+            IF NOT FOUND OR shown.next_value > segment.next_value
+               OR shown.ahead_value > greatest(segment.next_value, segment.ahead_value) THEN
+                RETURN format('numbers of segment %s were given up to %s, and the registry does not know of '
+                              'it', snowflake_registry.name_in_words(shown.name),
+                              greatest(shown.next_value, shown.ahead_value) - 1);
+            END IF;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
+    'a sign that what had been committed is gone: more was given than the registry knows of';
+
+-- So each token proves once. Needs the EXCLUSIVE lock.
+CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+    shown snowflake_registry.evidence;
+    lease snowflake_registry.lease;
+    segment snowflake_registry.segment;
+    holder uuid;
+BEGIN
+    FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
+        UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
+        -- Which one it was is not known: an administrator is to look. Of two ends of a freeze another registry may begin at
+        -- the earlier one.
+        UPDATE snowflake_registry.settings AS settings
+        SET orders = array_append(settings.orders, shown.last_order),
+            frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
+        WHERE snowflake_registry.is_order_lost(shown, settings);
+        IF shown.worker_id IS NOT NULL THEN
+            -- Its holder goes on, if it is the one that calls.
+            holder := CASE
+                WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)
+                     AND NOT EXISTS (SELECT FROM snowflake_registry.lease AS known
+                                     WHERE known.lease_id = learn_from_tokens.lease_id)
+                THEN learn_from_tokens.lease_id END;
+            SELECT * INTO lease FROM snowflake_registry.lease AS known
+            WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
+            IF NOT FOUND THEN
+                INSERT INTO snowflake_registry.lease (
+                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, hands
+                )
+                VALUES (
+                    shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, holder, moment,
+                    moment, shown.hands
+                );
+            ELSIF shown.granted_from = lease.granted_from AND shown.hands <= lease.hands
+                  AND NOT coalesce(shown.hands = lease.hands
+                                   AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id), false) THEN
+                UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
+                WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
+                  AND known.granted_until < shown.granted_until;
+            ELSIF shown.hands >= lease.hands OR shown.granted_until > lease.granted_from THEN
+                -- Whoever holds it by what the registry knew goes on to the end of that.
+                UPDATE snowflake_registry.lease AS known
+                SET granted_from = CASE WHEN shown.hands > lease.hands THEN shown.granted_from
+                                        ELSE greatest(lease.granted_until, shown.granted_until) END,
+                    granted_until = greatest(lease.granted_until, shown.granted_until),
+                    hands = greatest(lease.hands + 1, shown.hands), nonce = NULL,
+                    lease_id = CASE WHEN shown.hands > lease.hands
+                                         AND lease.granted_until <= shown.granted_from THEN holder END
+                WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
+            END IF;
+        ELSIF shown.name IS NOT NULL THEN
+            SELECT * INTO segment FROM snowflake_registry.segment AS known WHERE known.name = shown.name;
+            IF shown.next_value > segment.next_value
+               OR shown.ahead_value > greatest(segment.next_value, segment.ahead_value) THEN
+                segment.next_value := greatest(segment.next_value, shown.next_value);
+                segment.ahead_value := greatest(segment.ahead_value, shown.ahead_value);
+                segment.period_key := snowflake_registry.key_of_number(segment.digits, segment.next_value - 1);
+                segment.ahead_key := snowflake_registry.key_of_number(segment.digits, segment.ahead_value - 1);
+                -- The period of what was ahead has begun; or the name has no periods here.
+                IF coalesce(segment.ahead_key <= segment.period_key, segment.period IS NULL) THEN
+                    segment.next_value := greatest(segment.next_value, segment.ahead_value);
+                    segment.ahead_key := NULL;
+                    segment.ahead_value := NULL;
+                END IF;
+                UPDATE snowflake_registry.segment AS known
+                SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+                    ahead_value = segment.ahead_value, has_left = true, updated_at = moment
+                WHERE known.name = shown.name;
+            END IF;
+            -- A name whose creation is lost is one that was dropped: made again, it goes on above.
+            INSERT INTO snowflake_registry.segment (
+                name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
+                dropped_at
+            )
+            VALUES (
+                shown.name, greatest(shown.next_value, shown.ahead_value), 0, 1, 1000, 1000000, 1000,
+                9223372036854775807, true, moment, moment
+            )
+            ON CONFLICT DO NOTHING;
+        END IF;
+    END LOOP;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb, uuid) IS
+    'raises what the registry knows to what tokens show';

@@ -1,0 +1,106 @@
+CREATE FUNCTION snowflake_registry.keep_the_past() RETURNS trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'the registry may not forget what it has granted'
+        USING ERRCODE = 'restrict_violation',
+              DETAIL = format('%s on table %I.%I would do so: a range could be granted twice.', TG_OP,
+                              TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              HINT = CASE
+                  WHEN TG_TABLE_NAME = 'segment'
+                  THEN 'To give out no more numbers: SELECT snowflake_registry.drop_segment(name);'
+                  ELSE 'Rows of identities that nobody holds do no harm. To take an identity from a server: '
+                       'SELECT snowflake_registry.take_away(worker_id, datacenter_id);'
+              END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'for triggers: refuses';
+CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
+    WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
+          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved)
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.lease FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.lease
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.segment FOR EACH ROW
+    WHEN (NEW.next_value < OLD.next_value OR OLD.ahead_value > greatest(NEW.next_value, NEW.ahead_value)
+          OR NEW.name <> OLD.name)
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.segment FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
+    WHEN (NEW.longest_lease < OLD.longest_lease)
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EACH ROW
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+
+-- What another registry has given says nothing about this one. Its rows come by a publication FOR ALL TABLES, and
+-- apply workers fire no ordinary triggers. They are left out rather than refused: a subscription has other tables, too.
+CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE WARNING 'a row of another registry is left out'
+        USING DETAIL = format('%s on table %I.%I with session_replication_role = replica, as by a subscription.',
+                              TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              HINT = 'Leave the tables of schema snowflake_registry out of the publication.';
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'for triggers: leaves a row as it is';
+-- By their names they come before the others.
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.settings FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.lease FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.segment FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
+
+-- They fire in apply workers, too. But a restore of data with --disable-triggers leaves all triggers switched on as
+-- ordinary ones.
+CREATE FUNCTION snowflake_registry.guards_off(OUT relation regclass, OUT name name) RETURNS SETOF record
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+        SELECT guard.tgrelid::regclass, guard.tgname
+        FROM pg_trigger AS guard
+        WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
+                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass)
+          AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
+                               'snowflake_registry.leave_out()'::regprocedure)
+          AND guard.tgenabled <> 'A';
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.guards_off() IS
+    'the triggers that keep the past and do not fire in every session';
+
+-- If others are in the way, the next call does it: renewals wait for nobody who has locked a table of ours.
+CREATE FUNCTION snowflake_registry.switch_guards_on() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    guard record;
+BEGIN
+    LOCK TABLE snowflake_registry.settings, snowflake_registry.lease, snowflake_registry.segment,
+               snowflake_registry.signing_key IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+    FOR guard IN SELECT * FROM snowflake_registry.guards_off() LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', guard.relation, guard.name);
+    END LOOP;
+EXCEPTION WHEN lock_not_available OR object_in_use THEN
+    NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'has the triggers that keep the past fire in every session';
+PERFORM snowflake_registry.switch_guards_on();

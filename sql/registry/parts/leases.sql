@@ -1,0 +1,324 @@
+-- What servers call --------------------------------------------------------------------------------------
+
+CREATE FUNCTION snowflake_registry.acquire(
+    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
+    datacenter_id int, pin int, worker_limit int, unwanted int[]
+)
+RETURNS snowflake_registry.answer
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    begun record;
+    answer snowflake_registry.answer;
+    said record;
+    refused CONSTANT int[] := coalesce(array_remove(acquire.unwanted, NULL), '{}');
+    registry snowflake_registry.settings;
+    moment timestamptz;
+    held snowflake_registry.lease;
+    lowest bigint;
+    highest bigint;
+    free record;
+    before record;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF acquire.lease_id IS NULL OR acquire.nonce IS NULL OR acquire.datacenter_id IS NULL THEN
+        RAISE EXCEPTION 'lease_id, nonce and datacenter_id cannot be NULL'
+            USING ERRCODE = 'null_value_not_allowed';
+    ELSIF acquire.datacenter_id < 0 THEN
+        RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
+            USING ERRCODE = 'invalid_parameter_value';
+    ELSIF cardinality(refused) > 10000 THEN
+        -- They are looked through while others wait.
+        RAISE EXCEPTION 'too many unwanted worker IDs'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('There are %s, and at most 10000 are accepted.', cardinality(refused));
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
+    SELECT * INTO begun
+    FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
+    answer := begun.answer;
+    IF answer.outcome IS NOT NULL THEN
+        -- Whoever is refused is heard before.
+        PERFORM snowflake_registry.open_registry(false, said.tokens);
+        RETURN answer;
+    END IF;
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
+
+    registry := snowflake_registry.open_registry(true, said.tokens, true);
+    moment := clock_timestamp();
+    lowest := registry.first_worker;
+    highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
+
+    -- An answer may have been lost: the same question gets the same answer. The row is written again, so that
+    -- this commit is waited for.
+    SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
+    IF FOUND THEN
+        -- After a quarantine the nonce is not known. But who has renewed has had its answer.
+        IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
+            answer.outcome := 'twin';
+            answer.detail := format('worker ID %s is held under this lease, and was renewed since',
+                                    held.worker_id);
+            RETURN answer;
+        ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
+              AND held.datacenter_id = acquire.datacenter_id
+              AND held.worker_id = coalesce(acquire.pin, held.worker_id)
+              AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
+              AND held.worker_id <> ALL (refused) THEN
+            answer.outcome := 'granted';
+            -- It stays one that was not renewed. A nonce that is not known may be that of a lost renewal.
+            UPDATE snowflake_registry.lease AS lease
+            SET nonce = held.nonce
+            WHERE lease.lease_id = acquire.lease_id;
+            answer.datacenter_id := held.datacenter_id;
+            answer.worker_id := held.worker_id;
+            answer.granted_from := snowflake_registry.microseconds(held.granted_from);
+            answer.granted_until := snowflake_registry.microseconds(held.granted_until);
+            RETURN answer;
+        END IF;
+        -- It ended, or does not fit any more. Nobody else gets what is left of it.
+        UPDATE snowflake_registry.lease AS lease
+        SET lease_id = NULL, nonce = NULL
+        WHERE lease.lease_id = acquire.lease_id;
+    END IF;
+
+    IF registry.registry_id IS NULL OR NOT registry.is_started THEN
+        answer.outcome := 'taken';
+        answer.detail := 'the registry gives out no identities: its administrator has to call '
+                         'snowflake_registry.start_fleet()';
+        RETURN answer;
+    ELSIF acquire.datacenter_id > registry.last_datacenter THEN
+        answer.outcome := 'taken';
+        answer.detail := format('the registry gives worker IDs for datacenters 0 to %s, not for %s',
+                                registry.last_datacenter, acquire.datacenter_id);
+        RETURN answer;
+    END IF;
+
+    IF registry.frozen_until IS NOT NULL THEN
+        answer.outcome := 'taken';
+        answer.detail := 'the registry is frozen: its administrator has to call snowflake_registry.unfreeze()';
+        RETURN answer;
+    ELSIF registry.waits > '0' THEN
+        answer.outcome := 'taken';
+        answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
+        answer.detail := format('quarantine until %s: %s',
+                                snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                left(registry.quarantine_reason, 200));
+        RETURN answer;
+    END IF;
+
+    -- The identity to give now, or else the one that is free first. A preference, never a proof: the name.
+    WITH known AS (
+        SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
+               lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
+        FROM snowflake_registry.lease AS lease
+        WHERE lease.datacenter_id = acquire.datacenter_id
+    ),
+    -- The lowest that was never given lies at the bottom, at the pin, or above one that is ruled out.
+    never_given AS (
+        SELECT min(candidate.worker_id)::int AS worker_id,
+               registry.nothing_before AS free_from,
+               false AS was_its_own, NULL::timestamptz AS renewed_at, false AS is_reserved
+        FROM (
+            SELECT lowest AS worker_id
+            UNION ALL SELECT acquire.pin::bigint
+            UNION ALL SELECT known.worker_id::bigint + 1 FROM known
+            UNION ALL SELECT element::bigint + 1 FROM unnest(refused) AS element
+        ) AS candidate
+        WHERE candidate.worker_id BETWEEN lowest AND highest
+          AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
+          AND candidate.worker_id <> ALL (refused)
+          AND candidate.worker_id NOT IN (SELECT known.worker_id FROM known)
+    )
+    SELECT * INTO free
+    FROM (SELECT * FROM known UNION ALL SELECT * FROM never_given) AS candidate
+    WHERE candidate.worker_id BETWEEN lowest AND highest
+      AND candidate.worker_id = coalesce(acquire.pin, candidate.worker_id)
+      AND candidate.worker_id <> ALL (refused) AND NOT candidate.is_reserved
+    ORDER BY CASE WHEN candidate.free_from > moment THEN candidate.free_from ELSE '-infinity' END,
+             coalesce(candidate.was_its_own, false) DESC,
+             CASE WHEN candidate.was_its_own THEN candidate.renewed_at END DESC NULLS LAST,
+             candidate.worker_id
+    LIMIT 1;
+    IF NOT FOUND THEN
+        answer.outcome := 'taken';
+        answer.detail := format(
+            '%s: the registry gives %s to %s, those below %s fit the layout of the server, and it has ruled '
+            'out %s',
+            CASE WHEN acquire.pin IS NULL THEN 'there is no worker ID for this server'
+                 ELSE format('this server cannot have worker ID %s', acquire.pin) END,
+            lowest, registry.last_worker, coalesce(acquire.worker_limit::text, '2147483648'),
+            cardinality(refused));
+        RETURN answer;
+    ELSIF free.free_from > moment THEN
+        answer.outcome := 'taken';
+        answer.free_from := snowflake_registry.microseconds(free.free_from);
+        answer.detail := CASE
+            WHEN registry.nothing_before > moment THEN
+                format('the registry gives nothing that begins before %s, and its clock shows %s',
+                       snowflake_registry.in_words(registry.nothing_before),
+                       snowflake_registry.in_words(moment))
+            WHEN acquire.pin IS NOT NULL THEN
+                format('worker ID %s is taken until %s', acquire.pin,
+                       snowflake_registry.in_words(free.free_from))
+            ELSE format('all worker IDs are taken, and %s is the first to be free, at %s', free.worker_id,
+                        snowflake_registry.in_words(free.free_from))
+        END;
+        RETURN answer;
+    END IF;
+
+    SELECT lease.node_name, lease.host, lease.port INTO before
+    FROM snowflake_registry.lease AS lease
+    WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
+    INSERT INTO snowflake_registry.lease AS lease (
+        datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
+        version, clock_offset, acquired_at, renewed_at, hands
+    )
+    VALUES (
+        acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
+        acquire.nonce, said.node_name, said.host, said.port, said.layout, said.version, said.clock_offset,
+        moment, moment, 1
+    )
+    ON CONFLICT (datacenter_id, worker_id) DO UPDATE
+    SET granted_from = excluded.granted_from, granted_until = excluded.granted_until,
+        lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
+        host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
+        clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
+        renewed_at = excluded.renewed_at, hands = lease.hands + 1;
+    UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
+    PERFORM snowflake_registry.sign_settings();
+    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',
+        free.worker_id, acquire.datacenter_id,
+        snowflake_registry.server_in_words(said.node_name, said.host, said.port)
+        USING DETAIL = format('Range: %s to %s. Before: %s.', snowflake_registry.in_words(free.free_from),
+                              snowflake_registry.in_words(moment + registry.lease),
+                              CASE WHEN before IS NULL THEN 'nobody with a name'
+                                   ELSE snowflake_registry.server_in_words(before.node_name, before.host,
+                                                                           before.port) END);
+    answer.outcome := 'granted';
+    answer.datacenter_id := acquire.datacenter_id;
+    answer.worker_id := free.worker_id;
+    answer.granted_from := snowflake_registry.microseconds(free.free_from);
+    answer.granted_until := snowflake_registry.microseconds(moment + registry.lease);
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.acquire(
+    uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
+) IS
+    'gives a server an identity that nobody else holds, or says when there will be one';
+
+CREATE FUNCTION snowflake_registry.renew(
+    registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
+    next_nonce uuid, facts jsonb
+)
+RETURNS snowflake_registry.answer
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    begun record;
+    answer snowflake_registry.answer;
+    said record;
+    registry snowflake_registry.settings;
+    moment timestamptz;
+    held snowflake_registry.lease;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF renew.lease_id IS NULL OR renew.next_nonce IS NULL THEN
+        RAISE EXCEPTION 'lease_id and next_nonce cannot be NULL' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
+    SELECT * INTO begun
+    FROM snowflake_registry.begin_answer(renew.registry_id, renew.clock, renew.round_trip);
+    answer := begun.answer;
+    said.clock_offset :=
+        coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
+
+    -- Who tells of a loss keeps what it has. In return for it there would be less: what is learned is not committed yet.
+    IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
+        answer.token := snowflake_registry.token_of_lease(renew.lease_id);
+    END IF;
+    registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
+                                                 renew.lease_id);
+    -- Whoever is refused is heard before.
+    IF answer.outcome IS NOT NULL THEN
+        RETURN answer;
+    END IF;
+    -- Two that renew the same lease come one after the other, and the second sees what the first has written.
+    SELECT * INTO held
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
+    IF NOT FOUND THEN
+        answer.outcome := 'unknown';
+        answer.detail := 'nobody holds a worker ID under this lease: it was taken away or given to another '
+                         'server, or commits were lost';
+        RETURN answer;
+    END IF;
+    moment := clock_timestamp();
+    IF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
+       AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
+        RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
+            held.worker_id, held.datacenter_id
+            USING DETAIL = format('One of them is now %s, which was refused. It may be a copy of the other.',
+                                  snowflake_registry.server_in_words(said.node_name, said.host, said.port));
+        answer.outcome := 'twin';
+        answer.detail := format('worker ID %s was renewed under the same lease by somebody else, last at %s',
+                                held.worker_id, snowflake_registry.in_words(held.renewed_at));
+        RETURN answer;
+    ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
+        -- It was granted by a clock that was wrong. Servers refuse this end, and there are other worker IDs.
+        answer.outcome := 'unknown';
+        answer.detail := format('worker ID %s was granted up to %s, by a clock that was ahead',
+                                held.worker_id, snowflake_registry.in_words(held.granted_until));
+        RETURN answer;
+    ELSIF held.granted_until < registry.nothing_before AND registry.is_started AND registry.waits <= '0' THEN
+        answer.outcome := 'unknown';
+        answer.detail := format('the lease ended at %s, and who else may have had worker ID %s before %s is '
+                                'not known', snowflake_registry.in_words(held.granted_until), held.worker_id,
+                                snowflake_registry.in_words(registry.nothing_before));
+        RETURN answer;
+    ELSIF held.granted_until <= moment AND registry.frozen_until IS NOT NULL THEN
+        answer.outcome := 'quarantine';
+        answer.detail := format('the lease ended at %s, and the registry is frozen',
+                                snowflake_registry.in_words(held.granted_until));
+        RETURN answer;
+    ELSIF held.granted_until <= moment
+          AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started) THEN
+        -- To go on after a gap is a new grant in all but name.
+        answer.outcome := 'quarantine';
+        answer.free_from := snowflake_registry.microseconds(greatest(
+            registry.counted_at + registry.waits, CASE WHEN registry.is_started THEN registry.nothing_before END));
+        answer.detail := format('the lease ended at %s, quarantine until %s: %s',
+                                snowflake_registry.in_words(held.granted_until),
+                                snowflake_registry.in_words(CASE
+                                    WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
+                                    WHEN registry.is_started THEN registry.nothing_before
+                                    ELSE 'infinity' END),
+                                coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
+        RETURN answer;
+    END IF;
+    UPDATE snowflake_registry.lease AS lease
+    SET granted_until = greatest(lease.granted_until, least(moment + registry.lease, registry.frozen_until)),
+        nonce = renew.next_nonce,
+        node_name = coalesce(said.node_name, lease.node_name),
+        host = coalesce(said.host, lease.host),
+        port = coalesce(said.port, lease.port),
+        layout = coalesce(said.layout, lease.layout),
+        version = coalesce(said.version, lease.version),
+        clock_offset = said.clock_offset,
+        renewed_at = moment
+    WHERE lease.lease_id = renew.lease_id
+    RETURNING lease.* INTO held;
+    answer.outcome := 'granted';
+    IF isfinite(registry.frozen_until) THEN
+        answer.detail := format('the registry is frozen, and extends no lease beyond %s',
+                                snowflake_registry.in_words(registry.frozen_until));
+    END IF;
+    answer.datacenter_id := held.datacenter_id;
+    answer.worker_id := held.worker_id;
+    answer.granted_from := snowflake_registry.microseconds(held.granted_from);
+    answer.granted_until := snowflake_registry.microseconds(held.granted_until);
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
+    'lets a server go on with the identity that it holds';

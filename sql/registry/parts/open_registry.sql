@@ -1,0 +1,120 @@
+-- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
+CREATE FUNCTION snowflake_registry.open_registry(
+    is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL
+)
+RETURNS snowflake_registry.settings
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    loss record;
+    proved text := snowflake_registry.what_tokens_prove(tokens);
+    is_due boolean;
+    opened snowflake_registry.settings;
+BEGIN
+    -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
+    -- stronger one would wait for each other.
+    IF NOT is_alone THEN
+        SELECT * INTO loss FROM snowflake_registry.lost_commits();
+        is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
+        SELECT settings.waits > '0'
+               AND (abs(extract(epoch FROM clock_timestamp() - settings.counted_at)) > 0.05
+                    OR settings.witnesses AND NOT settings.is_proved AND NOT settings.is_witnessed
+                       AND tokens IS NOT NULL)
+        INTO is_due FROM snowflake_registry.settings AS settings;
+        IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
+            -- After a start all come at once. One of them signs or counts, and none waits for that.
+            BEGIN
+                LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
+                is_alone := true;
+            EXCEPTION WHEN lock_not_available THEN
+                -- With "synchronous" a renewal before the start is noted would seem to show that nothing is old.
+                is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
+            END;
+        END IF;
+    END IF;
+    IF is_alone THEN
+        LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
+        -- Somebody else may have seen to it meanwhile.
+        SELECT * INTO loss FROM snowflake_registry.lost_commits();
+        IF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
+            PERFORM snowflake_registry.switch_guards_on();
+        END IF;
+        proved := snowflake_registry.what_tokens_prove(tokens);
+        IF proved IS NOT NULL THEN
+            PERFORM snowflake_registry.learn_from_tokens(tokens, lease_id);
+        END IF;
+        IF coalesce(loss.reason, proved) IS NOT NULL THEN
+            PERFORM snowflake_registry.enter_quarantine(coalesce(loss.reason, proved));
+        ELSIF loss.has_moved OR loss.has_restarted THEN
+            PERFORM snowflake_registry.note_restart();
+        END IF;
+        PERFORM snowflake_registry.count_wait(clocks_agree, tokens);
+    ELSE
+        LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE;
+    END IF;
+    SELECT * INTO opened FROM snowflake_registry.settings;
+    IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
+        -- Others were in the way of signing. For this call all is as if that were done.
+        opened := snowflake_registry.after_restart(opened);
+    END IF;
+    RETURN opened;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
+    'takes the lock, and finds out whether commits were lost';
+
+-- The object that stands in the way of DROP EXTENSION. It is made later than the extension and so is no part
+-- of it, but depends on it. Its name is what the error shows.
+CREATE FUNCTION snowflake_registry.guard_fleet() RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF to_regclass('snowflake_registry.the_fleet_is_in_use_call_end_fleet_first') IS NULL THEN
+        CREATE VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first AS
+            SELECT count(*) AS live_leases
+            FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+        COMMENT ON VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first IS
+            'keeps DROP EXTENSION from forgetting what was granted; end_fleet() removes it';
+        REVOKE ALL ON snowflake_registry.the_fleet_is_in_use_call_end_fleet_first FROM PUBLIC;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'has DROP EXTENSION fail without CASCADE';
+
+-- What every answer says, and the refusals for which no lock is needed: outcome is NULL if there is none.
+CREATE FUNCTION snowflake_registry.begin_answer(
+    registry_id uuid, clock bigint, round_trip bigint,
+    OUT answer snowflake_registry.answer, OUT clock_offset bigint
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    known snowflake_registry.settings;
+    furthest CONSTANT bigint := 60000000;
+BEGIN
+    SELECT * INTO known FROM snowflake_registry.settings;
+    answer.registry_id := known.registry_id;
+    answer.registry_clock := snowflake_registry.microseconds(statement_timestamp());
+    answer.lease := snowflake_registry.microseconds(known.lease);
+    answer.renew_every := snowflake_registry.microseconds(known.renew_every);
+    IF begin_answer.clock IS NOT NULL THEN
+        -- Bounds keep the sum from overflowing.
+        clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
+            - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
+    END IF;
+    IF begin_answer.registry_id IS NOT NULL
+       AND begin_answer.registry_id IS DISTINCT FROM known.registry_id THEN
+        answer.outcome := 'foreign';
+        answer.detail := format('this registry is %s, not %s', coalesce(known.registry_id::text, 'a new one'),
+                                begin_answer.registry_id);
+    ELSIF clock_offset IS NULL OR abs(clock_offset) > furthest THEN
+        answer.outcome := 'clock';
+        answer.detail := CASE
+            WHEN clock_offset IS NULL THEN 'the server did not say what its clock shows'
+            ELSE format('the clock of the server is %s s %s that of the registry, and at most %s s are '
+                        'accepted', abs(clock_offset) / 1000000,
+                        CASE WHEN clock_offset < 0 THEN 'behind' ELSE 'ahead of' END, furthest / 1000000)
+        END;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
+    'what every answer says; whether there is a decision at all';

@@ -1,0 +1,190 @@
+-- Locks are taken in this order: the settings, then the rows of the segments by name.
+CREATE FUNCTION snowflake_registry.take_ranges(
+    registry_id uuid, requests jsonb, node_name text, is_here boolean
+)
+RETURNS SETOF snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    about snowflake_registry.taken;
+    answer snowflake_registry.taken;
+    asked snowflake_registry.request;
+    registry snowflake_registry.settings;
+    loss text;
+    said record;
+    tokens jsonb;
+    evidence jsonb;
+    is_answered boolean := false;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF is_here THEN
+        -- The background worker holds more locks than other callers do. Less than deadlock_timeout: it is not DROP EXTENSION
+        -- that PostgreSQL is to end.
+        PERFORM set_config('lock_timeout', '500ms', true);
+    END IF;
+    IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
+        RAISE EXCEPTION 'requests are not a JSON array' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN
+        RAISE EXCEPTION 'too many requests'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('There are %s, and at most 64 are accepted.',
+                                  jsonb_array_length(take_ranges.requests));
+    END IF;
+    SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
+    INTO about.registry_id, about.report_every
+    FROM snowflake_registry.settings AS settings;
+    about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
+    -- No more than are read: they are looked through while others wait.
+    SELECT jsonb_agg(shown.token) INTO evidence
+    FROM (
+        SELECT token
+        FROM jsonb_array_elements(take_ranges.requests) AS element,
+             LATERAL jsonb_array_elements(CASE WHEN jsonb_typeof(element -> 'tokens') = 'array'
+                                               THEN element -> 'tokens' ELSE '[]' END) AS token
+        WHERE jsonb_typeof(token) = 'string'
+        LIMIT 64
+    ) AS shown;
+    IF take_ranges.registry_id IS NOT NULL
+       AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
+        -- Whoever is refused is heard before.
+        PERFORM snowflake_registry.open_registry(false, evidence);
+        about.outcome := 'foreign';
+        about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
+                               take_ranges.registry_id);
+        RETURN NEXT about;
+        RETURN;
+    END IF;
+
+    -- As in renew().
+    IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
+        SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
+        FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
+            AS asked_for
+        WHERE asked_for.name IS NOT NULL;
+    END IF;
+
+    -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
+    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    registry := snowflake_registry.open_registry(
+        loss IS NOT NULL, evidence,
+        -- It does not say what its clock shows. Without a fleet there is no floor.
+        NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
+    IF loss IS NOT NULL THEN
+        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    END IF;
+    IF loss IS NOT NULL THEN
+        PERFORM snowflake_registry.enter_quarantine(loss);
+        SELECT * INTO registry FROM snowflake_registry.settings;
+    END IF;
+    SELECT * INTO said
+    FROM snowflake_registry.read_facts(jsonb_build_object('node_name', take_ranges.node_name));
+
+    FOR asked IN
+        SELECT one.*
+        FROM jsonb_array_elements(take_ranges.requests) WITH ORDINALITY AS element (value, ordinal),
+             LATERAL snowflake_registry.read_request(element.ordinal, element.value, take_ranges.registry_id)
+                 AS one
+        ORDER BY one.name COLLATE "C", element.ordinal
+    LOOP
+        BEGIN
+            answer := snowflake_registry.take_range(
+                asked, said.node_name, is_here,
+                -- After a loss segments are closed. Those that are open are by the word of an administrator.
+                CASE WHEN registry.waits > '0' AND registry.is_restarted
+                     THEN format('quarantine until %s: %s',
+                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                 left(registry.quarantine_reason, 200)) END);
+        EXCEPTION
+            WHEN lock_not_available THEN
+                answer := NULL;
+                answer.outcome := 'busy';
+                answer.detail := 'others held the segment for too long';
+            -- Such as a time zone that this server does not know.
+            WHEN data_exception THEN
+                answer := NULL;
+                answer.outcome := 'invalid';
+                answer.detail := left(SQLERRM, 300);
+        END;
+        IF answer.outcome = 'busy' THEN
+            -- The others are not to wait as long again.
+            PERFORM set_config('lock_timeout', '100ms', true);
+        END IF;
+        answer.token := tokens ->> asked.name;
+        answer.request := asked.request;
+        answer.name := asked.name;
+        answer.is_known := coalesce(answer.is_known, true);
+        answer.registry_id := about.registry_id;
+        answer.registry_clock := about.registry_clock;
+        answer.report_every := about.report_every;
+        RETURN NEXT answer;
+        is_answered := true;
+    END LOOP;
+
+    FOR answer IN
+        SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
+               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every
+        FROM snowflake_registry.segment AS segment
+        WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
+            SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
+        )
+        ORDER BY segment.name
+    LOOP
+        RETURN NEXT answer;
+        is_answered := true;
+    END LOOP;
+    IF NOT is_answered THEN
+        about.outcome := 'empty';
+        about.detail := 'there are no segments';
+        RETURN NEXT about;
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
+    'what take() and take_here() have in common';
+
+CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+RETURNS SETOF snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- The owner and superusers need no grant, so that nobody would know that others may have taken.
+    IF NOT snowflake_registry.serves_others() THEN
+        RAISE EXCEPTION 'permission denied for function take'
+            USING ERRCODE = 'insufficient_privilege',
+                  DETAIL = 'EXECUTE on it was granted to nobody. A registry that serves none but its own server does '
+                           'not wait for others when it may have lost commits.',
+                  HINT = 'Have servers connect by a role of their own: GRANT EXECUTE ON FUNCTION '
+                         'snowflake_registry.take(uuid, jsonb, text) TO ..;';
+    END IF;
+    RETURN QUERY
+        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
+    'gives a server ranges of numbers, and tells it the names of all segments';
+
+-- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
+CREATE FUNCTION snowflake_registry.take_here(registry_id uuid, requests jsonb, node_name text)
+RETURNS SETOF snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY
+        SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, true);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_here(uuid, jsonb, text) IS
+    'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
+
+-- Who has taken in a commit that is lost can only be guessed: whoever may.
+CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT
+        FROM pg_proc AS function,
+             LATERAL aclexplode(coalesce(function.proacl, acldefault('f', function.proowner))) AS acl
+        WHERE function.oid = 'snowflake_registry.take(uuid, jsonb, text)'::regprocedure
+          AND acl.grantee <> function.proowner
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() was granted to anybody';

@@ -1,0 +1,273 @@
+-- Segments: what servers call ---------------------------------------------------------------------------
+
+-- Whatever is wrong with one name does not hinder the others, except a request without a name.
+CREATE FUNCTION snowflake_registry.read_request(ordinal bigint, element jsonb, registry_id uuid)
+RETURNS snowflake_registry.request
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    asked snowflake_registry.request;
+    keys CONSTANT text[] := ARRAY['had_until', 'count', 'period_key', 'lasted'];
+    highest CONSTANT numeric[] := ARRAY[9223372036854775807, 1000000000, 9223372036854775807, 1e15];
+    numbers numeric[];
+    number numeric;
+BEGIN
+    IF jsonb_typeof(element) IS DISTINCT FROM 'object'
+       OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
+        RAISE EXCEPTION 'request % has no name', ordinal
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'requests: [{"name": "orders", "had_until": 12345, "lasted": 840}]';
+    END IF;
+    asked.request := ordinal;
+    asked.name := element ->> 'name';
+    FOR i IN 1 .. 4 LOOP
+        IF coalesce(jsonb_typeof(element -> keys[i]), 'null') <> 'null' THEN
+            number := CASE WHEN jsonb_typeof(element -> keys[i]) = 'number'
+                           THEN (element ->> keys[i])::numeric END;
+            IF number BETWEEN 0 AND highest[i] AND (number = trunc(number) OR keys[i] = 'lasted') THEN
+                numbers[i] := number;
+            ELSE
+                asked.problem := format('%s is no number from 0 to %s', keys[i], highest[i]);
+            END IF;
+        END IF;
+    END LOOP;
+    asked.had_until := numbers[1];
+    asked.count := numbers[2];
+    asked.period_key := numbers[3];
+    asked.lasted := numbers[4];
+    asked.is_next := coalesce(element -> 'next' = 'true', false);
+    asked.is_report := coalesce(element -> 'report' = 'true', false);
+    -- Of a number from another registry nothing follows, but that it was given.
+    asked.is_ours := CASE
+        WHEN element ? 'registry_id'
+        THEN coalesce(lower(element ->> 'registry_id') = (
+            SELECT settings.registry_id::text FROM snowflake_registry.settings AS settings
+        ), false)
+        ELSE registry_id IS NOT NULL
+    END;
+    RETURN asked;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
+    'one name in a call of take(), and what is wrong with it';
+
+CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
+RETURNS text
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    unknown record;
+BEGIN
+    SELECT segment.name, asked.had_until INTO unknown
+    FROM jsonb_array_elements(lost_numbers.requests) WITH ORDINALITY AS element (value, ordinal),
+         LATERAL snowflake_registry.read_request(element.ordinal, element.value, lost_numbers.registry_id)
+             AS asked,
+         snowflake_registry.segment AS segment
+    WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
+      -- What others say without a token is a wish.
+      AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
+      AND CASE
+              WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
+              WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
+              THEN asked.had_until >= segment.ahead_value
+              -- Of an earlier period it is lower anyhow.
+              ELSE asked.had_until >= segment.next_value
+          END
+      AND snowflake_registry.number_is_credible(segment, asked.had_until, clock_timestamp())
+    ORDER BY element.ordinal
+    LIMIT 1;
+    IF FOUND THEN
+        RETURN format('a server was given numbers of segment %s up to %s, and the registry does not know '
+                      'of it', snowflake_registry.name_in_words(unknown.name), unknown.had_until);
+    END IF;
+    RETURN NULL;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
+    'a sign that what had been committed is gone: numbers that a server has and the registry has not given';
+
+-- A range of one segment. The row is locked until the commit.
+CREATE FUNCTION snowflake_registry.take_range(
+    asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
+)
+RETURNS snowflake_registry.taken
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    answer snowflake_registry.taken;
+    stored snowflake_registry.segment;
+    segment snowflake_registry.segment;
+    is_frozen boolean;
+    moment timestamptz;
+    had_key bigint;
+    after_key bigint;
+    basis bigint;
+    first numeric;
+    last numeric;
+BEGIN
+    SELECT * INTO stored
+    FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
+        answer.outcome := 'unknown';
+        answer.is_known := false;
+        answer.detail := CASE
+            WHEN stored.dropped_at IS NOT NULL
+            THEN format('the segment was dropped at %s', snowflake_registry.in_words(stored.dropped_at))
+            WHEN asked.is_ours AND asked.had_until IS NOT NULL
+            THEN format('there is no such segment any more, though this registry has given numbers up to %s: '
+                        'commits were lost', asked.had_until)
+            ELSE 'there is no such segment'
+        END;
+        RETURN answer;
+    END IF;
+    answer.is_known := true;
+    answer.increment := stored.increment;
+    answer.max_value := stored.max_value;
+    answer.step := stored.step;
+    IF asked.problem IS NOT NULL THEN
+        answer.outcome := 'invalid';
+        answer.detail := asked.problem;
+        RETURN answer;
+    END IF;
+    -- Said once, for all: so no segment is open that is made, resumed or learned of while the registry is frozen.
+    is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
+    IF stored.closed_reason IS NOT NULL OR is_frozen THEN
+        -- What others had of this registry has raised next_value, if they can prove it.
+        IF stored.closed_reason IS NOT NULL
+           AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
+           AND asked.had_until > coalesce(stored.seen_until, -1)
+           AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
+            UPDATE snowflake_registry.segment AS segment
+            SET seen_until = asked.had_until WHERE segment.name = asked.name;
+        END IF;
+        answer.outcome := 'closed';
+        answer.detail := coalesce(left(stored.closed_reason, 200), 'the registry is frozen');
+        RETURN answer;
+    END IF;
+
+    IF asked.is_report AND (asked.is_ours OR asked.had_until IS NULL) THEN
+        answer.outcome := 'noted';
+        RETURN answer;
+    ELSIF waits_for IS NOT NULL AND NOT asked.is_report
+          AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
+        -- Takers who know better come first. Where none but this server takes, its WAL knows as much as its rows.
+        answer.outcome := 'busy';
+        answer.detail := waits_for;
+        RETURN answer;
+    END IF;
+
+    moment := clock_timestamp();
+    segment := snowflake_registry.segment_at(stored, moment);
+    answer.period_key := segment.period_key;
+    IF segment.period IS NULL THEN
+        IF asked.had_until >= segment.next_value
+           AND (asked.is_ours AND NOT is_here
+                OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
+            answer.outcome := 'invalid';
+            answer.detail := CASE
+                WHEN asked.is_ours THEN format('this registry has given numbers below %s, not up to %s',
+                                               segment.next_value, asked.had_until)
+                ELSE format('the server has had numbers up to %s, of another registry, and this one would go on at %s: '
+                            'its administrator has to call snowflake_registry.alter_segment(%L, next_value => ..)',
+                            asked.had_until, segment.next_value, asked.name) END;
+            RETURN answer;
+        ELSIF asked.had_until >= segment.next_value THEN
+            segment.next_value :=
+                snowflake_registry.at_or_above(segment.start, segment.increment, asked.had_until + 1);
+        END IF;
+        first := segment.next_value;
+        last := segment.max_value;
+    ELSE
+        after_key := snowflake_registry.key_after(segment.period, segment.period_key);
+        had_key := coalesce(snowflake_registry.key_of_number(segment.digits, asked.had_until),
+                            asked.period_key);
+        IF had_key = 0 AND asked.period_key > 0 THEN
+            answer.outcome := 'invalid';
+            answer.detail := format('number %s has no prefix, and cannot lie in period %s', asked.had_until,
+                                    asked.period_key);
+            RETURN answer;
+        ELSIF had_key > after_key THEN
+            -- It would lead the whole fleet into the future.
+            answer.outcome := 'ahead';
+            answer.detail := format('the server is in period %s, and the registry in period %s', had_key,
+                                    segment.period_key);
+            RETURN answer;
+        END IF;
+        IF had_key = segment.period_key AND asked.had_until >= segment.next_value THEN
+            segment.next_value := snowflake_registry.in_period(had_key, segment.digits, segment.start,
+                                                               segment.increment, asked.had_until + 1);
+        ELSIF had_key = after_key AND asked.had_until >= coalesce(segment.ahead_value, 0) THEN
+            segment.ahead_key := after_key;
+            segment.ahead_value := snowflake_registry.in_period(after_key, segment.digits, segment.start,
+                                                                segment.increment, asked.had_until + 1);
+        END IF;
+    END IF;
+    IF asked.is_report THEN
+        -- Of numbers that another registry has given: nobody gets them here.
+        UPDATE snowflake_registry.segment AS kept
+        SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+            ahead_value = segment.ahead_value, updated_at = moment
+        WHERE kept.name = asked.name
+          AND (kept.next_value, coalesce(kept.ahead_value, 0)) IS DISTINCT FROM
+              (segment.next_value, coalesce(segment.ahead_value, 0));
+        answer.outcome := 'noted';
+        RETURN answer;
+    END IF;
+    IF segment.period IS NOT NULL THEN
+        -- Who has numbers of the next period goes on with them. Whose next one has begun meanwhile has it.
+        IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
+            answer.period_key := after_key;
+            segment.ahead_key := after_key;
+            segment.ahead_value := coalesce(
+                segment.ahead_value,
+                snowflake_registry.in_period(after_key, segment.digits, segment.start, segment.increment, 0));
+            first := segment.ahead_value;
+        ELSE
+            first := segment.next_value;
+        END IF;
+        last := least(segment.max_value, snowflake_registry.period_base(answer.period_key, segment.digits)
+                                         + snowflake_registry.period_base(1, segment.digits) - 1);
+        answer.period_starts := snowflake_registry.microseconds(snowflake_registry.period_begins(
+            segment.period, segment.time_zone, answer.period_key));
+        answer.period_ends := snowflake_registry.microseconds(snowflake_registry.period_begins(
+            segment.period, segment.time_zone,
+            snowflake_registry.key_after(segment.period, answer.period_key)));
+    END IF;
+    IF first > last THEN
+        answer.outcome := 'exhausted';
+        answer.detail := CASE
+            WHEN last = segment.max_value THEN format('its numbers end at %s (max_value)', last)
+            ELSE format('period %s has no more numbers of %s digits', answer.period_key, segment.digits)
+        END;
+        RETURN answer;
+    END IF;
+
+    -- Leaf's rule: a range should last between 15 and 30 minutes.
+    basis := coalesce(asked.count, segment.step);
+    answer.step := greatest(segment.min_step, least(segment.max_step, CASE
+        WHEN asked.lasted < 900 THEN basis * 2
+        WHEN asked.lasted > 1800 THEN basis / 2
+        ELSE basis
+    END));
+    answer.outcome := 'granted';
+    answer.first := first;
+    answer.count := least(answer.step, div(last - first, segment.increment) + 1);
+    first := first + answer.count::numeric * segment.increment;
+    IF segment.period IS NULL THEN
+        segment.next_value := first;
+    ELSIF answer.period_key = segment.period_key THEN
+        segment.next_value := snowflake_registry.in_period(answer.period_key, segment.digits, segment.start,
+                                                           segment.increment, first);
+    ELSE
+        segment.ahead_value := snowflake_registry.in_period(answer.period_key, segment.digits, segment.start,
+                                                            segment.increment, first);
+    END IF;
+    UPDATE snowflake_registry.segment AS kept
+    SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
+        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_here,
+        taken_at = moment, taken_by = take_range.node_name, updated_at = moment
+    WHERE kept.name = asked.name;
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
+    'takes a range of one segment';

@@ -1,0 +1,54 @@
+-- What acquire() and renew() answer. A type of its own, as arguments and answer share names.
+CREATE TYPE snowflake_registry.answer AS (
+    outcome text,
+    datacenter_id int,
+    worker_id int,
+    granted_from bigint,
+    granted_until bigint,
+    registry_id uuid,
+    registry_clock bigint,
+    lease bigint,
+    renew_every bigint,
+    free_from bigint,
+    detail text,
+    token text
+);
+COMMENT ON TYPE snowflake_registry.answer IS
+    'what the registry answers to a server; instants in microseconds of Unix time, spans in microseconds';
+
+-- One element of what a server asks of take(), as far as it makes sense.
+CREATE TYPE snowflake_registry.request AS (
+    request int,
+    name text,
+    had_until numeric,
+    is_ours boolean,
+    lasted numeric,
+    count bigint,
+    period_key bigint,
+    is_next boolean,
+    is_report boolean,
+    problem text
+);
+COMMENT ON TYPE snowflake_registry.request IS 'one name in a call of take()';
+
+CREATE TYPE snowflake_registry.taken AS (
+    request int,
+    name text,
+    is_known boolean,
+    outcome text,
+    first bigint,
+    increment bigint,
+    count bigint,
+    period_key bigint,
+    period_starts bigint,
+    period_ends bigint,
+    step bigint,
+    max_value bigint,
+    registry_id uuid,
+    registry_clock bigint,
+    detail text,
+    token text,
+    report_every bigint
+);
+COMMENT ON TYPE snowflake_registry.taken IS
+    'what the registry answers to a server about one name; instants in microseconds of Unix time';

@@ -1,0 +1,73 @@
+-- Small things ------------------------------------------------------------------------------------------
+
+CREATE FUNCTION snowflake_registry.microseconds(instant timestamptz) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+-- timestamptz reaches a little further than bigint.
+RETURN CASE WHEN isfinite(instant)
+            THEN least(extract(epoch FROM instant) * 1000000, 9223372036854775807)::bigint END;
+COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
+    'microseconds of Unix time; NULL for infinity';
+
+CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN (extract(epoch FROM span) * 1000000)::bigint;
+COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'a span in microseconds';
+
+-- For messages: whatever the caller's DateStyle and TimeZone are.
+CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
+STABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
+            ELSE 'never' END;
+COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'an instant in UTC';
+
+CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, port int) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
+    || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
+COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for the log';
+
+CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
+IMMUTABLE PARALLEL SAFE LANGUAGE sql
+RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
+COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a segment, for messages';
+
+-- What a server says of itself is for people to read. It may be anything: what is not as it should be is left
+-- out. Bodies of functions with the owner's rights hold no backslash, whose meaning a caller can change.
+CREATE FUNCTION snowflake_registry.read_facts(
+    facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
+    OUT clock_offset interval, OUT tokens jsonb
+)
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    keys CONSTANT text[] := ARRAY['node_name', 'host', 'layout', 'version'];
+    lengths CONSTANT int[] := ARRAY[200, 255, 500, 64];
+    texts text[];
+BEGIN
+    IF facts IS NULL OR pg_column_size(facts) > 65536 OR jsonb_typeof(facts) <> 'object' THEN
+        RETURN;
+    END IF;
+    FOR i IN 1 .. 4 LOOP
+        -- A line of the log stays one line.
+        IF jsonb_typeof(facts -> keys[i]) = 'string' THEN
+            texts[i] := left(facts ->> keys[i], lengths[i]);
+            texts[i] := nullif(regexp_replace(texts[i] COLLATE "C", '[[:cntrl:]]', '?', 'g'), '');
+        END IF;
+    END LOOP;
+    node_name := texts[1];
+    host := texts[2];
+    layout := texts[3];
+    version := texts[4];
+    IF facts ->> 'port' COLLATE "C" ~ '^[0-9]{1,5}$' THEN
+        port := (facts ->> 'port')::int;
+        IF port NOT BETWEEN 1 AND 65535 THEN
+            port := NULL;
+        END IF;
+    END IF;
+    IF facts ->> 'clock_offset' COLLATE "C" ~ '^-?[0-9]{1,15}$' THEN
+        clock_offset := make_interval(secs => (facts ->> 'clock_offset')::float8 / 1000000);
+    END IF;
+    tokens := facts -> 'tokens';
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
+    'what a server says of itself, as far as it makes sense';
