@@ -1,3 +1,5 @@
+-- Assembled by "make sql" from sql/registry/parts/: do not edit.
+--
 -- The registry of a fleet: gives each server a worker ID, for a range of time, and no two servers the same.
 --
 -- It is an extension:   CREATE EXTENSION snowflake_id_registry;
