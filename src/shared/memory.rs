@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crossbeam_utils::CachePadded;
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Gate;
@@ -15,24 +16,14 @@ use crate::error::Error;
 #[repr(C)]
 pub struct State {
     /// On cache lines of its own: it is read by every call and hardly ever written.
-    pub gate: Padded<Gate>,
-    pub board: Padded<Board>,
-    pub statistics: Padded<Statistics>,
+    pub gate: CachePadded<Gate>,
+    pub board: CachePadded<Board>,
+    pub statistics: CachePadded<Statistics>,
     pub(super) places: Places,
 }
 
-/// Keeps a value off the cache lines of its neighbours; 128 bytes, as processors fetch lines in pairs.
-#[derive(Default)]
-#[repr(C, align(128))]
-pub struct Padded<T>(T);
-
-impl<T> std::ops::Deref for Padded<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
+// pgrx refuses to start where it needs more than PostgreSQL gives.
+const _: () = assert!(align_of::<State>() <= pg_sys::PG_CACHE_LINE_SIZE as usize);
 
 /// What happened since the shared memory was made. Relaxed throughout: these are for people to read.
 #[derive(Default)]
