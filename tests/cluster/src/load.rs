@@ -2,31 +2,27 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use postgres::Client;
 
 use crate::{Cluster, Run, assert_increasing, ids};
 
-/// A small generator of random numbers (splitmix64): a run can be repeated by its seed.
-pub struct Random(u64);
+/// Random numbers: a run can be repeated by its seed.
+pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by the time. The seed is printed, which shows when the test fails.
+    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by chance. The seed is printed, which shows when the test fails.
     pub fn seeded() -> Random {
-        let time = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64;
-        let seed = std::env::var("SNOWFLAKE_ID_SEED").map_or_else(|_| time(), |seed| seed.parse().unwrap());
+        let seed = std::env::var("SNOWFLAKE_ID_SEED")
+            .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
         println!("SNOWFLAKE_ID_SEED={seed}");
-        Random(seed)
+        Random(fastrand::Rng::with_seed(seed))
     }
 
     /// A number from 0 to `end` - 1.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
+        self.0.u64(..end)
     }
 
     /// Less than `end` milliseconds.
