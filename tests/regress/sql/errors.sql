@@ -116,6 +116,9 @@ SELECT snowflake_worker(snowflake_nextval());
 
 -- 16 layouts can be in use on a server. The next one is refused; those in use are not affected. (This takes the places
 -- that are left until the server is restarted: later topics have to do with the layouts of earlier ones.)
+SET snowflake_id.layout = 'twitter';
+SELECT snowflake_worker(snowflake_nextval());
+RESET snowflake_id.layout;
 \pset format unaligned
 \x on
 SELECT refusal.*

@@ -57,10 +57,14 @@ $$;
 SELECT code, message FROM sqlstate_of('SELECT 1');
 SELECT code, message FROM sqlstate_of('SELECT 1 / 0');
 
--- The keeper finds the extension within seconds. Layouts that begin now, as in some of the tests, need the floor passed.
+-- The keeper finds the extension within seconds. Layouts that begin now, as in some of the tests, need the floor passed by
+-- their epoch, which is a whole second.
 DO $$
 BEGIN
-    WHILE (SELECT floor IS NULL OR floor > clock_timestamp() OR state <> 'ready' FROM snowflake_status) LOOP
+    WHILE (
+        SELECT floor IS NULL OR floor > date_trunc('second', clock_timestamp()) OR state <> 'ready'
+        FROM snowflake_status
+    ) LOOP
         PERFORM pg_sleep(0.01);
     END LOOP;
 END
