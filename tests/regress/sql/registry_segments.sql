@@ -260,7 +260,8 @@ SELECT outcome FROM taken('[{"name": "lost day"}]', true) WHERE request IS NOT N
 SELECT t.name, t.outcome FROM taken(jsonb_build_array(jsonb_build_object('name', 'lost day', 'tokens', jsonb_build_array(
     snowflake_registry.signed(concat('segment:6c6f737420646179:', today() * 1000000 + 1, ':',
                                      snowflake_registry.key_after('day', today()) * 1000000 + 6, ':0')))))) AS t WHERE request IS NOT NULL;
-SELECT code, message FROM sqlstate_of(format($$SELECT snowflake_registry.resume_segment('lost day', %s)$$, today() * 1000000 + 5000));
+SELECT code, replace(message, today()::text, 'YYYYMMDD') AS message
+FROM sqlstate_of(format($$SELECT snowflake_registry.resume_segment('lost day', %s)$$, today() * 1000000 + 5000));
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_registry.resume_segment('lost day', 99991399000001)$$);
 SELECT snowflake_registry.resume_segment('lost day', snowflake_registry.key_after('day', today()) * 1000000 + 6);
 SELECT t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_tomorrow
