@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::{Builder, Cluster, PATIENCE, Run, eventually, ids, single};
+use crate::{Builder, Cluster, PATIENCE, Registry, eventually, ids, single};
 
 /// A registry, and servers that ask it.
 pub struct Fleet {
@@ -30,19 +30,12 @@ impl Fleet {
 
     /// The same with a registry on such a server.
     pub fn of(registry: Builder, configuration: &str) -> Fleet {
-        Fleet::on(registry.extensions(&[]).start(), configuration)
+        Fleet { registry: Registry::of_leases(configuration).start(registry) }
     }
 
     /// The same on a server that is running.
     pub fn on(registry: Cluster, configuration: &str) -> Fleet {
-        registry.connect().run(&format!(
-            "CREATE EXTENSION snowflake_id_registry;
-                 SELECT snowflake_registry.start_fleet();
-                 SELECT snowflake_registry.configure({configuration});
-                 CREATE ROLE fleet LOGIN;
-                 GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-                 GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO fleet;"
-        ));
+        Registry::of_leases(configuration).make_on(&registry);
         Fleet { registry }
     }
 

@@ -6,7 +6,7 @@ use postgres::Client;
 
 use crate::faults::background_pid;
 use crate::load::{Taker, while_taking};
-use crate::{Builder, Cluster, Run, eventually, failure, ids, single};
+use crate::{Builder, Cluster, Registry, Run, eventually, failure, ids, single};
 
 /// A registry that gives out numbers, and no worker IDs.
 pub fn registry() -> Cluster {
@@ -15,14 +15,7 @@ pub fn registry() -> Cluster {
 
 /// The same on such a server.
 pub fn registry_of(registry: Builder) -> Cluster {
-    let registry = registry.extensions(&["snowflake_id_registry"]).start();
-    registry.connect().run(
-        "SELECT snowflake_registry.configure(renew_every => '200ms');
-             CREATE ROLE fleet LOGIN;
-             GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-             GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
-    );
-    registry
+    Registry::of_segments("renew_every => '200ms'").start(registry)
 }
 
 /// The same with a clock of its own, which shows this instant in UTC.

@@ -98,10 +98,10 @@ struct Watched {
 }
 
 fn watched_fleet() -> Watched {
-    let fleet = Fleet::start("lease => '20s', renew_every => '1s', last_worker => 7");
+    let registry = Registry::of_both("lease => '20s', renew_every => '1s', last_worker => 7");
+    let fleet = Fleet { registry: registry.start(Cluster::builder().set("max_connections", 100)) };
     fleet.registry.connect().run(
-        "GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;
-         SELECT snowflake_registry.create_segment('orders');
+        "SELECT snowflake_registry.create_segment('orders');
          SELECT snowflake_registry.create_segment('bills', period => 'day', digits => 9);",
     );
     let server = fleet.server().set("snowflake_id.layout", "rollback3").start();

@@ -7,18 +7,13 @@ use harness::*;
 fn all_that_the_owner_has_is_dropped() {
     let registry = Cluster::builder().extensions(&[]).start();
     let mut client = registry.connect();
-    client.run(&format!(
+    client.run(
         "CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN;
          GRANT CREATE ON DATABASE postgres TO keeper_of_ids;
-         SET ROLE keeper_of_ids;
-         CREATE EXTENSION snowflake_id_registry;
-         SELECT snowflake_registry.start_fleet();
-         SELECT snowflake_registry.configure({SHORT_LEASES});
-         GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-         GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO fleet;
-         RESET ROLE;
-         CREATE VIEW registry_in_use AS SELECT FROM snowflake_registry.lease"
-    ));
+         SET ROLE keeper_of_ids",
+    );
+    Registry::of_leases(SHORT_LEASES).make(&mut client);
+    client.run("RESET ROLE; CREATE VIEW registry_in_use AS SELECT FROM snowflake_registry.lease");
     let fleet = Fleet { registry };
     let server = || fleet.server().set("snowflake_id.max_wait", "100ms").start();
     let early = [server(), server()];

@@ -18,13 +18,7 @@ fn a_name_that_the_registry_cannot_write() {
     registry.connect().run("CREATE ROLE fleet LOGIN");
     for encoding in ["LATIN1", "EUC_KR"] {
         let mut client = database_in(&registry, encoding);
-        client.run(&format!(
-            "CREATE EXTENSION snowflake_id_registry;
-             SELECT snowflake_registry.start_fleet();
-             SELECT snowflake_registry.configure({HALF_MINUTE_LEASES});
-             GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-             GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew TO fleet;"
-        ));
+        Registry::of_leases(HALF_MINUTE_LEASES).make(&mut client);
         let there = format!("dbname={}", encoding.to_lowercase());
         let string = registry.connection_string("fleet").replace("dbname=postgres", &there);
         let server = Cluster::builder()

@@ -39,17 +39,9 @@ struct Servers {
 
 fn new_registry(first_worker: u32) -> Cluster {
     let settings = Cluster::builder().set("max_connections", 100).set("wal_level", "logical");
-    let registry = settings.extensions(&["snowflake_id_registry"]).start();
-    registry.connect().run(&format!(
-        "SELECT snowflake_registry.configure({LEASES}, first_worker => {first_worker}, last_worker => {});
-         CREATE ROLE fleet LOGIN;
-         GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-         GRANT EXECUTE ON FUNCTION
-             snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet;
-         SELECT snowflake_registry.start_fleet();",
-        first_worker + WORKERS - 1
-    ));
-    registry
+    let last_worker = first_worker + WORKERS - 1;
+    let configuration = format!("{LEASES}, first_worker => {first_worker}, last_worker => {last_worker}");
+    Registry::of_both(&configuration).start(settings)
 }
 
 fn create_segment(registry: &Cluster, start: i64) {

@@ -110,19 +110,10 @@ fn from_fixed_numbers_to_a_registry() {
 /// A fleet of four goes over. The last one is forgotten.
 fn to_another_registry(start: impl Fn(&str) -> String) {
     const HEADING: &str = "To another registry";
-    let old = Fleet::start(LEASES);
-    old.registry.connect().run(
-        "GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;
-         SELECT snowflake_registry.create_segment('orders', min_step => 20, max_step => 100)",
-    );
-    let new = Cluster::builder().set("max_connections", 100).extensions(&["snowflake_id_registry"]).start();
-    new.connect().run(&format!(
-        "SELECT snowflake_registry.configure({LEASES});
-         CREATE ROLE fleet LOGIN;
-         GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
-         GRANT EXECUTE ON FUNCTION
-             snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.take TO fleet;"
-    ));
+    let many = Cluster::builder().set("max_connections", 100);
+    let old = Fleet { registry: Registry::of_both(LEASES).start(many.clone()) };
+    segments::order(&old.registry, "create_segment('orders', min_step => 20, max_step => 100)");
+    let new = Registry::of_both(LEASES).not_started().start(many);
     let servers: Vec<_> = (0..4).map(|_| old.server().start()).collect();
     for server in &servers {
         leased_worker(server);

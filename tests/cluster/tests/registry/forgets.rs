@@ -3,7 +3,7 @@
 use harness::*;
 
 use super::member::{CLOCK, Member as Leaser};
-use super::taker::{Member, order};
+use super::taker::{Member, let_others_take, order, start_with_fleet};
 
 /// Apply workers fire no ordinary triggers, and a publication FOR ALL TABLES has the tables of a registry, too.
 #[test]
@@ -44,10 +44,8 @@ fn a_subscription_leaves_the_registry_alone() {
 
 /// A registry that has granted a lease, and what its directory was before it granted and gave more.
 pub fn with_copy() -> (Cluster, Cluster, Leaser) {
-    let cluster = super::member::start(Cluster::builder());
+    let cluster = start_with_fleet(Cluster::builder());
     let mut client = cluster.connect();
-    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
-    order(&mut client, "create_segment('orders')");
     let early = super::member::granted(&mut client);
     drop(client);
     cluster.stop_server("fast");
@@ -104,10 +102,8 @@ pub fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Opti
 
 #[test]
 fn only_what_is_committed_is_signed() {
-    let cluster = super::member::start(Cluster::builder());
+    let cluster = start_with_fleet(Cluster::builder());
     let mut client = cluster.connect();
-    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
-    order(&mut client, "create_segment('orders')");
     client.run("BEGIN");
     let mut member = super::member::granted(&mut client);
     assert_eq!(member.renew(&mut client).unwrap().token, None);
@@ -299,12 +295,8 @@ fn holders_of_numbers_come_first() {
 /// Until when nothing is given is counted. A clock that is set right during that time ends nothing.
 #[test]
 fn a_wait_is_not_read_off_a_clock() {
-    let cluster = super::member::start(Cluster::builder().clock());
-    let mut client = cluster.connect();
-    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
-    order(&mut client, "create_segment('orders')");
+    let cluster = start_with_fleet(Cluster::builder().clock());
     cluster.set_clock(-3_600.0);
-    drop(client);
     cluster.restart("fast");
     let mut client = cluster.connect();
     assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
@@ -392,7 +384,7 @@ fn a_taker_that_needs_no_grant_is_refused() {
     assert_eq!(code, "42501", "{said}");
     assert!(said.contains("GRANT EXECUTE"), "{said}");
     Member::default().take_by(&mut client, "take_here", "orders", "");
-    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
+    let_others_take(&mut client);
     Member::default().granted(&mut client, "orders");
 }
 

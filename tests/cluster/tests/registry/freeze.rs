@@ -4,7 +4,7 @@ use harness::*;
 
 use super::forgets::{facts, set_back, start_again, token, with_copy};
 use super::member::{Member as Leaser, granted, start};
-use super::taker::{Member, closed_reason, order, state};
+use super::taker::{Member, closed_reason, let_others_take, order, state};
 
 fn status(client: &mut Client, column: &str) -> String {
     single(client, &format!("SELECT coalesce({column}::text, '') FROM snowflake_registry.status"))
@@ -13,10 +13,8 @@ fn status(client: &mut Client, column: &str) -> String {
 fn frozen() -> (Cluster, Client) {
     let cluster = start(Cluster::builder());
     let mut client = cluster.connect();
-    client.run(
-        "CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers;
-         SELECT snowflake_registry.configure(lease => '2 seconds', renew_every => '100ms')",
-    );
+    let_others_take(&mut client);
+    order(&mut client, "configure(lease => '2 seconds', renew_every => '100ms')");
     (cluster, client)
 }
 

@@ -2,16 +2,14 @@
 
 use harness::*;
 
-use super::taker::order;
+use super::taker::{order, start_with_fleet};
 
 /// A restore of data that switches triggers off, into a registry that runs. It ends with all triggers switched on, but as
 /// ordinary ones: apply workers pass them by.
 #[test]
 fn guards_that_were_switched_off_are_switched_on() {
-    let cluster = super::member::start(Cluster::builder());
+    let cluster = start_with_fleet(Cluster::builder());
     let mut client = cluster.connect();
-    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
-    order(&mut client, "create_segment('orders')");
     let mut member = super::member::granted(&mut client);
     let dump = cluster.host().join("dump");
     let format = ["--format=custom", "--dbname=postgres", "--file"];

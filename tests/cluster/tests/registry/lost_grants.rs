@@ -221,9 +221,9 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
          CREATE EXTENSION snowflake_id_registry;
          SELECT snowflake_registry.start_fleet();
          SELECT snowflake_registry.create_segment('orders');
-         RESET ROLE;
-         CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers",
+         RESET ROLE",
     );
+    super::taker::let_others_take(&mut client);
     let knows = "SELECT knows_timeline FROM snowflake_registry.status";
     assert!(!single::<bool>(&mut client, knows));
     let mut member = granted(&mut client);

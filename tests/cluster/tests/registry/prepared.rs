@@ -3,16 +3,12 @@
 
 use harness::*;
 
-use super::member::{Answer, Member, granted, sqlstate, start};
-use super::taker::{Member as Taker, order};
+use super::member::{Answer, Member, granted, sqlstate};
+use super::taker::{Member as Taker, order, start_with_fleet};
 
 /// A registry whose clock can be set, with a segment from which others take.
 fn registry() -> Cluster {
-    let cluster = start(Cluster::builder().set("max_prepared_transactions", 5).clock());
-    let mut client = cluster.connect();
-    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
-    order(&mut client, "create_segment('orders')");
-    cluster
+    start_with_fleet(Cluster::builder().set("max_prepared_transactions", 5).clock())
 }
 
 /// Hours go by, and the server is started again.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-use super::taker::{Member, Taken, assert_no_number_twice, many, order, start, state};
+use super::member::many;
+use super::taker::{Member, Taken, assert_no_number_twice, order, start, state};
 
 /// The same names in every order, while administrators change, drop and close them. Nobody waits for each
 /// other in a circle.

@@ -7,7 +7,8 @@ use std::thread;
 use harness::segments::set_clock_to;
 use harness::*;
 
-use super::taker::{Member, assert_no_number_twice, many, order, start, state};
+use super::member::many;
+use super::taker::{Member, assert_no_number_twice, order, start, state};
 
 /// A registry with a clock of its own, which shows this instant in UTC now.
 fn start_with_clock(instant: &str) -> Cluster {

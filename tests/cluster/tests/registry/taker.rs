@@ -4,19 +4,25 @@ use std::collections::HashMap;
 
 use harness::*;
 
-/// A server with enough connections for all servers of a test.
-pub fn many() -> Builder {
-    Cluster::builder().set("max_connections", 90)
-}
-
 /// A registry from which others may take.
 pub fn start(registry: Builder) -> Cluster {
     let cluster = registry.extensions(&["snowflake_id_registry"]).start();
-    cluster.connect().run(
-        "CREATE ROLE takers;
-         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers",
-    );
+    let_others_take(&mut cluster.connect());
     cluster
+}
+
+/// A registry of a fleet, with a segment from which others may take.
+pub fn start_with_fleet(registry: Builder) -> Cluster {
+    let cluster = super::member::start(registry);
+    let mut client = cluster.connect();
+    let_others_take(&mut client);
+    order(&mut client, "create_segment('orders')");
+    cluster
+}
+
+/// As long as nobody may, none but the server of the registry itself has taken.
+pub fn let_others_take(client: &mut Client) {
+    client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
 }
 
 /// Calls a function of the registry that returns nothing.
