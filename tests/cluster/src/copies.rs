@@ -1,6 +1,7 @@
 //! Servers that begin as a copy of another one: standbys, backups that are restored, and upgrades.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,6 +28,28 @@ impl Cluster {
         copy.give_clock();
         copy.listen_at_home();
         copy
+    }
+
+    /// The same of a server that is running: it is stopped for a moment, and its connections are lost.
+    pub fn duplicate_in_between(&self) -> Cluster {
+        self.stop_server("fast");
+        let copy = self.duplicate();
+        self.start_server();
+        copy
+    }
+
+    /// Dumps database `postgres`. Returns the file.
+    pub fn dump(&self) -> PathBuf {
+        let dump = self.host().join("dump");
+        let format = ["--format=custom", "--dbname=postgres", "--file"];
+        successful(self.client_program("pg_dump").args(format).arg(&dump));
+        dump
+    }
+
+    /// Restores such a dump into a database.
+    pub fn restore(&self, dump: &Path, database: &str) {
+        let mut pg_restore = self.client_program("pg_restore");
+        successful(pg_restore.args(["--exit-on-error", "--dbname", database]).arg(dump));
     }
 
     /// Starts a standby that streams from this server, and waits until it has caught up for the first time.

@@ -46,9 +46,7 @@ fn a_copy_of_a_stopped_server() {
     let original = fleet.server().start();
     create_orders(&original);
     let worker = leased_worker(&original);
-    original.stop_server("fast");
-    let copy = original.duplicate();
-    original.start_server();
+    let copy = original.duplicate_in_between();
     let all = both_under_load(&original, || copy.start_server(), &copy);
     expect_strangers(&original, &copy, &all);
     assert_eq!(leased_worker(&original), worker);

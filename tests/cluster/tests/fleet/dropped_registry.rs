@@ -18,9 +18,7 @@ fn all_that_the_owner_has_is_dropped() {
     let server = || fleet.server().set("snowflake_id.max_wait", "100ms").start();
     let early = [server(), server()];
     let mut all = take_from(&early);
-    let dump = fleet.registry.host().join("dump");
-    let format = ["--format=custom", "--dbname=postgres", "--file"];
-    successful(fleet.registry.client_program("pg_dump").args(format).arg(&dump));
+    let dump = fleet.registry.dump();
     // The dump does not know of it.
     let late = [server()];
     all.extend(take_from(&late));
@@ -44,8 +42,7 @@ fn all_that_the_owner_has_is_dropped() {
     }
 
     client.run("CREATE DATABASE restored");
-    let mut restore = fleet.registry.client_program("pg_restore");
-    successful(restore.args(["--exit-on-error", "--dbname=restored"]).arg(&dump));
+    fleet.registry.restore(&dump, "restored");
     let string = fleet.connection_string().replace("dbname=postgres", "dbname=restored");
     for server in early.iter().chain(&late) {
         ask_now(server, &string);

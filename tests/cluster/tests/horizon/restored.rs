@@ -153,17 +153,10 @@ fn a_dump_is_restored_under_the_same_worker_id() {
     let before = orders(&old);
     // No ID is further ahead of the clock than a second, so that it cannot have been earlier than this.
     let end = time_of(*before.last().unwrap()) - 0.99;
-    let dump = old.host().join("dump");
-    successful(
-        old.client_program("pg_dump").args(["--dbname=postgres", "--format=custom", "--file"]).arg(&dump),
-    );
+    let dump = old.dump();
 
     let new = Cluster::builder().clock().extensions(&[]).start();
-    successful(
-        new.client_program("pg_restore")
-            .args(["--dbname=postgres", "--exit-on-error"])
-            .arg(old.host().join("dump")),
-    );
+    new.restore(&dump, "postgres");
     new.stop_server("fast");
     old.stop_server("fast");
     new.configure(&[("shared_preload_libraries", "snowflake_id"), ("snowflake_id.worker_id", "1")]);

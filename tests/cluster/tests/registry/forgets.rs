@@ -47,10 +47,7 @@ pub fn with_copy() -> (Cluster, Cluster, Leaser) {
     let cluster = start_with_fleet(Cluster::builder());
     let mut client = cluster.connect();
     let early = super::member::granted(&mut client);
-    drop(client);
-    cluster.stop_server("fast");
-    let copy = cluster.duplicate();
-    cluster.start_server();
+    let copy = cluster.duplicate_in_between();
     cluster.connect().run("SELECT snowflake_registry.end_quarantine()");
     (cluster, copy, early)
 }
@@ -62,6 +59,16 @@ pub fn set_back(cluster: Cluster, copy: &Cluster) -> Client {
     let mut client = copy.connect();
     client.run("SELECT snowflake_registry.end_quarantine()");
     client
+}
+
+/// A registry that was set back behind a grant, a connection to it, and a server that has a token of later.
+fn with_lost_grant() -> (Cluster, Client, Leaser, String) {
+    let (cluster, copy, mut early) = with_copy();
+    let mut client = cluster.connect();
+    super::member::granted(&mut client);
+    let shown = token(&mut client, &mut early);
+    let client = set_back(cluster, &copy);
+    (copy, client, early, shown)
 }
 
 /// What a server says of itself, with its tokens.
@@ -191,12 +198,7 @@ fn a_server_tells_of_a_lease_that_it_has_left() {
 #[test]
 fn a_server_is_heard_before_it_is_refused() {
     for renews in [true, false] {
-        let (cluster, copy, mut early) = with_copy();
-        let mut client = cluster.connect();
-        super::member::granted(&mut client);
-        let shown = token(&mut client, &mut early);
-        drop(client);
-        let mut client = set_back(cluster, &copy);
+        let (_cluster, mut client, mut early, shown) = with_lost_grant();
         if renews {
             let query = format!(
                 "SELECT * FROM snowflake_registry.renew(NULL, {CLOCK} + 120000000, 0, '{}', '{}', '{}', '{}')",
@@ -242,10 +244,7 @@ fn a_server_tells_of_lost_numbers_of_tomorrow() {
     let cluster = super::taker::start(Cluster::builder().clock());
     let mut client = cluster.connect();
     order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
-    drop(client);
-    cluster.stop_server("fast");
-    let copy = cluster.duplicate();
-    cluster.start_server();
+    let copy = cluster.duplicate_in_between();
     let mut client = cluster.connect();
     order(&mut client, "end_quarantine()");
     Member::default().granted(&mut client, "bills");
@@ -414,12 +413,7 @@ fn a_reserved_worker_id_is_not_given_again() {
 #[test]
 fn a_server_that_names_another_registry_is_heard() {
     for call in ["acquire", "renew", "take"] {
-        let (cluster, copy, mut early) = with_copy();
-        let mut client = cluster.connect();
-        super::member::granted(&mut client);
-        let shown = token(&mut client, &mut early);
-        drop(client);
-        let mut client = set_back(cluster, &copy);
+        let (_cluster, mut client, _, shown) = with_lost_grant();
         let facts = facts(&[&shown]);
         let [other, lease_id, nonce, next] = [(); 4].map(|()| super::member::uuid());
         let query = match call {

@@ -11,9 +11,7 @@ fn guards_that_were_switched_off_are_switched_on() {
     let cluster = start_with_fleet(Cluster::builder());
     let mut client = cluster.connect();
     let mut member = super::member::granted(&mut client);
-    let dump = cluster.host().join("dump");
-    let format = ["--format=custom", "--dbname=postgres", "--file"];
-    successful(cluster.client_program("pg_dump").args(format).arg(&dump));
+    let dump = cluster.dump();
     let mut restore = cluster.client_program("pg_restore");
     restore.args(["--data-only", "--disable-triggers", "--dbname=postgres"]).arg(&dump);
     let is_guarded =

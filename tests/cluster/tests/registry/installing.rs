@@ -67,16 +67,13 @@ fn a_registry_is_dumped_and_restored() {
          RESET ROLE",
     );
     let mut member = granted(&mut client);
-    let dump = old.host().join("dump");
-    let format = ["--format=custom", "--dbname=postgres", "--file"];
-    successful(old.client_program("pg_dump").args(format).arg(&dump));
+    let dump = old.dump();
     member.renew(&mut client).unwrap();
 
     let restore = |cluster: &Cluster, database: &str| {
         let mut client = cluster.connect();
         client.run(&format!("CREATE DATABASE {database}"));
-        let mut pg_restore = cluster.client_program("pg_restore");
-        successful(pg_restore.args(["--exit-on-error", "--dbname", database]).arg(&dump));
+        cluster.restore(&dump, database);
         cluster.connect_to(database)
     };
     let new = Cluster::builder().extensions(&[]).start();

@@ -86,10 +86,7 @@ fn a_registry_is_set_back() {
     let mut client = cluster.connect();
     let (mut one, mut other) = (granted(&mut client), granted(&mut client));
     other.renew(&mut client).unwrap();
-    drop(client);
-    cluster.stop_server("fast");
-    let copy = cluster.duplicate();
-    cluster.start_server();
+    let copy = cluster.duplicate_in_between();
     // Nothing but a renewal: no identity changes hands.
     one.renew(&mut cluster.connect()).unwrap();
     cluster.stop_server("fast");
@@ -111,9 +108,7 @@ fn a_registry_is_set_back() {
 fn start_with_copy() -> (Cluster, Cluster, Member) {
     let cluster = start(Cluster::builder());
     let early = granted(&mut cluster.connect());
-    cluster.stop_server("fast");
-    let copy = cluster.duplicate();
-    cluster.start_server();
+    let copy = cluster.duplicate_in_between();
     cluster.connect().run("SELECT snowflake_registry.end_quarantine()");
     (cluster, copy, early)
 }
@@ -146,9 +141,7 @@ fn leases_were_longer_than_a_restored_registry_knows() {
     let cluster = start(Cluster::builder());
     let mut client = cluster.connect();
     let (mut early, mut other) = (granted(&mut client), granted(&mut client));
-    let dump = cluster.host().join("dump");
-    let format = ["--format=custom", "--dbname=postgres", "--file"];
-    successful(cluster.client_program("pg_dump").args(format).arg(&dump));
+    let dump = cluster.dump();
     let configure = "SELECT snowflake_registry.configure(lease => '24 hours')";
     client.run(configure);
     // What is signed is what was committed before.
@@ -159,9 +152,7 @@ fn leases_were_longer_than_a_restored_registry_knows() {
     lost.renew(&mut client).unwrap();
 
     client.run("CREATE DATABASE restored");
-    successful(
-        cluster.client_program("pg_restore").args(["--exit-on-error", "--dbname=restored"]).arg(&dump),
-    );
+    cluster.restore(&dump, "restored");
     let mut client = cluster.connect_to("restored");
     let until =
         "SELECT (extract(epoch FROM quarantine_until) * 1000000)::bigint FROM snowflake_registry.status";

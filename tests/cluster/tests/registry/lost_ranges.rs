@@ -147,13 +147,11 @@ fn a_registry_is_dumped_and_restored() {
     }
     Member::default().take_by(&mut client, "take_here", "home", "");
     order(&mut client, "drop_segment('dropped')");
-    let dump = old.host().join("dump");
-    let format = ["--format=custom", "--dbname=postgres", "--file"];
-    successful(old.client_program("pg_dump").args(format).arg(&dump));
+    let dump = old.dump();
     let last = server.granted(&mut client, "shared");
 
     client.run("CREATE DATABASE beside");
-    successful(old.client_program("pg_restore").args(["--exit-on-error", "--dbname=beside"]).arg(&dump));
+    old.restore(&dump, "beside");
     let mut client = old.connect_to("beside");
     let answer = server.take(&mut client, "shared");
     assert_eq!(answer.outcome, "closed");
@@ -187,10 +185,7 @@ fn a_server_tells_of_a_day_that_was_begun() {
     order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
     Member::default().granted(&mut client, "bills");
     let early = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
-    drop(client);
-    cluster.stop_server("fast");
-    let copy = cluster.duplicate();
-    cluster.start_server();
+    let copy = cluster.duplicate_in_between();
     let mut client = cluster.connect();
     order(&mut client, "end_quarantine()");
     for cluster in [&cluster, &copy] {

@@ -18,9 +18,7 @@ fn a_registry_that_may_have_lost_commits_closes_its_segments() {
     let other = server_of(&registry).start();
     let mut client = server.connect();
     let mut all = some(&mut client, "orders", 60);
-    registry.stop_server("fast");
-    let copy = registry.duplicate();
-    registry.start_server();
+    let copy = registry.duplicate_in_between();
     all.extend(some(&mut client, "orders", 1000));
     let highest: i64 =
         single(&mut registry.connect(), "SELECT next_value::bigint FROM snowflake_registry.segments");
@@ -61,9 +59,7 @@ fn shown_value(server: &Cluster) -> i64 {
 
 /// Sets a registry back while nobody but this server knows what it gave, and waits until it has found that out.
 fn assert_setting_back_is_proved(registry: &Cluster, server: &Cluster) {
-    registry.stop_server("fast");
-    let copy = registry.duplicate();
-    registry.start_server();
+    let copy = registry.duplicate_in_between();
     order(registry, "end_quarantine()");
     some(&mut server.connect(), "orders", 300);
     registry.stop_server("immediate");
