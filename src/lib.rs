@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | [`error`] | every error that a user can meet |
 //! | [`config`] | the settings and their hooks |
-//! | [`pg`] | PostgreSQL's C side |
+//! | [`wait_event`] | what our processes wait for, as `pg_stat_activity` shows it |
+//! | [`pg`] | PostgreSQL's C side, and nothing of ours |
 //! | [`shared`] | the state in shared memory, and who may touch it how |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`keeper`] | the background worker that writes the horizon ahead and opens the gate |
@@ -30,6 +31,7 @@ mod read;
 mod registry;
 mod segment;
 mod shared;
+mod wait_event;
 
 ::pgrx::pg_module_magic!(name, version);
 

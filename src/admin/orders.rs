@@ -18,11 +18,11 @@ use crate::error::{Error, OrReport};
 use crate::generate::wait::not_followed;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::timestamp::unix_us;
-use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, process, server};
 use crate::shared::memory::{self, State};
 use crate::shared::order_desk::{Answer, Order, Ticket};
 use crate::shared::wait::Deadline;
+use crate::wait_event::WaitEvent;
 
 /// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::hosts::{Host, Hosts};
 use crate::pg::helper::poll;
-use crate::pg::libpq::{Connection, Interest, Options};
+use crate::pg::libpq::{Connection, Options};
+use crate::pg::wait::Interest;
 
 /// How long reading the options may take (a service file may name a directory service), and how long a lookup: a name
 /// server that says nothing costs 10 s, and there may be three.

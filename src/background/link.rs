@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use super::connecting::{self, Progress};
 use crate::pg::helper::Helper;
-use crate::pg::libpq::{Connection, Interest, Row};
-use crate::pg::wait::{WaitEvent, wait, wait_for_socket};
+use crate::pg::libpq::{Connection, Row};
+use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
+use crate::wait_event::WaitEvent;
 
 /// How long the registry has for an answer.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
@@ -54,14 +55,14 @@ pub fn connect(string: &CStr, look_around: LookAround) -> Result<Connection, NoA
         if pause.is_zero() {
             break;
         }
-        wait(pause.min(LONGEST_WAIT), WaitEvent::Registry);
+        wait(pause.min(LONGEST_WAIT), WaitEvent::Registry.number());
     }
     let progress = Arc::new(Progress::new());
     let (of_thread, string, known) = (progress.clone(), string.to_owned(), stuck());
     let helper = Helper::start(move || connecting::connect(&string, |host| known.order_of(host), &of_thread))
         .map_err(|problem| format!("cannot start a thread that connects: {problem}"))?;
     let mut overdue_since = None;
-    while !helper.wait(LONGEST_WAIT, WaitEvent::Registry) {
+    while !helper.wait(LONGEST_WAIT, WaitEvent::Registry.number()) {
         if !look_around() {
             return Err(NoAnswer::Stopping);
         }
@@ -85,7 +86,7 @@ pub fn connect(string: &CStr, look_around: LookAround) -> Result<Connection, NoA
 /// Waits a little. Whatever has happened then, the connection is looked at.
 fn wait_until(connection: &Connection, interest: Interest, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
-    wait_for_socket(connection.socket(), interest, left, WaitEvent::Registry);
+    wait_for_socket(connection.socket(), interest, left, WaitEvent::Registry.number());
 }
 
 /// Asks a question, and returns the one row of the answer.

@@ -1,7 +1,8 @@
-//! What background workers have in common: how they are started and stopped, their transactions, their files, and the
-//! connection to the registry.
+//! What background workers have in common: how they are started and stopped, their database and transactions, their
+//! files, and the connection to the registry.
 
 mod connecting;
+pub mod database;
 pub mod file;
 mod hosts;
 pub mod link;

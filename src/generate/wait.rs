@@ -11,7 +11,6 @@ use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 use crate::config;
 use crate::error::{Error, duration};
 use crate::pg::relation::Extension;
-use crate::pg::wait::{self, WaitEvent};
 use crate::pg::{clock, server};
 use crate::shared::board::Board;
 use crate::shared::keeper_words::Closed;
@@ -19,6 +18,7 @@ use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory;
 use crate::shared::report;
 use crate::shared::wait::{Deadline, Watch};
+use crate::{pg::wait, wait_event::WaitEvent};
 
 /// How often a long wait looks at the clock, which may have been set in the meantime.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ impl Patience {
     pub fn wait_for_clock(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         self.check(layout, wait_us)?;
         let _timer = self.timer();
-        wait::wait(Duration::from_micros(wait_us).min(LONGEST_NAP), WaitEvent::Clock);
+        wait::wait(Duration::from_micros(wait_us).min(LONGEST_NAP), WaitEvent::Clock.number());
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 
 use super::cycle::{Keeper, RETRY_TIME};
 use super::transaction::note_commit;
+use crate::background::database;
 use crate::background::stop::{is_stopping, on_sigterm};
 use crate::config;
 use crate::pg::{clock, process, server};
@@ -57,7 +58,7 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     }
     report::report_error(Some(&cannot_connect), clock::clock_us());
     board.keeper.set_closed(Closed::Problem);
-    process::connect_keeper(&database);
+    database::connect(&database);
     // What ended the keeper before this one may end this one as well: it stays in the report until a look was
     // successful.
     let last_error = last_error.filter(|error| *error != cannot_connect);

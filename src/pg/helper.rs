@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use pgrx::prelude::*;
 
-use super::libpq::Interest;
-use super::wait::{WaitEvent, wait_for_socket};
+use super::wait::{Interest, wait_for_socket};
 
 /// How many threads may still run. Changed by the process's own thread alone.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -46,7 +45,7 @@ impl<T: Send + 'static> Helper<T> {
     }
 
     /// Waits until the work is done, the latch of this process is set, or the time is over. Returns whether it is done.
-    pub fn wait(&self, timeout: Duration, event: WaitEvent) -> bool {
+    pub fn wait(&self, timeout: Duration, event: u32) -> bool {
         wait_for_socket(self.end.as_raw_fd(), Interest::Read, timeout, event)
     }
 

@@ -7,6 +7,8 @@ use std::ptr::{NonNull, null, null_mut};
 
 use pq_sys::*;
 
+use super::wait::Interest;
+
 /// The longest value of an answer that is taken in, in bytes, how long all values may be, and how much of a message is
 /// taken in.
 const LONGEST_VALUE: c_int = 8_192;
@@ -14,13 +16,6 @@ const LONGEST_ANSWER: usize = 1 << 20;
 const LONGEST_MESSAGE: usize = 400;
 /// How much memory libpq may take for an answer, in bytes.
 const MOST_MEMORY: usize = 16 << 20;
-
-/// What a connection waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    Read,
-    Write,
-}
 
 /// The options of a connection string that say something. Passwords are among them: nothing may be shown.
 pub struct Options(Vec<(String, String)>);

@@ -50,7 +50,7 @@ static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ())
 
 /// Handles SIGTERM by `on_sigterm`, which may run between any two instructions of this process: it sets flags and a
 /// latch, and cannot fail. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes from elsewhere
-/// is ignored, as there is nothing of the keeper's to cancel.
+/// is ignored, as a background worker has no statement of a client's to cancel.
 pub fn handle_signals(on_sigterm: fn()) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
@@ -129,22 +129,19 @@ pub fn reload_if_asked() {
     }
 }
 
-/// Connects the keeper to its database, also if that allows no connections, and pins the settings on which it
-/// depends. Does not return if there is no such database.
-pub fn connect_keeper(database: &CStr) {
-    const PINNED: &[(&CStr, &CStr)] = &[
-        (c"default_transaction_read_only", c"off"),
-        (c"default_transaction_isolation", c"read committed"),
-        // Less than deadlock_timeout: it is not the others whom PostgreSQL is to end.
-        (c"lock_timeout", c"500ms"),
-        (c"statement_timeout", c"0"),
-        (c"idle_in_transaction_session_timeout", c"0"),
-        #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-        (c"transaction_timeout", c"0"),
-        // An error would end the process.
-        (c"exit_on_error", c"off"),
-        (c"search_path", c""),
-    ];
+/// Settings that could end a session or a transaction, off.
+const NEVER_ENDED: &[(&CStr, &CStr)] = &[
+    (c"statement_timeout", c"0"),
+    (c"idle_in_transaction_session_timeout", c"0"),
+    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
+    (c"transaction_timeout", c"0"),
+    // An error would end the process.
+    (c"exit_on_error", c"off"),
+];
+
+/// Connects a background worker to a database, also if that allows no connections. These settings are pinned, and beside
+/// them what could end the session. Does not return if there is no such database.
+pub fn connect(database: &CStr, pinned: &[(&CStr, &CStr)]) {
     // SAFETY: called once by a background worker that asked for a database connection; all texts are C
     // strings.
     unsafe {
@@ -153,7 +150,7 @@ pub fn connect_keeper(database: &CStr) {
             std::ptr::null(),
             pg_sys::BGWORKER_BYPASS_ALLOWCONN,
         );
-        for (name, value) in PINNED {
+        for (name, value) in NEVER_ENDED.iter().chain(pinned) {
             pg_sys::SetConfigOption(
                 name.as_ptr(),
                 value.as_ptr(),

@@ -1,8 +1,8 @@
 //! One composite row as the result of a function.
 //!
 //! pgrx offers rows from set-returning functions only. Those would make a row of the calling query vanish
-//! where the argument is NULL (`FROM orders, snowflake_decode(parent_id)`); a strict function with OUT
-//! parameters gives a row of NULLs. That is worth the few calls into PostgreSQL below.
+//! where the argument is NULL (`FROM t, f(t.a)`); a strict function with OUT parameters gives a row of NULLs. That
+//! is worth the few calls into PostgreSQL below.
 
 use std::cell::Cell;
 

@@ -1,48 +1,51 @@
-//! Waiting, visible in `pg_stat_activity`.
+//! Waiting, visible in `pg_stat_activity` by the number of a wait event.
 
+use std::cell::Cell;
+use std::ffi::CStr;
 use std::time::Duration;
 
 use pgrx::prelude::*;
 
-use super::libpq::Interest;
-
-#[cfg(not(any(feature = "pg15", feature = "pg16")))]
 use super::backend_local::BackendLocal;
 
-/// What a process waits for, as `pg_stat_activity` shows it.
-#[derive(Clone, Copy)]
-pub enum WaitEvent {
-    /// The clock has to come far enough.
-    Clock,
-    /// The keeper has to open the gate or to extend the horizon.
-    Horizon,
-    /// The registry has to answer.
-    Registry,
+/// A wait event of an extension, by its name.
+pub struct WaitEventName {
+    name: &'static CStr,
+    /// 0 until it is asked for.
+    number: BackendLocal<Cell<u32>>,
 }
 
-impl WaitEvent {
-    /// Before version 17 an extension has but one wait event, `Extension`.
-    #[cfg(any(feature = "pg15", feature = "pg16"))]
-    pub fn number(self) -> u32 {
-        pg_sys::PG_WAIT_EXTENSION
+impl WaitEventName {
+    pub const fn new(name: &'static CStr) -> WaitEventName {
+        WaitEventName { name, number: BackendLocal::new(Cell::new(0)) }
     }
 
-    #[cfg(not(any(feature = "pg15", feature = "pg16")))]
-    pub fn number(self) -> u32 {
-        use std::cell::Cell;
-        static NUMBERS: BackendLocal<[Cell<u32>; 3]> = BackendLocal::new([const { Cell::new(0) }; 3]);
-        let known = &NUMBERS[self as usize];
-        if known.get() == 0 {
-            let name = match self {
-                WaitEvent::Clock => c"SnowflakeClock",
-                WaitEvent::Horizon => c"SnowflakeHorizon",
-                WaitEvent::Registry => c"SnowflakeRegistry",
-            };
-            // SAFETY: the name is a C string; the same one gives the same number in every process.
-            known.set(unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) });
+    /// By which PostgreSQL knows it. It is the same in every process.
+    pub fn number(&self) -> u32 {
+        if self.number.get() == 0 {
+            self.number.set(number_of(self.name));
         }
-        known.get()
+        self.number.get()
     }
+}
+
+/// Before version 17 an extension has but one wait event, `Extension`.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+fn number_of(_name: &CStr) -> u32 {
+    pg_sys::PG_WAIT_EXTENSION
+}
+
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+fn number_of(name: &CStr) -> u32 {
+    // SAFETY: a C string, which is copied.
+    unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
+}
+
+/// What a process waits for on a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    Read,
+    Write,
 }
 
 /// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in
@@ -50,18 +53,18 @@ impl WaitEvent {
 ///
 /// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen
 /// right after.
-pub fn wait(timeout: Duration, event: WaitEvent) {
+pub fn wait(timeout: Duration, event: u32) {
     wait_uninterrupted(timeout, event);
     pgrx::check_for_interrupts!();
 }
 
 /// The same, but a cancelled statement stays to be noticed.
-pub fn wait_uninterrupted(timeout: Duration, event: WaitEvent) {
+pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
         // SAFETY: my_wait_event_info points to this process's own word, in shared memory or in its stand-in.
         // PostgreSQL sets it the same way, as a volatile word that others only read.
-        unsafe { pg_sys::my_wait_event_info.write_volatile(event.number()) };
+        unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
         std::thread::sleep(timeout);
         // SAFETY: as above.
         unsafe { pg_sys::my_wait_event_info.write_volatile(0) };
@@ -69,12 +72,7 @@ pub fn wait_uninterrupted(timeout: Duration, event: WaitEvent) {
         let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
         // SAFETY: MyLatch is this process's own latch and is valid for its life.
         unsafe {
-            pg_sys::WaitLatch(
-                pg_sys::MyLatch,
-                events as i32,
-                timeout.as_millis() as std::ffi::c_long,
-                event.number(),
-            );
+            pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, timeout.as_millis() as std::ffi::c_long, event);
             pg_sys::ResetLatch(pg_sys::MyLatch);
         }
     }
@@ -82,7 +80,7 @@ pub fn wait_uninterrupted(timeout: Duration, event: WaitEvent) {
 
 /// Sleeps until the latch of this process is set or a socket is ready, at most `timeout`. Returns whether the socket
 /// is.
-pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event: WaitEvent) -> bool {
+pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event: u32) -> bool {
     let ready = match interest {
         Interest::Read => pg_sys::WL_SOCKET_READABLE,
         Interest::Write => pg_sys::WL_SOCKET_WRITEABLE,
@@ -95,7 +93,7 @@ pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event
             events as i32,
             socket,
             timeout.as_millis().max(1) as std::ffi::c_long,
-            event.number(),
+            event,
         );
         pg_sys::ResetLatch(pg_sys::MyLatch);
         happened

@@ -20,10 +20,11 @@ use crate::error::duration;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 use crate::pg::random::{random_bytes, random_fraction};
-use crate::pg::wait::{WaitEvent, wait};
+use crate::pg::wait::wait;
 use crate::pg::{clock, process, server};
 use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory::State;
+use crate::wait_event::WaitEvent;
 
 /// For how long a server that has just been started tries to renew the lease in its file before it goes on with it.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
@@ -139,7 +140,7 @@ impl Worker {
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.shared.board.registry_bell.is_wanted() {
             let left = until.saturating_duration_since(Instant::now());
-            wait(left.max(SHORTEST_NAP), WaitEvent::Registry);
+            wait(left.max(SHORTEST_NAP), WaitEvent::Registry.number());
             self.note_unwanted();
             if !self.look_around() || self.needs() != self.asked_for {
                 break;

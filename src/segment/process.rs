@@ -9,8 +9,8 @@ use pgrx::prelude::*;
 
 use super::past::Past;
 use super::worker::Worker;
-use crate::background::start;
 use crate::background::stop::on_sigterm;
+use crate::background::{database, start};
 use crate::config;
 use crate::pg::process;
 use crate::pg::relation::Extension;
@@ -50,7 +50,7 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
         return; // Started by the keeper, which has shared memory.
     };
     // Where it notes what was had. Without a registry elsewhere that may be there as well.
-    process::connect_keeper(&config::database());
+    database::connect(&config::database());
     let is_here = config::registry().is_none();
     if !segments.bell.answer_from_here() {
         return; // There is one already.

@@ -11,13 +11,13 @@ use snowflake_id_core::segment::Taken;
 use crate::config;
 use crate::error::Error;
 use crate::pg::encoding::utf8;
-use crate::pg::wait::WaitEvent;
 use crate::pg::{clock, server};
 use crate::shared::memory;
 use crate::shared::segments::{
     self, LONGEST_NAME, Record, RegistryProblem, SegmentState, Segments, Slot, Trouble, segments,
 };
 use crate::shared::wait::{Deadline, Watch};
+use crate::wait_event::WaitEvent;
 
 /// For how long a registry that says nothing is waited for, as it may be restarted or fail over. After that, calls fail at
 /// once and do not pile up.

@@ -20,9 +20,10 @@ use crate::background::link::NoAnswer;
 use crate::background::stop::is_stopping;
 use crate::config;
 use crate::pg::random::random_fraction;
-use crate::pg::wait::{WaitEvent, wait};
+use crate::pg::wait::wait;
 use crate::pg::{clock, process};
 use crate::shared::segments::{self, SegmentState, Segments, Trouble};
+use crate::wait_event::WaitEvent;
 
 /// How many names are asked for at once: as many as the registry accepts.
 const MOST_REQUESTS: usize = 64;
@@ -189,7 +190,10 @@ impl Worker {
             }
             // While it may not ask, it need not be woken: the latch is set once.
             let next = if self.segments.bell.is_wanted() { self.not_before.min(until) } else { until };
-            wait(next.saturating_duration_since(now).max(Duration::from_millis(1)), WaitEvent::Registry);
+            wait(
+                next.saturating_duration_since(now).max(Duration::from_millis(1)),
+                WaitEvent::Registry.number(),
+            );
             if !self.look_around() {
                 return false;
             }

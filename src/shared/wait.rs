@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::pg::condition::Condition;
-use crate::pg::wait::WaitEvent;
+use crate::wait_event::WaitEvent;
 
 /// Counts what has happened, and wakes those who wait for it.
 #[derive(Default)]
