@@ -1,87 +1,21 @@
-//! libpq without waiting: a connection that goes on whenever its socket is ready.
+//! A connection that goes on whenever its socket is ready.
 
 use std::cell::Cell;
-use std::collections::TryReserveError;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::ptr::{NonNull, null, null_mut};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::ptr::{NonNull, null};
 
 use pq_sys::*;
 
-use super::wait::Interest;
+use super::answer::{Refusal, ResultOfQuery, Row};
+use super::start::start;
+use super::text::message;
+use crate::pg::wait::Interest;
 
-/// The longest value of an answer that is taken in, in bytes, how long all values may be, and how much of a message is
-/// taken in.
-const LONGEST_VALUE: c_int = 8_192;
+/// How long all values of an answer may be, in bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
-const LONGEST_MESSAGE: usize = 400;
+
 /// How much memory libpq may take for an answer, in bytes.
 const MOST_MEMORY: usize = 16 << 20;
-
-/// The options of a connection string that say something. Passwords are among them: nothing may be shown.
-pub struct Options(Vec<(String, String)>);
-
-impl Options {
-    /// Reads a connection string, or says what is wrong with it.
-    pub fn parse(text: &CStr) -> Result<Options, String> {
-        let mut problem: *mut c_char = null_mut();
-        // SAFETY: a C string, and a place for a message.
-        let list = unsafe { PQconninfoParse(text.as_ptr(), &mut problem) };
-        if !problem.is_null() {
-            // SAFETY: libpq has put a C string there, which is ours to free.
-            return Err(unsafe {
-                let text = message(problem);
-                PQfreemem(problem.cast());
-                text
-            });
-        }
-        // SAFETY: a list as libpq makes it, which is ours.
-        unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
-    }
-
-    /// The options that are in effect with these parameters, with those of a service file and of the environment; but not
-    /// `sslmode`. Connects to nobody.
-    pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
-        // Libpq tells them for a connection alone. To this one it says no, once it has read everything.
-        let refused = (c"sslmode", c"none: this is no connection");
-        let parameters: Vec<_> = parameters.iter().copied().chain([refused]).collect();
-        let none = Options(vec![]);
-        let Some(handle) = begin(&parameters) else { return none };
-        // SAFETY: a connection of ours; the list is the caller's.
-        let options = unsafe { Options::take(PQconninfo(handle.as_ptr())) };
-        // SAFETY: as above, and nobody uses it any more.
-        unsafe { PQfinish(handle.as_ptr()) };
-        options.unwrap_or(none)
-    }
-
-    /// What an option is set to.
-    pub fn get(&self, keyword: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.as_str())
-    }
-
-    /// # Safety
-    /// Null, or a list that libpq has given to the caller.
-    unsafe fn take(list: *mut PQconninfoOption) -> Option<Options> {
-        if list.is_null() {
-            return None;
-        }
-        let mut options = Vec::new();
-        // SAFETY: the list ends with an option without a keyword; the values are C strings or null.
-        unsafe {
-            let mut option = list;
-            while !(*option).keyword.is_null() {
-                if !(*option).val.is_null() && *(*option).val != 0 {
-                    options.push((text_of((*option).keyword), text_of((*option).val)));
-                }
-                option = option.add(1);
-            }
-            PQconninfoFree(list);
-        }
-        Some(Options(options))
-    }
-}
-
-/// One row of an answer, NULL as `None`.
-pub type Row = Vec<Option<String>>;
 
 /// A connection. It is closed when it is dropped.
 pub struct Connection {
@@ -98,17 +32,6 @@ pub struct Connection {
 // `has_warned` points to is reached by its calls alone.
 unsafe impl Send for Connection {}
 
-/// Begins to connect. Later parameters win over earlier ones, unless they are empty; the connection string is the value
-/// of `dbname`. `None` if there is no memory.
-fn begin(parameters: &[(&CStr, &CStr)]) -> Option<NonNull<PGconn>> {
-    let mut keywords: Vec<_> = parameters.iter().map(|(keyword, _)| keyword.as_ptr()).collect();
-    let mut values: Vec<_> = parameters.iter().map(|(_, value)| value.as_ptr()).collect();
-    keywords.push(null());
-    values.push(null());
-    // SAFETY: two lists of C strings of the same length, each with a null pointer at its end.
-    NonNull::new(unsafe { PQconnectStartParams(keywords.as_ptr(), values.as_ptr(), 1) })
-}
-
 impl Connection {
     /// Begins to connect. Later parameters win over earlier ones, unless they are empty; the connection string is the
     /// value of `dbname`.
@@ -116,7 +39,7 @@ impl Connection {
     /// This and [`Connection::connect`] may block and compute for as long as a name service or a server likes.
     pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
         let memory_before = memory_in_use();
-        let handle = begin(parameters).ok_or("out of memory")?;
+        let handle = start(parameters).ok_or("out of memory")?;
         let has_warned = NonNull::from(Box::leak(Box::default()));
         let connection = Connection { handle, has_warned, answer: Ok(vec![]), length: 0, memory_before };
         // SAFETY: a connection of ours. What it is to hand to the function lives as long as it does.
@@ -292,85 +215,6 @@ fn memory_in_use() -> usize {
     0
 }
 
-/// A result that libpq gave us. It is freed when it is dropped.
-struct ResultOfQuery(NonNull<PGresult>);
-
-/// Why a result is not taken in.
-enum Refusal {
-    /// The statement has failed.
-    Failed,
-    NoQuery,
-    LongValue,
-    LongAnswer,
-    NoMemory,
-}
-
-impl From<TryReserveError> for Refusal {
-    fn from(_: TryReserveError) -> Refusal {
-        Refusal::NoMemory
-    }
-}
-
-impl ResultOfQuery {
-    /// The rows, unless this is nothing that a query returns: COPY, for one, is returned again and again until it is
-    /// served. How much others send is not known, so that each allocation may fail.
-    fn rows(&self) -> Result<Vec<Row>, Refusal> {
-        use ExecStatusType::*;
-        let result = self.0.as_ptr();
-        // SAFETY: a result of ours.
-        match unsafe { PQresultStatus(result) } {
-            PGRES_TUPLES_OK | PGRES_SINGLE_TUPLE | PGRES_COMMAND_OK => {}
-            PGRES_FATAL_ERROR => return Err(Refusal::Failed),
-            _ => return Err(Refusal::NoQuery),
-        }
-        // SAFETY: as above.
-        let (count, columns) = unsafe { (PQntuples(result), PQnfields(result)) };
-        let mut rows = Vec::new();
-        rows.try_reserve_exact(count as usize)?;
-        for at in 0..count {
-            let mut row = Row::new();
-            row.try_reserve_exact(columns as usize)?;
-            for column in 0..columns {
-                row.push(self.value(at, column)?);
-            }
-            rows.push(row);
-        }
-        Ok(rows)
-    }
-
-    /// A value in a row and a column that it has.
-    fn value(&self, row: c_int, column: c_int) -> Result<Option<String>, Refusal> {
-        let result = self.0.as_ptr();
-        // SAFETY: a result of ours; each value is a C string, which lives as long.
-        let bytes = unsafe {
-            if PQgetisnull(result, row, column) != 0 {
-                return Ok(None);
-            } else if PQgetlength(result, row, column) > LONGEST_VALUE {
-                return Err(Refusal::LongValue);
-            }
-            CStr::from_ptr(PQgetvalue(result, row, column)).to_bytes()
-        };
-        let text = String::from_utf8_lossy(bytes);
-        let mut copy = String::new();
-        copy.try_reserve_exact(text.len())?;
-        copy.push_str(&text);
-        Ok(Some(copy))
-    }
-
-    /// Why the statement has failed.
-    fn message(&self) -> String {
-        // SAFETY: a result of ours; a C string or null, which lives as long.
-        unsafe { message(PQresultErrorMessage(self.0.as_ptr())) }
-    }
-}
-
-impl Drop for ResultOfQuery {
-    fn drop(&mut self) {
-        // SAFETY: a result of ours, which nobody uses any more.
-        unsafe { PQclear(self.0.as_ptr()) };
-    }
-}
-
 /// Called by libpq for each notice: notes warnings. It calls nothing of PostgreSQL's server, so that it needs no guard. A
 /// panic would not unwind into libpq: it ends the process, as this is no `extern "C-unwind"`.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
@@ -381,30 +225,4 @@ unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult)
             (*has_warned.cast::<Cell<bool>>()).set(true);
         }
     }
-}
-
-/// A message of libpq or of a server, in one line, `line 1; line 2`, and of bounded length.
-///
-/// # Safety
-/// Null or a C string.
-unsafe fn message(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: by this function's contract.
-    let text = unsafe { CStr::from_ptr(text) }.to_bytes();
-    let start = String::from_utf8_lossy(&text[..text.len().min(LONGEST_MESSAGE)]);
-    start.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
-}
-
-/// A text of libpq as it is.
-///
-/// # Safety
-/// Null or a C string.
-unsafe fn text_of(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: by this function's contract.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
