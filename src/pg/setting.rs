@@ -1,6 +1,6 @@
-//! The texts of settings, and why one is rejected.
+//! The texts of settings, what is made of them, and why one is rejected.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::prelude::*;
 
@@ -34,4 +34,45 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a [u8] {
     }
     // SAFETY: by this function's contract.
     unsafe { CStr::from_ptr(value) }.to_bytes()
+}
+
+/// In a check hook: hands a value over to the assign hook. PostgreSQL keeps it as long as the setting may come back to the
+/// text, and frees it then. Returns false if there is no memory for it, as the hook has to do then.
+///
+/// # Safety
+/// `extra` is what PostgreSQL has passed to the check hook.
+pub unsafe fn hand_over<T: Copy>(extra: *mut *mut c_void, value: T) -> bool {
+    const { assert!(align_of::<T>() <= align_of::<u64>(), "PostgreSQL aligns memory to 8 bytes") }
+    let memory = allocate(size_of::<T>()).cast::<T>();
+    if memory.is_null() {
+        return false;
+    }
+    // SAFETY: memory of that size, which is nobody else's; and by this function's contract.
+    unsafe {
+        memory.write(value);
+        *extra = memory.cast();
+    }
+    true
+}
+
+/// In an assign hook: what the check hook has handed over, if anything.
+///
+/// # Safety
+/// `extra` is what PostgreSQL has passed to the assign hook, and the check hook of the setting hands over a `T`.
+pub unsafe fn handed_over<T: Copy>(extra: *mut c_void) -> Option<T> {
+    // SAFETY: by this function's contract.
+    unsafe { extra.cast::<T>().as_ref() }.copied()
+}
+
+/// Memory that PostgreSQL frees with the value of a setting; null if there is none. Version 15 frees it by `free()`.
+#[cfg(feature = "pg15")]
+fn allocate(size: usize) -> *mut c_void {
+    // SAFETY: has no conditions.
+    unsafe { libc::malloc(size) }
+}
+
+#[cfg(not(feature = "pg15"))]
+fn allocate(size: usize) -> *mut c_void {
+    // SAFETY: at this level it raises no error.
+    unsafe { pg_sys::guc_malloc(PgLogLevel::LOG as i32, size) }
 }

@@ -1,0 +1,257 @@
+//! The table of settings. All of them stand in this one list, which is why it is long.
+
+use std::ffi::{CStr, CString, c_int};
+
+use pgrx::prelude::*;
+use pgrx::{GucContext, GucFlags, GucRegistry, GucSetting};
+
+use super::{hooks, layout};
+use crate::pg::server;
+
+pub static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
+pub static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(-1);
+pub static DATACENTER_ID: GucSetting<i32> = GucSetting::<i32>::new(0);
+pub static MAX_DRIFT: GucSetting<i32> = GucSetting::<i32>::new(1_000);
+pub static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
+pub static SEQUENCE_SPREAD: GucSetting<i32> = GucSetting::<i32>::new(0);
+pub static LEASE: GucSetting<i32> = GucSetting::<i32>::new(3_000);
+pub static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(60_000);
+pub static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+pub static MAX_CLOCK_OFFSET: GucSetting<i32> = GucSetting::<i32>::new(5_000);
+pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(64);
+pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
+
+/// The largest `max_drift`: an hour, in milliseconds.
+const MOST_DRIFT_MS: i32 = 3_600_000;
+/// The largest `max_wait`: a day, in milliseconds.
+const MOST_WAIT_MS: i32 = 86_400_000;
+/// The shortest and the longest `lease`: a tenth of a second, an hour.
+const LEAST_LEASE_MS: i32 = 100;
+const MOST_LEASE_MS: i32 = 3_600_000;
+/// The largest `max_clock_offset`: a minute, in milliseconds, from where on the registry decides nothing.
+const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
+/// The largest `max_segments`: for so many there is room in shared memory.
+const MOST_SEGMENTS: i32 = 256;
+/// The largest `sequence_spread`.
+const MOST_SPREAD: i32 = 65_535;
+
+/// Defines the settings; `on_change` is called when one has changed on which the generator of a session
+/// depends. Those that can change only at a restart are left out where the library was not preloaded: to
+/// define them then would end the session.
+pub fn define(on_change: fn()) {
+    hooks::call_on_change(on_change);
+    if server::is_preloading() {
+        define_restart_only();
+    }
+    layout::while_defining(|| {
+        // SAFETY: the hooks are guarded.
+        unsafe {
+            GucRegistry::define_string_guc_with_hooks(
+                c"snowflake_id.layout",
+                c"How the bits of a snowflake ID are divided.",
+                c"A preset (see view snowflake_layouts), a preset and options, or fields and options.",
+                &LAYOUT,
+                GucContext::Suset,
+                GucFlags::default(),
+                Some(layout::check),
+                Some(layout::assign),
+                None,
+            );
+        }
+    });
+    define_for_keeper();
+    define_for_registry();
+    define_int(
+        c"snowflake_id.max_drift",
+        c"How far the time in a snowflake ID may be ahead of the clock.",
+        c"Bursts and small steps of the clock backwards go unnoticed within it.",
+        &MAX_DRIFT,
+        0,
+        MOST_DRIFT_MS,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        Some(hooks::tell_of_change),
+    );
+    define_int(
+        c"snowflake_id.max_wait",
+        c"The longest that one call waits for the clock.",
+        c"A call fails at once if it would have to wait longer. 0: never wait.",
+        &MAX_WAIT,
+        0,
+        MOST_WAIT_MS,
+        GucContext::Userset,
+        GucFlags::UNIT_MS,
+        None,
+    );
+    define_int(
+        c"snowflake_id.sequence_spread",
+        c"Each tick starts its sequence at a value from 0 to this that depends on the tick.",
+        c"Spreads IDs made at a low rate over shards chosen by hash or modulo. 0: start at 0.",
+        &SEQUENCE_SPREAD,
+        0,
+        MOST_SPREAD,
+        GucContext::Sighup,
+        GucFlags::default(),
+        Some(hooks::tell_of_change),
+    );
+}
+
+/// Who the server is, and how its horizon is kept.
+fn define_for_keeper() {
+    define_int(
+        c"snowflake_id.worker_id",
+        c"The worker ID that this server writes into snowflake IDs.",
+        c"No two servers of a fleet may share it. -1: the one of this server's row in table snowflake_worker.",
+        &WORKER_ID,
+        -1,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+        None,
+    );
+    define_int(
+        c"snowflake_id.datacenter_id",
+        c"The datacenter ID that this server writes into snowflake IDs.",
+        c"Has to be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own.",
+        &DATACENTER_ID,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::default(),
+        None,
+    );
+    define_int(
+        c"snowflake_id.lease",
+        c"How far ahead the horizon is written.",
+        c"Also how long it may take after a crash until IDs are made again.",
+        &LEASE,
+        LEAST_LEASE_MS,
+        MOST_LEASE_MS,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        None,
+    );
+    define_int(
+        c"snowflake_id.max_clock_jump",
+        c"The largest step of the clock ahead that is followed.",
+        c"After a larger one no IDs are made until the clock is set right or snowflake_accept_clock() is called.",
+        &MAX_CLOCK_JUMP,
+        0,
+        i32::MAX,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        None,
+    );
+    define_name(
+        c"snowflake_id.node_name",
+        c"This server's name in table snowflake_worker.",
+        c"Empty: cluster_name, or else host and port.",
+        &NODE_NAME,
+        GucContext::Sighup,
+        GucFlags::default(),
+        hooks::check_node_name,
+    );
+}
+
+/// Where the worker ID is leased.
+fn define_for_registry() {
+    define_name(
+        c"snowflake_id.registry",
+        c"How to connect to the registry that leases the worker ID: a connection string of libpq.",
+        c"Without a password: use a password file or a service. Empty: the worker ID is not leased.",
+        &REGISTRY,
+        GucContext::Sighup,
+        GucFlags::SUPERUSER_ONLY,
+        hooks::check_registry,
+    );
+    define_int(
+        c"snowflake_id.max_clock_offset",
+        c"How much the clock may differ from that of the registry before that is worth a warning.",
+        c"From 60 s on the registry gives no lease.",
+        &MAX_CLOCK_OFFSET,
+        1,
+        MOST_CLOCK_OFFSET_MS,
+        GucContext::Sighup,
+        GucFlags::UNIT_MS,
+        None,
+    );
+}
+
+fn define_restart_only() {
+    define_name(
+        c"snowflake_id.database",
+        c"The database in which the durable horizon and table snowflake_worker are kept.",
+        c"The extension has to be created in it.",
+        &DATABASE,
+        GucContext::Postmaster,
+        GucFlags::default(),
+        hooks::check_database,
+    );
+    define_int(
+        c"snowflake_id.max_segments",
+        c"How many segments can be in use at a time.",
+        c"One that has been used keeps its place until the server is restarted.",
+        &MAX_SEGMENTS,
+        1,
+        MOST_SEGMENTS,
+        GucContext::Postmaster,
+        GucFlags::default(),
+        None,
+    );
+}
+
+fn define_name(
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    setting: &'static GucSetting<Option<CString>>,
+    context: GucContext,
+    flags: GucFlags,
+    check_hook: hooks::TextCheckHook,
+) {
+    // SAFETY: the hooks that are passed are guarded.
+    unsafe {
+        GucRegistry::define_string_guc_with_hooks(
+            name,
+            short,
+            long,
+            setting,
+            context,
+            flags,
+            Some(check_hook),
+            None,
+            None,
+        );
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // Those of DefineCustomIntVariable.
+fn define_int(
+    name: &'static CStr,
+    short: &'static CStr,
+    long: &'static CStr,
+    setting: &'static GucSetting<i32>,
+    least: c_int,
+    most: c_int,
+    context: GucContext,
+    flags: GucFlags,
+    assign_hook: pg_sys::GucIntAssignHook,
+) {
+    // SAFETY: the only hook that is passed is guarded.
+    unsafe {
+        GucRegistry::define_int_guc_with_hooks(
+            name,
+            short,
+            long,
+            setting,
+            least,
+            most,
+            context,
+            flags,
+            None,
+            assign_hook,
+            None,
+        );
+    }
+}
