@@ -1,11 +1,12 @@
 //! What background workers have in common: how they are started and stopped, their database and transactions, their
-//! files, and the connection to the registry.
+//! files, the connection to the registry, and the rounds in which it is asked.
 
 mod connecting;
 pub mod database;
 pub mod file;
 mod hosts;
 pub mod link;
+pub mod rounds;
 pub mod start;
 pub mod stop;
 pub mod transaction;

@@ -15,6 +15,11 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 }
 
 /// A random number from 0 to 1.
-pub fn random_fraction() -> f64 {
+fn random_fraction() -> f64 {
     f64::from(u32::from_ne_bytes(random_bytes())) / f64::from(u32::MAX)
+}
+
+/// A random number between two.
+pub fn random_between((low, high): (f64, f64)) -> f64 {
+    low + (high - low) * random_fraction()
 }

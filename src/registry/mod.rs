@@ -15,8 +15,12 @@
 //! keeper for it.
 
 mod answer;
+mod dialogue;
+mod hand;
 mod lease_file;
+mod needs;
 mod process;
+mod report;
 mod worker;
 
 pub use process::start_if_needed;

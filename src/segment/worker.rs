@@ -19,7 +19,7 @@ use super::past::Past;
 use crate::background::link::NoAnswer;
 use crate::background::stop::is_stopping;
 use crate::config;
-use crate::pg::random::random_fraction;
+use crate::pg::random::random_between;
 use crate::pg::wait::wait;
 use crate::pg::{clock, process};
 use crate::shared::segments::{self, SegmentState, Segments, Trouble};
@@ -644,11 +644,6 @@ fn has_begun_by_own_clock(end: &End) -> bool {
 fn clock_offset_us() -> i64 {
     let (now_us, since_boot_us) = clock::clocks_us();
     now_us - since_boot_us
-}
-
-/// A random number between two.
-fn random_between((low, high): (f64, f64)) -> f64 {
-    low + (high - low) * random_fraction()
 }
 
 /// A random time between two numbers of seconds.

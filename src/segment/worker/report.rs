@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use pgrx::prelude::*;
 use uuid::Uuid;
 
-use super::{Failure, MOST_REQUESTS, Wish, Worker, random_between};
+use super::{Failure, MOST_REQUESTS, Wish, Worker};
 use crate::config;
+use crate::pg::random::random_between;
 use crate::segment::answer::Answer;
 use crate::segment::fetch::{Answered, HadUntil, Line, Request};
 use crate::segment::past::Past;

@@ -1,0 +1,68 @@
+//! Which identities this server can use.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use snowflake_id_core::lease_state::Needs;
+use snowflake_id_core::{Field, Lease};
+
+use crate::config;
+use crate::shared::lease;
+use crate::shared::memory::State;
+
+/// For how long at least a worker ID is not asked for that has turned out to be of no use.
+const LEAST_TIME_UNWANTED: Duration = Duration::from_secs(60);
+/// The registry refuses to leave out more.
+const MOST_UNWANTED: usize = 10_000;
+
+/// Worker IDs that have turned out to be of no use, and since when. It is not for ever.
+#[derive(Default)]
+pub struct Unwanted {
+    workers: Vec<(u32, Instant)>,
+    /// The number of the last news after which one was found to be of no use.
+    noted_after: u64,
+}
+
+impl Unwanted {
+    /// If the keeper can do nothing with the lease that it was told, its worker ID is not wanted any more, for as long as a
+    /// lease lasts.
+    pub fn look(&mut self, shared: &State, lease_time: Duration) {
+        let news = lease::news();
+        let after = shared.board.keeper.another_needed_after.load(Ordering::Relaxed);
+        let time = lease_time.max(LEAST_TIME_UNWANTED);
+        self.workers.retain(|(_, since)| since.elapsed() < time);
+        if let Some(Lease { identity, .. }) = news.lease
+            && after == news.number
+            && self.noted_after != news.number
+        {
+            self.noted_after = news.number;
+            if self.workers.len() == MOST_UNWANTED {
+                self.workers.remove(0);
+            }
+            self.workers.push((identity.worker, Instant::now()));
+        }
+    }
+
+    /// Which identities will do, or why none will.
+    pub fn needs(&self) -> Result<Needs, String> {
+        let (datacenter, pin) = (config::datacenter_id(), config::worker_id());
+        let layout = config::valid_layout().ok_or("snowflake_id.layout is not valid")?;
+        let worker_limit = 1u64 << layout.bits(Field::Worker);
+        let does_not_fit = |what: &str, number: u32| {
+            Err(format!("snowflake_id.{what} {number} does not fit snowflake_id.layout \"{layout}\""))
+        };
+        match pin {
+            _ if u64::from(datacenter) >> layout.bits(Field::Datacenter) != 0 => {
+                does_not_fit("datacenter_id", datacenter)
+            }
+            Some(pin) if u64::from(pin) >= worker_limit => does_not_fit("worker_id", pin),
+            // A worker ID has at most 31 bits.
+            _ => Ok(Needs {
+                datacenter,
+                pin,
+                worker_limit: worker_limit as u32,
+                unwanted: self.workers.iter().map(|(worker, _)| *worker).collect(),
+            }),
+        }
+    }
+}

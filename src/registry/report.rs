@@ -1,0 +1,156 @@
+//! What people are told of the lease, in the log and the status, and how long the worker waits after that.
+
+use std::time::Duration;
+
+use pgrx::prelude::*;
+use snowflake_id_core::lease_state::Outcome;
+use snowflake_id_core::message::instant;
+
+use super::dialogue::Dialogue;
+use crate::background::rounds::{Failures, Logged, in_short};
+use crate::config;
+use crate::error::duration;
+use crate::pg::clock;
+use crate::pg::random::random_between;
+use crate::shared::lease::{self, RegistryState};
+
+/// How soon the worker tries again after a first failure, and at most how long it then waits.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// However often the registry has its leases renewed.
+const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Why there is no lease.
+pub struct Refusal {
+    pub state: RegistryState,
+    pub why: String,
+    /// When it may be worth while to ask again, if that is known, or 0.
+    pub free_from_us: i64,
+}
+
+impl Refusal {
+    pub fn new(state: RegistryState, why: String) -> Refusal {
+        Refusal { state, why, free_from_us: 0 }
+    }
+
+    /// What the registry says is no lease to be used.
+    pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
+        let (state, why) = match outcome {
+            Outcome::Granted(_) => (RegistryState::Granted, "it has granted another lease".into()),
+            Outcome::Unknown => (RegistryState::Granted, "it does not know the lease".into()),
+            Outcome::Twin => (RegistryState::Granted, "another server has the same lease".into()),
+            Outcome::Taken { free_from_us } => {
+                let when = match free_from_us {
+                    0 => String::new(),
+                    _ => format!("; the first will be free at {}", instant(free_from_us)),
+                };
+                (RegistryState::AllTaken, format!("it has no worker ID for this server{when}"))
+            }
+            Outcome::Quarantine => (RegistryState::Quarantine, "it gives out nothing now".into()),
+            Outcome::ClockDiffers => (
+                RegistryState::ClockDiffers,
+                format!("its clock and that of this server differ by {}", duration(clock_difference)),
+            ),
+            Outcome::Foreign => {
+                let why = "it is another registry than the one before; if that is meant, stop the server and remove file snowflake_id.lease from its data directory";
+                (RegistryState::Foreign, why.into())
+            }
+        };
+        let why = match detail {
+            Some(detail) => format!("{why} ({detail})"),
+            None => why,
+        };
+        let free_from_us = match outcome {
+            Outcome::Taken { free_from_us } => free_from_us,
+            _ => 0,
+        };
+        Refusal { state, why, free_from_us }
+    }
+}
+
+/// What people were told last.
+pub struct Report {
+    failures: Failures,
+    problem: Logged,
+    warning: Logged,
+}
+
+impl Report {
+    pub fn new() -> Report {
+        let news = lease::news();
+        Report {
+            failures: Failures::default(),
+            problem: Logged::before(news.problem().map(without_numbers)),
+            warning: Logged::before(news.warning().map(without_numbers)),
+        }
+    }
+
+    /// After a lease was granted: tells so, and what the registry noted. Returns how long to sleep.
+    pub fn succeed(&mut self, note: Option<String>, dialogue: &Dialogue) -> Duration {
+        self.failures.end();
+        self.problem.is_new(None);
+        let offset = dialogue.clock_difference();
+        let is_clock_good = offset <= config::max_clock_offset();
+        let warning = match is_clock_good {
+            true => note.map(in_short),
+            false => Some(format!(
+                "the clock of this server and that of the registry differ by {}",
+                duration(offset)
+            )),
+        };
+        self.warn(warning.as_deref());
+        let (now_us, since_boot_us) = clock::clocks_us();
+        lease::tell(|news| {
+            news.state = RegistryState::Granted;
+            news.renewed_at_us = now_us;
+            news.clock_offset_us = dialogue.clock_offset_us;
+            news.confirmed_clock_us = is_clock_good.then_some(now_us - since_boot_us);
+            news.free_from_us = 0;
+            news.set_problem(None);
+            news.set_warning(warning.as_deref());
+        });
+        // Not all servers of a fleet at once.
+        dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
+    }
+
+    /// Without one: tells so, and when the lease in hand ends. Returns how long to sleep.
+    pub fn fail(&mut self, refusal: Refusal, until_us: i64, dialogue: &Dialogue) -> Duration {
+        let Refusal { state, why, free_from_us } = refusal;
+        let why = in_short(why);
+        let problem = format!("no lease from the registry: {why}");
+        if self.problem.is_new(Some(without_numbers(problem.clone()))) {
+            log!("snowflake_id: {problem}");
+        }
+        let left_us = until_us - clock::clock_us();
+        let is_ending = left_us > 0 && left_us < dialogue.lease_us / 2;
+        let warning = is_ending.then(|| {
+            let until = instant(until_us);
+            format!("the lease of this server's worker ID ends at {until}, and was not renewed: {why}")
+        });
+        self.warn(warning.as_deref());
+        lease::tell(|news| {
+            news.state = state;
+            news.clock_offset_us = dialogue.clock_offset_us;
+            news.confirmed_clock_us = None;
+            news.free_from_us = free_from_us;
+            news.set_problem(Some(&problem));
+            news.set_warning(warning.as_deref());
+        });
+        let longest = LONGEST_PAUSE.min(dialogue.renew_every).max(LEAST_LONGEST_PAUSE);
+        self.failures.add(FIRST_PAUSE, longest).mul_f64(random_between((0.5, 1.0)))
+    }
+
+    /// Logs a warning when it is new.
+    fn warn(&mut self, text: Option<&str>) {
+        let is_new = self.warning.is_new(text.map(str::to_owned).map(without_numbers));
+        if let (Some(text), true) = (text, is_new) {
+            ereport!(PgLogLevel::WARNING, PgSqlErrorCode::ERRCODE_WARNING, format!("snowflake_id: {text}"));
+        }
+    }
+}
+
+/// A text by which to tell whether there is anything new: times and differences are not.
+fn without_numbers(mut text: String) -> String {
+    text.retain(|character| !character.is_ascii_digit());
+    text
+}
