@@ -1,5 +1,7 @@
 //! Random numbers that nobody can guess.
 
+use std::time::Duration;
+
 use pgrx::prelude::*;
 
 /// Random bytes.
@@ -22,4 +24,9 @@ fn random_fraction() -> f64 {
 /// A random number between two.
 pub fn random_between((low, high): (f64, f64)) -> f64 {
     low + (high - low) * random_fraction()
+}
+
+/// A random time between two numbers of seconds.
+pub fn random_time(seconds: (f64, f64)) -> Duration {
+    Duration::from_secs_f64(random_between(seconds))
 }

@@ -4,26 +4,28 @@
 //! first range, and again every `renew_every`. So no other server gets from it what this one got from another registry, and
 //! one that was set back finds that out. In return it signs what it has given.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 use uuid::Uuid;
 
-use super::{Failure, MOST_REQUESTS, Wish, Worker};
+use super::failure::Failure;
+use super::portions::{MOST_REQUESTS, Portions};
+use super::state::Worker;
+use super::wishes::Wish;
 use crate::config;
 use crate::pg::random::random_between;
 use crate::segment::answer::Answer;
 use crate::segment::fetch::{Answered, HadUntil, Line, Request};
 use crate::segment::past::Past;
-use crate::shared::segments::{SegmentState, Trouble};
+use crate::shared::segments::SegmentState;
 
 const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
 const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 
 impl Worker {
     /// Another registry is told what was had as soon as the setting names it.
-    pub(super) fn follow_registry(&mut self) {
+    pub fn follow_registry(&mut self) {
         let registry = config::registry();
         if registry != self.registry {
             self.registry = registry;
@@ -35,7 +37,7 @@ impl Worker {
 
     /// Asks for evidence of the ranges that were granted just now: only what is committed is signed. Without it they are not
     /// used: nobody else could tell the registry of them. Where the registry is in this database its WAL tells.
-    pub(super) fn evidence_of(
+    pub fn evidence_of(
         &mut self,
         answer: &Answer,
         wishes: &[Wish],
@@ -58,8 +60,7 @@ impl Worker {
         if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
             return Ok(signed);
         }
-        let problem = "the registry has signed nothing: is it an older version?".into();
-        Err(Some(Failure { problem, trouble: Trouble::Silence, is_of_statement: false }))
+        Err(Some(Failure::of_silence("the registry has signed nothing: is it an older version?")))
     }
 
     /// Reports, and returns what is signed; `None` if this is another registry.
@@ -83,24 +84,10 @@ impl Worker {
         Ok(Some(signed.collect()))
     }
 
-    /// The same requests, with what can be shown to this registry, or else to the one that answered last.
-    pub(super) fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
-        let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
-        if let Ok(past) = &self.past {
-            let mut shown = BTreeSet::new();
-            for request in &mut requests {
-                if shown.insert(request.name.clone()) {
-                    request.tokens = past.tokens(registry_id.or(past.registry_id), &request.name);
-                }
-            }
-        }
-        requests
-    }
-
     /// Which registry may be asked for numbers. Before it is asked for the first time, it is told all that was had: another
     /// registry may have given that, and this one does not know it. It is told of names with numbers in hand as well, as
     /// others could get those.
-    pub(super) fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
+    pub fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
         let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let known = past.registry_id;
         if self.told.is_none() {
@@ -128,16 +115,12 @@ impl Worker {
     /// Tells all this, to one registry or to whichever it is, and returns which has heard it.
     fn tell_registry(
         &mut self,
-        mut reports: Vec<Request>,
+        reports: Vec<Request>,
         registry_id: Option<Uuid>,
     ) -> Result<Option<Uuid>, Option<Failure>> {
-        let mut portions = VecDeque::new();
-        while !reports.is_empty() {
-            let rest = reports.split_off(reports.len().min(MOST_REQUESTS));
-            portions.push_back(std::mem::replace(&mut reports, rest));
-        }
+        let mut portions = Portions::of(reports);
         let (mut heard, mut has_answered) = (None, false);
-        while let Some(mut portion) = portions.pop_front() {
+        while let Some(portion) = portions.next() {
             match self.ask_registry(&portion.iter().collect::<Vec<_>>(), registry_id) {
                 Ok(Answered { answer, .. }) => {
                     if answer.is_foreign || heard.is_some_and(|heard| heard != answer.registry_id) {
@@ -145,12 +128,7 @@ impl Worker {
                     }
                     heard = Some(answer.registry_id);
                     if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
-                        let problem = "others held a segment for too long".into();
-                        return Err(Some(Failure {
-                            problem,
-                            trouble: Trouble::Silence,
-                            is_of_statement: false,
-                        }));
+                        return Err(Some(Failure::of_silence("others held a segment for too long")));
                     }
                 }
                 Err(Some(failure)) if failure.is_of_statement => {
@@ -160,11 +138,7 @@ impl Worker {
                         heard = heard.or(Some(answer.registry_id));
                     }
                     // A name that the registry cannot write is none of which it could give numbers.
-                    if portion.len() > 1 {
-                        let half = portion.split_off(portion.len() / 2);
-                        portions.push_front(half);
-                        portions.push_front(portion);
-                    }
+                    portions.halve(portion);
                 }
                 Err(failure) => return Err(failure),
             }
@@ -174,7 +148,7 @@ impl Worker {
 
     /// Tells the registry what was had, of all names: a registry that was set back does not know. What goes wrong is said
     /// when numbers are wanted. Fails when the process has to stop.
-    pub(super) fn report(&mut self) -> Result<(), ()> {
+    pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_all();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
         match reported {

@@ -1,0 +1,73 @@
+//! Asks for numbers, notes what is granted, and publishes it.
+
+use super::failure::Failure;
+use super::periods::has_begun;
+use super::state::{Worker, clock_offset_us};
+use super::wishes::Wish;
+use crate::background::stop::is_stopping;
+
+impl Worker {
+    /// Asks for these, and publishes what is granted.
+    pub fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
+        let past = self.past.as_mut().map_err(|problem| Failure::of_file(problem))?;
+        past.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
+        let mut registry_id = self.meet_registry()?;
+        let requests: Vec<_> = wishes.iter().map(|wish| &wish.request).collect();
+        let mut answered = self.ask_registry(&requests, registry_id)?;
+        if answered.answer.is_foreign {
+            self.told = None;
+            registry_id = self.meet_registry()?;
+            answered = self.ask_registry(&requests, registry_id)?;
+        }
+        if answered.answer.is_foreign {
+            return Err(Some(Failure::of_changes()));
+        }
+        self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
+        self.clock_offset_us = clock_offset_us();
+        // The registry may be in the next period already. What is held of that comes before what it gives now.
+        self.enter_periods();
+        let answer = answered.answer;
+        let signed = self.evidence_of(&answer, wishes)?;
+        let now_us = self.segments.registry_clock_us();
+        let mut past = self.past.clone().map_err(|problem| Failure::of_file(&problem))?;
+        past.registry_id = answer.registry_id;
+        for (name, token) in signed {
+            past.prove(answer.registry_id, &name, token);
+        }
+        let mut granted = vec![];
+        let mut is_refused = false;
+        for (at, about) in answer.about {
+            let Some(Wish { at, request }) = wishes.get(at) else { continue };
+            let at = *at;
+            let about = self.checked(&past, at, &request.name, about);
+            is_refused |= about.granted.is_none();
+            self.note_answer(at, request, &about);
+            if let Some(range) = about.granted {
+                let is_held = request.may_be_early && !has_begun(range.period, now_us);
+                if is_held {
+                    past.hold(&request.name, &range)
+                } else {
+                    past.enter(&request.name, &range)
+                }
+                granted.push((at, &request.name, range, is_held));
+            }
+        }
+        let kept =
+            self.past.as_mut().map_err(|problem| problem.clone()).and_then(|all| all.keep(|all| *all = past));
+        kept.map_err(|problem| Failure::of_file(&problem))?;
+        if is_stopping() {
+            return Err(None); // What was noted may not have reached a standby.
+        }
+        for (at, name, range, is_held) in granted {
+            if is_held {
+                self.known.of(at, name).held = Some(range);
+            } else {
+                self.publish(at, name, &range);
+            }
+        }
+        if is_refused {
+            self.pause();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,37 @@
+//! Why there are no numbers.
+
+use crate::background::link::NoAnswer;
+use crate::shared::segments::Trouble;
+
+/// Why a round has failed.
+pub struct Failure {
+    pub problem: String,
+    pub trouble: Trouble,
+    /// The registry has answered that the statement fails: the fault may be with one of the names.
+    pub is_of_statement: bool,
+}
+
+impl Failure {
+    /// Nobody has answered as a registry does.
+    pub fn of_silence(problem: &str) -> Failure {
+        Failure { problem: problem.into(), trouble: Trouble::Silence, is_of_statement: false }
+    }
+
+    pub fn of_file(problem: &str) -> Failure {
+        Failure { problem: problem.into(), trouble: Trouble::File, is_of_statement: false }
+    }
+
+    pub fn of_changes() -> Failure {
+        Failure::of_silence("another registry answers each time")
+    }
+
+    /// `None` if the process has to stop.
+    pub fn of_registry(why: NoAnswer) -> Option<Failure> {
+        let (problem, is_of_statement) = match why {
+            NoAnswer::Stopping => return None,
+            NoAnswer::Failed(problem) | NoAnswer::Stuck(problem) => (problem, false),
+            NoAnswer::Refused(problem) => (problem, true),
+        };
+        Some(Failure { problem, trouble: Trouble::Silence, is_of_statement })
+    }
+}

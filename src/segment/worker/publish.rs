@@ -1,0 +1,89 @@
+//! What the registry gives or says reaches backends and people.
+
+use std::time::Instant;
+
+use pgrx::prelude::*;
+
+use super::known::LastFetch;
+use super::state::Worker;
+use crate::pg::clock;
+use crate::pg::random::random_between;
+use crate::segment::answer::{About, Granted};
+use crate::segment::fetch::Request;
+use crate::segment::past::Past;
+use crate::shared::segments::SegmentState;
+
+/// The next range is wanted when so much of one is used: a tenth, not of all servers at once.
+const WANTED_AT: (f64, f64) = (0.05, 0.15);
+
+impl Worker {
+    /// What is said, unless it is a range that this server cannot use: numbers may repeat then.
+    pub fn checked(&mut self, past: &Past, at: usize, name: &str, about: About) -> About {
+        let highest = about.granted.as_ref().and_then(|granted| past.bound(name, granted));
+        match about.granted {
+            Some(granted) if highest.is_some_and(|highest| granted.range.first <= highest) => {
+                let detail = format!(
+                    "the registry gives numbers from {} on, and this server has had numbers up to {}",
+                    granted.range.first,
+                    highest.unwrap_or(0)
+                );
+                // Whoever waits asks again and again.
+                if !std::mem::replace(&mut self.known.of(at, name).is_refused, true) {
+                    warning!("snowflake_id: segment \"{name}\": {detail}");
+                }
+                About { state: SegmentState::Invalid, granted: None, detail: Some(detail), ..about }
+            }
+            Some(_) => {
+                self.known.of(at, name).is_refused = false;
+                about
+            }
+            None => about,
+        }
+    }
+
+    /// Notes for backends and people what the registry says of a segment.
+    pub fn note_answer(&mut self, at: usize, request: &Request, about: &About) {
+        // What is said of the next period says nothing about this one.
+        if !request.next {
+            let now_us = clock::clock_us();
+            self.segments.note(at, &request.name, |record| {
+                record.state = about.state;
+                record.answered_at_us = now_us;
+                record.max_value = about.max_value.unwrap_or(0);
+                record.set_detail(about.detail.as_deref());
+                if let Some(granted) = &about.granted {
+                    record.step = granted.range.count as i64;
+                    record.taken_at_us = now_us;
+                }
+            });
+        }
+        let known = self.known.of(at, &request.name);
+        known.calm_until = None;
+        if about.granted.is_none() {
+            known.calm_down();
+        }
+        known.failed_at = None;
+    }
+
+    /// Lets backends take from a range. It has been noted that it was had.
+    pub fn publish(&mut self, at: usize, name: &str, granted: &Granted) {
+        let range = granted.range;
+        let wanted_at = (range.count as f64 * random_between(WANTED_AT)) as u64;
+        let published = self.segments.with_slot_of(at, name, |slot| {
+            slot.segment
+                .publish(range, wanted_at.clamp(1, range.count))
+                .map(|()| slot.segment.standing().left)
+        });
+        let Some(published) = published else { return };
+        let Ok(left) = published else {
+            log!(
+                "snowflake_id: segment \"{name}\" has too many ranges; that from {} on is lost",
+                range.first
+            );
+            return;
+        };
+        self.segments.changes.send();
+        let known = self.known.of(at, name);
+        known.last = Some(LastFetch { at: Instant::now(), count: range.count, left });
+    }
+}

@@ -1,0 +1,71 @@
+//! One question to the registry, wherever it is.
+
+use std::collections::BTreeSet;
+
+use uuid::Uuid;
+
+use super::failure::Failure;
+use super::state::Worker;
+use crate::background::link::NoAnswer;
+use crate::config;
+use crate::pg::process;
+use crate::segment::fetch::{Answered, Question, Request};
+use crate::segment::here;
+use crate::shared::segments::Trouble;
+
+impl Worker {
+    /// Asks, and shows what the registry has signed. Fails with `None` if the process has to stop.
+    pub fn ask_registry(
+        &mut self,
+        requests: &[&Request],
+        registry_id: Option<Uuid>,
+    ) -> Result<Answered, Option<Failure>> {
+        let requests = self.with_evidence(requests, registry_id);
+        let mut question = Question { registry_id, requests: &requests, node_name: config::node_name() };
+        if self.is_here || !self.tells_name_as_it_is {
+            question = question.in_ascii();
+        }
+        if self.is_here {
+            return match here::ask(&question).map_err(Failure::of_registry)? {
+                Some(answered) => Ok(answered),
+                None => {
+                    let database = config::database();
+                    let problem = format!(
+                        "snowflake_id.registry is not set, and there is no extension snowflake_id_registry in database \"{}\" (snowflake_id.database)",
+                        database.to_string_lossy()
+                    );
+                    Err(Some(Failure { problem, trouble: Trouble::NoRegistry, is_of_statement: false }))
+                }
+            };
+        }
+        let Some(string) = config::registry() else { return Err(None) };
+        // The line is not part of what is looked after meanwhile.
+        let mut line = std::mem::take(&mut self.line);
+        let mut answered = line.ask(&string, &question, &mut || self.look_around());
+        if matches!(answered, Err(NoAnswer::Refused(_))) && !question.node_name.is_ascii() {
+            answered = line.ask(&string, &question.in_ascii(), &mut || self.look_around());
+            self.tells_name_as_it_is = answered.is_err();
+        }
+        self.line = line;
+        if let Err(NoAnswer::Stuck(problem)) = answered {
+            self.fail(Failure::of_silence(&problem));
+            // The keeper starts another one.
+            process::exit(1);
+        }
+        answered.map_err(Failure::of_registry)
+    }
+
+    /// The same requests, with what can be shown to this registry, or else to the one that answered last.
+    fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
+        let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
+        if let Ok(past) = &self.past {
+            let mut shown = BTreeSet::new();
+            for request in &mut requests {
+                if shown.insert(request.name.clone()) {
+                    request.tokens = past.tokens(registry_id.or(past.registry_id), &request.name);
+                }
+            }
+        }
+        requests
+    }
+}

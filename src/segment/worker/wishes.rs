@@ -1,0 +1,76 @@
+//! Which numbers are wanted.
+
+use std::time::Duration;
+
+use super::periods::{has_begun, is_next_period_due};
+use super::state::Worker;
+use crate::pg::clock;
+use crate::segment::fetch::{HadUntil, Request};
+use crate::segment::had::End;
+
+/// How soon a name is asked for again for which the statement has failed: the registry logs each failure.
+const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
+
+/// One of the requests of a round.
+pub struct Wish {
+    /// The place of the slot.
+    pub at: usize,
+    pub request: Request,
+}
+
+impl Worker {
+    /// What is wanted now.
+    pub fn wishes(&mut self) -> Vec<Wish> {
+        let mut wishes = vec![];
+        let now_us = self.segments.registry_clock_us();
+        for (at, record, slot) in self.segments.in_use() {
+            let is_wanted = slot.take_wanted();
+            let standing = slot.segment.standing();
+            let known = self.known.of(at, record.name());
+            let is_calm = known.is_calm();
+            let is_fetch_due =
+                if standing.is_usable(now_us) { standing.is_next_wanted && !is_calm } else { is_wanted };
+            let is_next_due = is_next_period_due(known, &standing, now_us) && !is_calm;
+            if known.has_failed_within(PAUSE_OF_SUSPECTS) {
+                // Whoever waits is told what was said then.
+                if is_wanted {
+                    self.pause();
+                }
+                continue;
+            }
+            let Ok(past) = &self.past else {
+                if is_wanted {
+                    // The round fails, and says why.
+                    wishes.push(Wish {
+                        at,
+                        request: Request { name: record.name().into(), ..Request::default() },
+                    });
+                }
+                continue;
+            };
+            let had = past.had(record.name());
+            let request = |end: &Option<End>| Request {
+                name: record.name().into(),
+                had: end.as_ref().map(|end| HadUntil { had_until: end.until, registry_id: end.registry_id }),
+                lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
+                ..Request::default()
+            };
+            // After a restart the period may have begun of which the server has had numbers before.
+            let begun = had
+                .next
+                .clone()
+                .filter(|_| known.held.is_none())
+                .filter(|end| has_begun(end.period, clock::clock_us()));
+            if is_fetch_due && begun.is_some() {
+                wishes.push(Wish { at, request: Request { may_be_early: true, ..request(&begun) } });
+            } else if is_fetch_due {
+                wishes.push(Wish { at, request: request(&had.now) });
+            }
+            if is_next_due {
+                let next = Request { next: true, may_be_early: true, lasted: None, ..request(&had.now) };
+                wishes.push(Wish { at, request: next });
+            }
+        }
+        wishes
+    }
+}
