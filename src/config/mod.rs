@@ -31,8 +31,8 @@ fn invalid_layout() -> Error {
     let text = unsafe { setting::setting_text(*table::LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
-        // Every assignment goes through the assign hook, which parses the text.
-        Ok(_) => unreachable!("bug: a valid layout setting was not parsed"),
+        // With every text that is assigned the assign hook gets what the check hook has made of it.
+        Ok(_) => unreachable!("bug: a valid layout was not handed over"),
     }
 }
 

@@ -18,7 +18,7 @@ use pgrx::prelude::*;
 #[derive(Clone, Copy)]
 pub struct Extension(pg_sys::Oid);
 
-/// The kinds of relations that an extension of ours has.
+/// The kinds of relations that can be looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Table,
