@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::pg::wait::wait;
-use crate::shared::board::Bell;
+use crate::shared::bell::Bell;
 use crate::wait_event::WaitEvent;
 
 /// How many bytes of what others say are told.

@@ -23,7 +23,7 @@ WHERE layouts.name IN ('standard', 'rollback2', 'rollback3') ORDER BY name;
 
 -- None but 0 is in use. None of the others was used since the first start; before that, nobody knows.
 SELECT clock_seq, is_in_use FROM snowflake_clock_sequence WHERE is_in_use OR used_until > now() + interval '1 min';
-SELECT clock_sequence FROM snowflake_internal.horizon;
+SELECT track, clock_seq FROM snowflake_internal.horizon;
 SELECT count(*) FROM snowflake_internal.used_identity WHERE clock_seq > 0;
 
 -- A floor that is ordered holds for all values: until then they are used up.
@@ -33,7 +33,7 @@ SET snowflake_id.layout = 'rollback2';
 SELECT clock_seq FROM snowflake_clock_sequence WHERE NOT is_in_use ORDER BY clock_seq;
 RESET snowflake_id.layout;
 SELECT DISTINCT identity.worker_id, identity.clock_seq, identity.used_until_us > 0 AS has_end
-FROM snowflake_internal.used_identity AS identity WHERE clock_seq IS NOT NULL AND worker_id IS NULL;
+FROM snowflake_internal.used_identity AS identity WHERE clock_seq <> 0 AND worker_id = -1;
 
 -- Who may see it.
 CREATE ROLE regress_snowflake_user;

@@ -87,7 +87,7 @@ fn a_view_takes_the_place_of_the_horizon() {
     home.run(TRAP);
     home.run(
         "CREATE VIEW snowflake_internal.horizon AS
-             SELECT public.trap()::bigint AS horizon_us, 0::bigint AS clock_sequence;
+             SELECT 0 AS track, 0 AS clock_seq, public.trap()::bigint AS horizon_us;
          CREATE VIEW public.snowflake_worker AS
              SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
          GRANT ALL ON ALL TABLES IN SCHEMA public, snowflake_internal TO PUBLIC;
