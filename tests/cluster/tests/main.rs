@@ -21,6 +21,7 @@ mod book {
     mod reference;
 }
 mod clock_sequence {
+    mod many_steps;
     mod past;
     mod steps;
     pub mod values;

@@ -1,0 +1,85 @@
+//! Many steps of the clock, and several layouts with a clock sequence: what a server has for them does not run out.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use harness::*;
+
+use super::values::{BATCH, HOUR, expect_value, server, start_with_a_past, take};
+
+const WIDE: &str = "time:41 clock_seq:8 worker:6 sequence:8";
+
+fn session(cluster: &Cluster, layout: &str) -> Client {
+    let mut client = cluster.connect();
+    client.run(&format!("SET snowflake_id.layout = '{layout}'"));
+    client
+}
+
+/// Two layouts, and more values together than there are places for slots. Each step is a minute back, so that no value is
+/// free again.
+#[test]
+fn values_of_a_wide_field_need_no_more_places() {
+    let cluster = start_with_a_past(server(WIDE).set("snowflake_id.lease", "1s"));
+    let mut sessions =
+        [WIDE, "time:40 clock_seq:8 worker:7 sequence:8"].map(|layout| session(&cluster, layout));
+    let mut all = [Vec::new(), Vec::new()];
+    for value in 0..=140 {
+        cluster.set_clock(-60.0 * f64::from(value));
+        for (client, all) in sessions.iter_mut().zip(&mut all) {
+            let (time, found) = take(client, all);
+            assert_eq!(found, value);
+            assert!(time < SLACK, "value {value} after {time:?}");
+        }
+    }
+    all.iter().for_each(|all| assert_distinct(all));
+    let mut client = cluster.connect();
+    let rows = |client: &mut Client, rows: &str| {
+        single::<i64>(client, &format!("SELECT count({rows}) FROM snowflake_internal.used_identity"))
+    };
+    let kinds = rows(&mut client, "DISTINCT (datacenter_id, worker_id, clock_seq)");
+    assert_eq!(rows(&mut client, "*"), kinds);
+    // Back and forth: a value that is left again has its record already.
+    for round in 0..30 {
+        cluster.set_clock(HOUR * f64::from(round));
+        client.run("SELECT snowflake_accept_clock()");
+        take(&mut sessions[0], &mut all[0]);
+        cluster.set_clock(HOUR * f64::from(round) - 0.5 * HOUR);
+        take(&mut sessions[0], &mut all[0]);
+    }
+    assert_distinct(&all[0]);
+    let kinds = rows(&mut client, "DISTINCT (datacenter_id, worker_id, clock_seq)");
+    assert_eq!(rows(&mut client, "*"), kinds);
+    assert!(kinds <= 2 * 256 + 4, "{kinds}");
+}
+
+/// Two layouts with the field at the same place, which make the same numbers as long as the value fits both. The narrow one
+/// goes on with value 0 where it does not, and is in the way of nobody.
+#[test]
+fn a_narrow_field_beside_a_wide_one() {
+    let narrow = "time:41 datacenter:7 clock_seq:1 worker:6 sequence:8";
+    let cluster = start_with_a_past(server(WIDE));
+    let mut all = Vec::new();
+    let mut wide = session(&cluster, WIDE);
+    let takes = |stop: &AtomicBool| {
+        let mut client = session(&cluster, narrow);
+        client.run("SET snowflake_id.max_wait = '200ms'");
+        let mut all = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            if let Ok(row) = client.query_one("SELECT snowflake_nextval()", &[]) {
+                all.push(row.get::<_, i64>(0));
+            }
+        }
+        all
+    };
+    let (narrow_ids, ()) = beside([takes, takes, takes], || {
+        expect_value(&mut wide, &mut all, 0);
+        for value in 1..=8 {
+            cluster.set_clock(-HOUR * f64::from(value));
+            for _ in 0..5 {
+                expect_value(&mut wide, &mut all, value);
+            }
+        }
+        assert_eq!(failure(&mut session(&cluster, narrow), BATCH).0, "55P03");
+    });
+    assert!(narrow_ids.iter().all(|ids| !ids.is_empty()));
+    assert_distinct(&[all, narrow_ids.concat()].concat());
+}
