@@ -155,7 +155,7 @@ pub enum GatePlan {
 
 /// Whether a horizon was stored before there was an identity.
 fn is_first(uses: &Uses, tracks: &[Track; TRACKS]) -> bool {
-    tracks[0].stored != Horizon::NONE && uses.0.is_empty()
+    tracks[0].stored != Horizon::NONE && uses.is_empty()
 }
 
 /// The records to store because what is stored is not what this server stored, or because a horizon was stored before
@@ -179,7 +179,7 @@ pub fn plan(seen: &Seen) -> Plan {
     let mut uses = seen.uses.clone();
     let is_lost = seen.is_elsewhere || seen.past.lacks_record(&uses) || tracks.iter().any(Track::is_changed);
     let mut records = lost_records(&uses, tracks, &seen.past, is_lost);
-    uses.0.extend(&records);
+    uses.add(records.iter().copied());
     if let Some(floor_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {
         // A value that is opened later begins at the present, and a leased server that is far ahead begins anew by
         // itself; but not below that.
@@ -383,7 +383,7 @@ pub fn check_reset(
 
 /// Whether it is not known which identities were used: without any record, unless there is no past at all.
 fn is_past_gone(uses: &Uses, past: &Past, is_elsewhere: bool) -> bool {
-    is_elsewhere || past.lacks_record(uses) || (uses.0.is_empty() && past.highest_us > 0)
+    is_elsewhere || past.lacks_record(uses) || (uses.is_empty() && past.highest_us > 0)
 }
 
 /// Up to when it is not known which identities were used. One that ends soon does not count: an identity begins above

@@ -78,7 +78,7 @@ fn the_end_of_the_value_in_use_is_recorded_before_it_is_left() {
     let mut uses = Uses::default();
     let next = next_value(&tracks, &uses, &asked()).unwrap();
     assert_eq!(next.closing, [used(None, Some(1), NOW_US + HOUR_US)]);
-    uses.0.extend(next.closing);
+    uses.add(next.closing);
     assert_eq!(next_value(&tracks, &uses, &asked()).unwrap().closing, []);
     // It went on since.
     tracks[1].published = horizon(1, NOW_US + HOUR_US + SECOND_US);
@@ -91,8 +91,8 @@ fn the_end_of_the_value_in_use_is_recorded_before_it_is_left() {
 #[test]
 fn the_lowest_value_is_taken_whose_use_has_ended() {
     let with = |ends: &[(u8, i64)]| {
-        let uses = ends.iter().map(|&(value, end_us)| used(None, Some(value), NOW_US + end_us)).collect();
-        next_of(&in_use(2, HOUR_US), &Uses(uses), &asked())
+        let uses = ends.iter().map(|&(value, end_us)| used(None, Some(value), NOW_US + end_us));
+        next_of(&in_use(2, HOUR_US), &Uses::from_iter(uses), &asked())
     };
     assert_eq!(with(&[]), Some(1));
     assert_eq!(with(&[(1, 1)]), Some(3));
@@ -134,7 +134,7 @@ fn no_layout_asks_over_another_one() {
     // One value for both, if there is one; else one for whichever can have it.
     let both = Asked { widths: Widths(0b11), ..asked() };
     assert_eq!(next(&in_use(2, HOUR_US), &both), Some(1));
-    let one_is_used = Uses(vec![used(None, Some(1), NOW_US + 1)]);
+    let one_is_used = Uses::from_iter([used(None, Some(1), NOW_US + 1)]);
     assert_eq!(next_of(&in_use(2, HOUR_US), &one_is_used, &both), Some(3));
     // The narrow one asks, with value 0, and the wide one does not, which stands well.
     assert_eq!(next_of(&in_use(2, 0), &one_is_used, &both), None);
@@ -152,12 +152,12 @@ fn after_loss(uses: &Uses, last: Option<Identity>, in_use: (u8, i64), highest_us
 
 #[test]
 fn records_for_one_value_stand_before_those_for_all() {
-    let mut uses = Uses(vec![used(None, None, 70), used(Some(ME), None, 0)]);
+    let mut uses = Uses::from_iter([used(None, None, 70), used(Some(ME), None, 0)]);
     assert_eq!(ends_us(&uses, 1), [0, 70]);
     // The end of a value that others may have used longer is not made earlier by that.
     let closing = uses.close(1, 50);
     assert_eq!(closing, [used(None, Some(1), 70), used(Some(ME), Some(1), 50)]);
-    uses.0.extend(closing);
+    uses.add(closing);
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)), [[50, 70], [0, 70]]);
     assert_eq!(uses.clone().add(uses.close(1, 50)), []);
     assert_eq!(uses.latest_us(), 70);
@@ -165,28 +165,31 @@ fn records_for_one_value_stand_before_those_for_all() {
 
 #[test]
 fn after_a_loss_only_the_last_identity_goes_on_with_the_values_in_use() {
-    let known =
-        Uses(vec![used(None, Some(1), 10), used(Some(OTHER), Some(2), 20), used(Some(OTHER), Some(0), 0)]);
+    let known = Uses::from_iter([
+        used(None, Some(1), 10),
+        used(Some(OTHER), Some(2), 20),
+        used(Some(OTHER), Some(0), 0),
+    ]);
     let mut uses = known.clone();
-    uses.0.extend(after_loss(&known, Some(ME), (2, 50_000), 90_000));
+    uses.add(after_loss(&known, Some(ME), (2, 50_000), 90_000));
     let ends = [0, 1, 2, 3].map(|value| ends_us(&uses, value));
     assert_eq!(ends, [[40_000, 90_000], [90_000; 2], [50_000, 90_000], [90_000; 2]]);
     assert_eq!(after_loss(&uses, Some(ME), (2, 50_000), 90_000), []);
     // The last one had records of its own, older ones.
-    let mut uses = Uses(vec![used(Some(ME), None, 0), used(Some(ME), Some(1), 7)]);
-    uses.0.extend(after_loss(&uses, Some(ME), (1, 50_000), 90_000));
+    let mut uses = Uses::from_iter([used(Some(ME), None, 0), used(Some(ME), Some(1), 7)]);
+    uses.add(after_loss(&uses, Some(ME), (1, 50_000), 90_000));
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)[0]), [50_000, 90_000]);
     // Without one, nobody goes on.
-    let uses = Uses(after_loss(&Uses::default(), None, (1, 50_000), 90_000));
+    let uses = Uses::from_iter(after_loss(&Uses::default(), None, (1, 50_000), 90_000));
     assert_eq!([0, 1].map(|value| ends_us(&uses, value)[0]), [90_000; 2]);
 }
 
 #[test]
 fn an_identity_that_was_never_used_has_used_no_value() {
-    let mut uses = Uses(vec![used(Some(OTHER), Some(0), 0)]);
+    let mut uses = Uses::from_iter([used(Some(OTHER), Some(0), 0)]);
     assert_eq!(records_before_reset(&uses, ME, 0, 70), [used(Some(OTHER), Some(0), 70)]);
-    uses.0.push(used(None, Some(1), 60));
-    uses.0.extend(records_before_reset(&uses, ME, 2, 70));
+    uses.add([used(None, Some(1), 60)]);
+    uses.add(records_before_reset(&uses, ME, 2, 70));
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)), [[0, 60], [0, 70]]);
 }
 
@@ -220,7 +223,7 @@ fn busy_server() -> Seen {
         lease_us: 3 * SECOND_US,
         tracks: in_use(1, SECOND_US),
         is_elsewhere: false,
-        uses: Uses(vec![used(Some(ME), Some(0), 0)]),
+        uses: Uses::from_iter([used(Some(ME), Some(0), 0)]),
         past: Past { highest_us: NOW_US + HOUR_US, last_identity: Some(ME) },
         advance_to_us: None,
         wanted: Some(Lease::for_good(ME)),
@@ -265,7 +268,7 @@ fn a_lost_value_is_written_again() {
     seen.tracks[1].stored = Horizon::NONE;
     let lost = plan(&seen);
     assert_eq!(lost.tracks[1].horizon, Some(horizon(1, NOW_US + SECOND_US)));
-    let uses = Uses(lost.records);
+    let uses = Uses::from_iter(lost.records);
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)[0]), [NOW_US + SECOND_US, NOW_US + HOUR_US]);
     assert_eq!(ends_us(&uses, 1)[1], NOW_US + HOUR_US);
     // After a crash of a backend: the value that was promised.
@@ -287,7 +290,7 @@ fn an_ordered_floor_holds_for_each_track() {
         advanced.tracks.map(|track| track.horizon),
         [0, 1].map(|value| Some(horizon(value, NOW_US + 2 * HOUR_US)))
     );
-    let uses = Uses(of_values(&advanced));
+    let uses = Uses::from_iter(of_values(&advanced));
     assert_eq!(ends_us(&uses, 2)[0], NOW_US + 2 * HOUR_US);
     assert_eq!(next_of(&in_use(1, HOUR_US), &uses, &asked()), None);
     // There is no second track to advance.
@@ -300,13 +303,13 @@ fn an_identity_begins_above_its_own_use_of_the_value() {
     let mut seen = busy_server();
     seen.wanted = Some(Lease::for_good(OTHER));
     let mine = [used(Some(ME), Some(0), 0), used(Some(ME), None, 0)];
-    seen.uses = Uses([&mine[..], &[used(Some(OTHER), Some(1), NOW_US + 9_000)]].concat());
+    seen.uses = Uses::from_iter([&mine[..], &[used(Some(OTHER), Some(1), NOW_US + 9_000)]].concat());
     let opened = plan(&seen);
     assert!(matches!(opened.gate, GatePlan::Open { is_another: true, .. }));
     assert_eq!(opened.tracks.map(|track| track.from_us), [0, NOW_US + 9_000]);
     // Nobody knows what another server did under it; and never below what holds for all.
     for (recorded_us, expected_us) in [(9_000, SECOND_US), (2 * SECOND_US, 2 * SECOND_US)] {
-        seen.uses = Uses([&mine[..], &[used(None, Some(1), NOW_US + recorded_us)]].concat());
+        seen.uses = Uses::from_iter([&mine[..], &[used(None, Some(1), NOW_US + recorded_us)]].concat());
         assert_eq!(plan(&seen).tracks[1].from_us, NOW_US + expected_us);
     }
 }
@@ -354,14 +357,6 @@ proptest! {
                     prop_assert!(is_last || uses.until_us(identity, other) >= before.until_us(identity, other));
                 }
             }
-            // One of each kind does.
-            let mut kinds: Vec<_> = uses.0.iter().map(|record| (record.identity, record.scope)).collect();
-            kinds.sort();
-            kinds.dedup();
-            let latest = kinds.iter().map(|&(identity, scope)| {
-                Use { identity, scope, until_us: uses.recorded(identity, scope).unwrap() }
-            });
-            uses = Uses(latest.collect());
         }
     }
 }
@@ -385,10 +380,10 @@ fn an_identity_of_whose_past_nothing_is_known_has_used_every_value() {
     assert_eq!(of_values(&plan(&Seen { wanted: Some(lease), ..fresh.clone() })), []);
     let mut known = fresh.clone();
     known.tracks[0].stored = horizon(0, NOW_US);
-    known.uses = Uses(vec![used(Some(ME), None, 0), used(Some(OTHER), Some(0), 0)]);
+    known.uses = Uses::from_iter([used(Some(ME), None, 0), used(Some(OTHER), Some(0), 0)]);
     assert_eq!(of_values(&plan(&known)), []);
     // Once: then it has a record.
-    let mut again = Seen { uses: Uses(first.records.clone()), ..fresh };
+    let mut again = Seen { uses: Uses::from_iter(first.records.clone()), ..fresh };
     again.tracks[0].stored = first.tracks[0].horizon.unwrap();
     assert_eq!(of_values(&plan(&again)), []);
 }

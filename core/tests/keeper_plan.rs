@@ -36,7 +36,7 @@ fn a_promise_that_was_not_kept_is_no_past() {
 #[test]
 fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
     let until_us = NOW_US - 5_000_000;
-    let uses = Uses(vec![used(1, 0), used(2, until_us)]);
+    let uses = Uses::from_iter([used(1, 0), used(2, until_us)]);
     let past = Past { highest_us: until_us, ..Past::default() };
     let plan = plan(&Seen { uses, past, ..new_server() });
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
@@ -50,7 +50,7 @@ fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
 
 #[test]
 fn a_start_begins_at_the_stored_horizon() {
-    let seen = Seen { tracks: stored(NOW_US + 70), uses: Uses(vec![used(1, 0)]), ..new_server() };
+    let seen = Seen { tracks: stored(NOW_US + 70), uses: Uses::from_iter([used(1, 0)]), ..new_server() };
     let plan = plan(&seen);
     assert_eq!((plan.loss, floor_us(&plan)), (None, NOW_US + 70));
     assert!(plan.records.is_empty());
@@ -82,7 +82,7 @@ fn another_identity_is_recorded_before_it_is_let_in() {
 fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
     let with_end = |until_us| Seen {
         wanted: Some(settled(2)),
-        uses: Uses(vec![used(1, 0), used(2, 0), used(2, until_us)]),
+        uses: Uses::from_iter([used(1, 0), used(2, 0), used(2, until_us)]),
         ..busy_server()
     };
     let opened = plan(&with_end(AHEAD_US));
@@ -97,11 +97,12 @@ fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
 #[test]
 fn the_records_of_an_older_copy_prove_nothing() {
     let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };
-    let seen = Seen { is_elsewhere: true, uses: Uses(vec![used(1, 0), used(2, 0)]), past, ..busy_server() };
+    let seen =
+        Seen { is_elsewhere: true, uses: Uses::from_iter([used(1, 0), used(2, 0)]), past, ..busy_server() };
     let plan = plan(&seen);
     assert_eq!(
         of_zero(&plan.records),
-        [everybody(past.highest_us), used(1, NOW_US + 50), used(2, past.highest_us)]
+        [everybody(past.highest_us), used(2, past.highest_us), used(1, NOW_US + 50)]
     );
 }
 
@@ -112,7 +113,7 @@ fn an_identity_that_would_wait_for_long_is_not_let_in() {
     let seen = Seen {
         lease_us: 3_600_000_000,
         wanted: Some(settled(2)),
-        uses: Uses(vec![used(1, 0), used(2, until_us)]),
+        uses: Uses::from_iter([used(1, 0), used(2, until_us)]),
         ..busy_server()
     };
     assert_eq!(plan(&seen).gate, GatePlan::Refuse { identity: worker(2), until_us });
@@ -138,7 +139,7 @@ fn an_unknown_past_means_that_everything_was_used() {
         assert_eq!(plan.gate, GatePlan::Stay);
         assert!(horizon_us(&plan) >= Some(NOW_US + 50));
         // Once that is stored, another one is refused.
-        let uses = Uses([seen.uses.0, plan.records].concat());
+        let uses = seen.uses.iter().chain(plan.records.iter().copied()).collect();
         let again = Seen { uses, wanted: Some(settled(2)), past, ..busy_server() };
         let again = again.with(|seen| seen.tracks[0].stored = plan.tracks[0].horizon.unwrap());
         let refused = self::plan(&again);
@@ -173,15 +174,15 @@ fn an_order_moves_floor_and_horizon_also_without_an_identity() {
 #[test]
 fn everything_begins_anew_only_for_an_identity_that_was_never_used() {
     let past = busy_server().past;
-    let uses = Uses(vec![used(1, 0), used(2, 0)]);
+    let uses = Uses::from_iter([used(1, 0), used(2, 0)]);
     let check = |number, uses: &Uses| check_reset(worker(number), uses, &past, false, NOW_US);
     assert_eq!(check(1, &uses), Err(ResetRefusal::InUse));
     assert_eq!(check(2, &uses), Err(ResetRefusal::Used));
     assert_eq!(check(3, &uses), Ok(()));
     let until_us = NOW_US + 10_000_001;
-    let unknown = Uses(vec![used(1, 0), everybody(until_us)]);
+    let unknown = Uses::from_iter([used(1, 0), everybody(until_us)]);
     assert_eq!(check(3, &unknown), Err(ResetRefusal::PastUnknown { until_us }));
-    assert_eq!(check(3, &Uses(vec![used(1, 0), everybody(until_us - 1)])), Ok(()));
+    assert_eq!(check(3, &Uses::from_iter([used(1, 0), everybody(until_us - 1)])), Ok(()));
     assert!(check(3, &Uses::default()).is_err());
     assert!(check_reset(worker(3), &uses, &past, true, NOW_US).is_err());
     let before_reset = |uses: &Uses| records_before_reset(uses, worker(3), 0, 5_000);

@@ -16,7 +16,7 @@ fn leased(from_us: i64, until_us: i64) -> Lease {
 /// One that has made IDs as worker 3 under a lease, and goes on.
 fn leasing_server(lease: Lease) -> Seen {
     let past = Past { last_identity: Some(worker(3)), ..busy_server().past };
-    let uses = Uses(vec![used(3, 0)]);
+    let uses = Uses::from_iter([used(3, 0)]);
     Seen { wanted: Some(lease), open_for: Some(lease), past, uses, ..busy_server() }
 }
 
@@ -62,7 +62,7 @@ fn a_leased_identity_that_was_used_before() {
     let lease = leased(NOW_US, NOW_US + 900);
     let with_end = |until_us| Seen {
         wanted: Some(lease),
-        uses: Uses(vec![used(1, 0), used(3, until_us)]),
+        uses: Uses::from_iter([used(1, 0), used(3, until_us)]),
         ..busy_server()
     };
     assert_eq!(plan(&with_end(NOW_US + 20)).gate, GatePlan::Open { lease, is_another: true });
@@ -94,7 +94,7 @@ fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
     assert_eq!((horizon_us(&exchanged), exchanged.records), (None, vec![]));
 
     // One that was used before will not do, nor is there anything to exchange for an identity of the settings.
-    let uses = Uses(vec![used(3, 0), used(4, 0)]);
+    let uses = Uses::from_iter([used(3, 0), used(4, 0)]);
     let used_before = plan(&Seen { wanted: Some(another), uses, ..stuck.clone() });
     assert!(matches!(used_before.gate, GatePlan::Open { .. }) && used_before.is_another_needed);
     let settled = plan(&Seen { wanted: Some(settled(4)), ..stuck.clone() });
@@ -117,7 +117,7 @@ fn a_lease_from_a_life_that_is_forgotten() {
     assert_eq!(horizon_us(&plan_of_start), None);
     // One that is granted now is good, and so is an old one where the past is known.
     assert!(matches!(plan(&Seen { is_lease_inherited: false, ..start.clone() }).gate, GatePlan::Open { .. }));
-    let known = Seen { tracks: stored(NOW_US), uses: Uses(vec![used(3, 0)]), ..start };
+    let known = Seen { tracks: stored(NOW_US), uses: Uses::from_iter([used(3, 0)]), ..start };
     assert!(matches!(plan(&known).gate, GatePlan::Open { .. }));
 }
 
@@ -131,7 +131,7 @@ fn an_ordered_floor_holds_under_a_lease() {
     assert!(!first.is_another_needed);
     assert!(first.records.contains(&everybody(floor_us)));
     // Nor is it one after a restart, when only what is stored says so.
-    let uses = Uses([ordered.uses.0.as_slice(), &first.records].concat());
+    let uses = ordered.uses.iter().chain(first.records.iter().copied()).collect();
     let restarted = Seen {
         tracks: stored(horizon_us(&first).unwrap()),
         uses,
@@ -153,7 +153,7 @@ fn an_ordered_floor_holds_under_a_lease() {
 #[test]
 fn an_unknown_past_is_no_reason_for_another_identity() {
     let until_us = NOW_US + 1_000_000_000;
-    let uses = Uses(vec![used(1, 0), everybody(until_us)]);
+    let uses = Uses::from_iter([used(1, 0), everybody(until_us)]);
     let refused = Seen { wanted: Some(leased(5, until_us)), uses, ..busy_server() };
     let plan = plan(&refused);
     assert!(matches!(plan.gate, GatePlan::Refuse { .. }));

@@ -302,7 +302,7 @@ impl Keeper {
             is_clock_good: clock.is_good,
         });
         if let Some(lease) = wanted {
-            uses.0.extend(&plan.records);
+            uses.add(plan.records.iter().copied());
             board.values.note_ends(lease.identity, &uses);
         }
         let horizons = plan.tracks.map(|track| track.horizon);

@@ -105,11 +105,11 @@ impl Store {
             if let [Some(datacenter), Some(worker), Some(value), Some(until_us), _] = row {
                 let part = |datum: pg_sys::Datum| u32::try_from(datum.value() as i32).ok();
                 let identity = part(datacenter).zip(part(worker));
-                uses.0.push(Use {
+                uses.add([Use {
                     identity: identity.map(|(datacenter, worker)| Identity { datacenter, worker }),
                     scope: part(value).map_or(Scope::Others, |value| Scope::Value(value as u8)),
                     until_us: until_us.value() as i64,
-                });
+                }]);
             }
         });
         uses

@@ -96,7 +96,7 @@ pub fn busy_server() -> Seen {
             track(horizon_us, horizon_us, Some(NOW_US - 5_000), NOW_US + 1),
             Track { begun: Some(Begun::NONE), ..Track::default() },
         ],
-        uses: Uses(vec![used(1, 0)]),
+        uses: Uses::from_iter([used(1, 0)]),
         past: Past { highest_us: horizon_us, last_identity: Some(worker(1)) },
         open_for: Some(settled(1)),
         is_active: true,
