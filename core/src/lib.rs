@@ -30,6 +30,7 @@
 //! | [`keeper_plan`] | what the keeper of the durable horizon decides, from what it sees |
 //! | [`track`] | [`Track`](track::Track): floor and horizon of a value of the clock sequence |
 //! | [`used`] | [`Uses`](used::Uses): what IDs may have been made under |
+//! | [`reset`] | whether everything may begin anew at the present |
 //! | [`clock_sequence`] | what becomes of the field `clock_seq` when the clock is set back |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
@@ -59,6 +60,7 @@ pub mod message;
 pub mod outside;
 pub mod range;
 pub mod reader_sql;
+pub mod reset;
 pub mod segment;
 pub mod slot;
 pub mod slot_key;

@@ -1,10 +1,12 @@
-//! [`Uses`]: under which identities a server may have made IDs, with which values of the clock sequence, and up to when.
+//! [`Uses`]: under which identities a server may have made IDs, with which values of the clock sequence, and up to when; and
+//! what it knows of that if the records are lost.
 //!
 //! All instants are microseconds of Unix time.
 
 use std::collections::BTreeMap;
 
 use crate::identity::Identity;
+use crate::track::{Begun, TRACKS, Track};
 
 /// Which values of the clock sequence a record is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -143,5 +145,29 @@ impl Uses {
         let all = self.of_values().filter(|record| record.identity.is_none());
         let until_us = all.map(|record| record.until_us).fold(until_us, i64::max);
         Use { identity: Some(identity), scope: Scope::Others, until_us }
+    }
+}
+
+/// What a server knows of its own past without looking at what is stored: in shared memory. What it knows of horizons is
+/// with the tracks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Past {
+    /// The highest horizon that may ever have been stored.
+    pub highest_us: i64,
+    /// The identity for which the gate was open last.
+    pub last_identity: Option<Identity>,
+}
+
+impl Past {
+    /// Whether records are gone: the identity in use was recorded before its first ID.
+    pub(crate) fn lacks_record(&self, uses: &Uses) -> bool {
+        self.last_identity.is_some_and(|last| uses.recorded(Some(last), Scope::ZERO).is_none())
+    }
+
+    /// The records that have to be there if all were lost but these: see [`Uses::after_loss`].
+    pub fn records(&self, tracks: &[Track; TRACKS], begun: &[Begun; TRACKS], uses: &Uses) -> Vec<Use> {
+        let own = [0, 1].map(|at| (begun[at].value, tracks[at].used_us(begun[at])));
+        let stored_us = tracks[0].stored.until_us();
+        uses.clone().add(uses.after_loss(self.last_identity, own, self.highest_us.max(stored_us)))
     }
 }

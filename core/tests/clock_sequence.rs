@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use snowflake_id_core::clock_sequence::{Asked, FAR_AHEAD_US, NextValue, Widths, next_value};
-use snowflake_id_core::keeper_plan::{GatePlan, Past, Plan, Seen, plan, records_before_reset};
+use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan};
+use snowflake_id_core::reset::records_before_reset;
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Scope, Use, Uses};
+use snowflake_id_core::used::{Past, Scope, Use, Uses};
 use snowflake_id_core::{Identity, Layout, Lease};
 
 const SECOND_US: i64 = 1_000_000;

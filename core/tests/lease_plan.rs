@@ -4,9 +4,9 @@ mod servers;
 
 use servers::*;
 use snowflake_id_core::Lease;
-use snowflake_id_core::keeper_plan::{GatePlan, Past, Seen, plan};
+use snowflake_id_core::keeper_plan::{GatePlan, Seen, plan};
 use snowflake_id_core::track::Track;
-use snowflake_id_core::used::Uses;
+use snowflake_id_core::used::{Past, Uses};
 
 /// A lease of worker 3.
 fn leased(from_us: i64, until_us: i64) -> Lease {

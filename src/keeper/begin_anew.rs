@@ -9,7 +9,7 @@
 //! left who makes the same numbers: all slots are given up.
 
 use snowflake_id_core::Lease;
-use snowflake_id_core::keeper_plan::{ResetRefusal, check_reset, records_before_reset};
+use snowflake_id_core::reset::{ResetRefusal, check_reset, records_before_reset};
 use snowflake_id_core::track::Horizon;
 
 use super::store::{Store, Stored};
@@ -46,7 +46,7 @@ pub fn begin_anew(
         check.err().map(|refusal| match refusal {
             ResetRefusal::InUse => Answer::IdentityInUse,
             ResetRefusal::Used => Answer::IdentityUsed,
-            ResetRefusal::PastUnknown { .. } => Answer::PastUnknown,
+            ResetRefusal::PastUnknown => Answer::PastUnknown,
         })
     };
     // First without a hindrance to those who make IDs.

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 use snowflake_id_core::Identity;
-use snowflake_id_core::keeper_plan::Past;
 use snowflake_id_core::track::{Horizon, TRACKS};
+use snowflake_id_core::used::Past;
 
 use super::memory::STATE;
 use crate::pg::backend_local::BackendLocal;

@@ -2,9 +2,9 @@
 
 #![allow(dead_code)] // Not all who share them use all of them.
 
-use snowflake_id_core::keeper_plan::{Past, Plan, Seen};
+use snowflake_id_core::keeper_plan::{Plan, Seen};
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Scope, Use, Uses};
+use snowflake_id_core::used::{Past, Scope, Use, Uses};
 use snowflake_id_core::{Identity, Lease};
 
 pub const NOW_US: i64 = 1_000_000;
