@@ -119,6 +119,12 @@ impl Generator {
         self
     }
 
+    /// Whether the value of the clock sequence is another one than 0.
+    #[inline]
+    pub(crate) fn has_value(&self) -> bool {
+        self.value_bits != 0
+    }
+
     /// The counter in the word of a slot. One with another value of the clock sequence is past the end of the layout, where
     /// [`Generator::advance`] takes nothing.
     #[inline]

@@ -135,20 +135,42 @@ impl Slot {
         clock: impl Fn() -> i64,
         n: NonZeroU64,
     ) -> Result<Reservation, Stall> {
+        match generator.has_value() {
+            false => self.reserve_by::<false>(gate, generator, clock, n),
+            true => self.reserve_with_value(gate, generator, clock, n),
+        }
+    }
+
+    #[cold] // Rare, and so that the others do not pay for it.
+    fn reserve_with_value(
+        &self,
+        gate: &Gate,
+        generator: &Generator,
+        clock: impl Fn() -> i64,
+        n: NonZeroU64,
+    ) -> Result<Reservation, Stall> {
+        self.reserve_by::<true>(gate, generator, clock, n)
+    }
+
+    #[inline(always)]
+    fn reserve_by<const HAS_VALUE: bool>(
+        &self,
+        gate: &Gate,
+        generator: &Generator,
+        clock: impl Fn() -> i64,
+        n: NonZeroU64,
+    ) -> Result<Reservation, Stall> {
         loop {
             let word = self.word.load(Ordering::Acquire);
             if !gate.is_open_for(generator.identity()) {
                 return Err(Stall::Identity(gate.identity()));
             }
             let limit = self.horizon.load(Ordering::Acquire);
-            let reservation = generator.advance(generator.counter_of(word), clock(), limit, n)?;
+            let counter = if HAS_VALUE { generator.counter_of(word) } else { word };
+            let reservation = generator.advance(counter, clock(), limit, n)?;
+            let next = if HAS_VALUE { generator.word_of(reservation.next()) } else { reservation.next() };
             // AcqRel: whoever loads the new value sees what this process saw (a closed gate, above all).
-            let exchanged = self.word.compare_exchange_weak(
-                word,
-                generator.word_of(reservation.next()),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let exchanged = self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
                 return Ok(reservation);
             }
