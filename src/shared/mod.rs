@@ -15,10 +15,11 @@
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
 //!
 //! After a crash of a backend the postmaster makes all of it anew. What the server knows of its past is
-//! carried over (see [`past`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
+//! carried over (see [`carry_over`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
 
 pub mod bell;
 pub mod board;
+mod carry_over;
 mod clock_sequence;
 pub mod keeper_words;
 pub mod lease;
@@ -41,5 +42,5 @@ pub fn request() {
     lease::request();
     segments::request();
     stuck::request();
-    past::carry_over();
+    carry_over::request();
 }

@@ -1,10 +1,9 @@
-//! Which slot is whose.
+//! Which slot is whose. What is done to all of them at once: [`super::tracks`].
 //!
 //! * The directory is written under the exclusive lock and read under the shared one. What a backend has
 //!   found once it may keep, so that the hot path takes no lock: a slot never goes to another layout.
 //! * A slot is given to a layout under the exclusive lock, before its key is written. From then on its
-//!   counter is moved by the exchanges of all backends, without a lock; its horizon by the keeper.
-//! What is done to all of them at once: [`super::tracks`].
+//!   word is moved by the exchanges of all backends, without a lock; its horizon by the keeper.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
