@@ -19,7 +19,7 @@ use crate::field::Field;
 use crate::layout::Layout;
 use crate::lease::Lease;
 use crate::track::{Begun, Horizon, TRACKS, Track};
-use crate::used::{Use, Uses};
+use crate::used::{Scope, Use, Uses};
 
 /// The highest value that is used, however wide the field is: it has to fit into a word beside its horizon.
 pub const MAX_VALUE: u8 = u8::MAX;
@@ -91,7 +91,9 @@ pub fn next_value(tracks: &[Track; TRACKS], uses: &Uses, asked: &Asked) -> Optio
     let begun = tracks.map(|track| track.begun.unwrap_or_default());
     let [_, Begun { value: in_use, .. }] = begun;
     let Lease { identity, from_us, until_us } = asked.lease;
-    if tracks[0].begun.is_none() || !(from_us..until_us).contains(&asked.now_us) {
+    // Who makes IDs was recorded before the first of them. Without that record the others are gone as well, and say nothing.
+    let is_past_gone = uses.recorded(Some(identity), Scope::ZERO).is_none();
+    if tracks[0].begun.is_none() || is_past_gone || !(from_us..until_us).contains(&asked.now_us) {
         return None;
     }
     let is_asked_for = |max_value: &u8| {

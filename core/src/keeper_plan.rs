@@ -141,14 +141,10 @@ pub fn records_to_seal(uses: &Uses, tracks: &[Track; TRACKS], past: &Past) -> Ve
     lost_records(uses, tracks, past, past.lacks_record(uses))
 }
 
-/// Whether what is stored is not what this server stored.
-pub fn is_lost(uses: &Uses, tracks: &[Track; TRACKS], past: &Past, is_elsewhere: bool) -> bool {
-    is_elsewhere || past.lacks_record(uses) || tracks.iter().any(Track::is_changed)
-}
-
 /// Decides what to do about everything that was seen.
 pub fn plan(seen: &Seen) -> Plan {
-    let is_lost = is_lost(&seen.uses, &seen.tracks, &seen.past, seen.is_elsewhere);
+    let is_lost =
+        seen.is_elsewhere || seen.past.lacks_record(&seen.uses) || seen.tracks.iter().any(Track::is_changed);
     let mut uses = seen.uses.clone();
     let mut records = uses.add(lost_records(&seen.uses, &seen.tracks, &seen.past, is_lost));
     if let Some(until_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {

@@ -27,6 +27,11 @@ fn horizon(value: u8, until_us: i64) -> Horizon {
     Horizon::new(value, until_us)
 }
 
+/// The record that is there before the first ID.
+fn mine() -> Uses {
+    Uses::from_iter([used(Some(ME), Some(0), 0)])
+}
+
 /// A call of a layout with values up to 3.
 fn asked() -> Asked {
     Asked { now_us: NOW_US, reach_us: REACH_US, widths: Widths(0b10), lease: Lease::for_good(ME) }
@@ -50,16 +55,24 @@ fn next_of(tracks: &[Track; 2], uses: &Uses, asked: &Asked) -> Option<u8> {
 }
 
 fn next(tracks: &[Track; 2], asked: &Asked) -> Option<u8> {
-    next_of(tracks, &Uses::default(), asked)
+    next_of(tracks, &mine(), asked)
 }
 
 #[test]
 fn the_first_value_that_is_opened_is_1_and_0_needs_no_end() {
     assert_eq!(
-        next_value(&in_use(0, 0), &Uses::default(), &asked()),
+        next_value(&in_use(0, 0), &mine(), &asked()),
         Some(NextValue { horizon: horizon(1, NOW_US + REACH_US), floor_us: NOW_US, closing: vec![] })
     );
     assert_eq!(next(&in_use(0, 0), &Asked { widths: Widths::default(), ..asked() }), None);
+}
+
+/// Somebody empties the records between two transactions of the keeper.
+#[test]
+fn nothing_is_opened_without_the_record_of_who_makes_ids() {
+    assert_eq!(next_of(&in_use(2, HOUR_US), &Uses::default(), &asked()), None);
+    let of_another = Uses::from_iter([used(Some(OTHER), Some(0), 0), used(None, Some(0), 0)]);
+    assert_eq!(next_of(&in_use(2, HOUR_US), &of_another, &asked()), None);
 }
 
 #[test]
@@ -76,7 +89,7 @@ fn nothing_is_opened_for_a_step_that_a_crash_makes_as_well() {
 #[test]
 fn the_end_of_the_value_in_use_is_recorded_before_it_is_left() {
     let mut tracks = in_use(1, HOUR_US);
-    let mut uses = Uses::default();
+    let mut uses = mine();
     let next = next_value(&tracks, &uses, &asked()).unwrap();
     assert_eq!(next.closing, [used(None, Some(1), NOW_US + HOUR_US)]);
     uses.add(next.closing);
@@ -92,8 +105,9 @@ fn the_end_of_the_value_in_use_is_recorded_before_it_is_left() {
 #[test]
 fn the_lowest_value_is_taken_whose_use_has_ended() {
     let with = |ends: &[(u8, i64)]| {
-        let uses = ends.iter().map(|&(value, end_us)| used(None, Some(value), NOW_US + end_us));
-        next_of(&in_use(2, HOUR_US), &Uses::from_iter(uses), &asked())
+        let mut uses = mine();
+        uses.add(ends.iter().map(|&(value, end_us)| used(None, Some(value), NOW_US + end_us)));
+        next_of(&in_use(2, HOUR_US), &uses, &asked())
     };
     assert_eq!(with(&[]), Some(1));
     assert_eq!(with(&[(1, 1)]), Some(3));
@@ -111,7 +125,7 @@ fn a_lease_that_begins_later_or_has_ended_gives_no_other_value() {
     {
         assert_eq!(next(&in_use(0, 0), &with(lease_us.0, lease_us.1)), value);
     }
-    let next = next_value(&in_use(0, 0), &Uses::default(), &with(0, NOW_US + SECOND_US));
+    let next = next_value(&in_use(0, 0), &mine(), &with(0, NOW_US + SECOND_US));
     assert_eq!(next.unwrap().horizon.until_us(), NOW_US + SECOND_US);
 }
 
@@ -135,7 +149,8 @@ fn no_layout_asks_over_another_one() {
     // One value for both, if there is one; else one for whichever can have it.
     let both = Asked { widths: Widths(0b11), ..asked() };
     assert_eq!(next(&in_use(2, HOUR_US), &both), Some(1));
-    let one_is_used = Uses::from_iter([used(None, Some(1), NOW_US + 1)]);
+    let mut one_is_used = mine();
+    one_is_used.add([used(None, Some(1), NOW_US + 1)]);
     assert_eq!(next_of(&in_use(2, HOUR_US), &one_is_used, &both), Some(3));
     // The narrow one asks, with value 0, and the wide one does not, which stands well.
     assert_eq!(next_of(&in_use(2, 0), &one_is_used, &both), None);

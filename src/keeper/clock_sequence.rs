@@ -11,7 +11,6 @@
 //! 4. They are published. Sessions move on by themselves.
 
 use snowflake_id_core::clock_sequence::{Asked, next_value};
-use snowflake_id_core::keeper_plan::is_lost;
 
 use super::store::Store;
 use super::transaction::transaction;
@@ -26,10 +25,8 @@ pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
         let store = Store::lock_or_report()?;
         let stored = store.read(past);
         let tracks = shared.tracks(stored.horizons);
-        if is_lost(&stored.uses, &tracks, &past.snapshot(), stored.is_elsewhere) {
-            return Ok(None); // Since the plan of this look. Values that were used would seem free.
-        }
-        let next = next_value(&tracks, &stored.uses, asked);
+        let next = next_value(&tracks, &stored.uses, asked)
+            .filter(|_| !stored.is_elsewhere && !tracks[1].is_changed());
         if let Some(next) = &next {
             past.promise(1, next.horizon);
             store.write(&next.closing, [None, Some(next.horizon)]);
