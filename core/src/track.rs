@@ -123,7 +123,9 @@ impl Track {
     pub fn begun(&self, is_lost: bool) -> Begun {
         self.begun.unwrap_or_else(|| {
             let from = if is_lost { self.promised } else { self.stored };
-            Begun { value: from.value, floor_us: from.until_us.max(self.stored.until_us_of(from.value)) }
+            // A fence publishes the floor, which need not have been promised.
+            let known = [self.stored, self.published].map(|known| known.until_us_of(from.value));
+            Begun { value: from.value, floor_us: known.into_iter().fold(from.until_us, i64::max) }
         })
     }
 

@@ -154,6 +154,17 @@ fn a_loss_before_the_first_look_raises_the_floor_to_what_was_promised() {
     assert_eq!(floor_us(&plan(&Seen { tracks, ..seen })), NOW_US + 50);
 }
 
+/// A server without an identity fences, for a reset, and publishes the floor with it. What that stores is lost with a backend.
+#[test]
+fn a_loss_before_anything_was_stored_raises_the_floor_to_what_was_published() {
+    let floor = Horizon::new(0, NOW_US + 70);
+    let mut seen = Seen { uses: Uses::default(), past: Past::default(), open_for: None, ..busy_server() };
+    seen.tracks = [Track { published: floor, ..Track::default() }, Track::default()];
+    let plan = plan(&seen);
+    assert_eq!(plan.loss, Some(Loss::Stored));
+    assert_eq!((floor_us(&plan), horizon_us(&plan)), (NOW_US + 70, Some(AHEAD_US)));
+}
+
 #[test]
 fn a_lost_horizon_is_written_again_but_not_by_a_clock_that_is_not_followed() {
     let seen = Seen { is_elsewhere: true, is_clock_good: false, ..busy_server() };
