@@ -125,12 +125,13 @@ impl Uses {
     }
 
     /// The records of a server that has lost its own: everything was used up to `highest_us`. Only the last identity goes
-    /// on, with the values in use, each up to the instant beside it.
+    /// on, with the values in use, each up to the instant beside it. Its record of value 0 comes last: as long as that is
+    /// missing, the loss is found again, by whoever comes after a crash in the middle.
     pub fn after_loss(&self, last: Option<Identity>, own: [(u8, i64); 2], highest_us: i64) -> Vec<Use> {
-        let own: Vec<_> = last.map_or(vec![], |last| {
-            let own = own.map(|(value, until_us)| (Some(last), Scope::Value(value), until_us));
-            own.map(|(identity, scope, until_us)| Use { identity, scope, until_us }).to_vec()
-        });
+        let [zero, other] = own;
+        let of_last = |(value, until_us)| Use { identity: last, scope: Scope::Value(value), until_us };
+        let own = [other, zero].into_iter().skip(usize::from(other.0 == 0)).map(of_last);
+        let own: Vec<_> = own.filter(|own| own.identity.is_some()).collect();
         let is_own =
             |record: &Use| own.iter().any(|own| (own.identity, own.scope) == (record.identity, record.scope));
         let all = Use { identity: None, scope: Scope::ZERO, until_us: highest_us };

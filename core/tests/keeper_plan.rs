@@ -105,6 +105,26 @@ fn the_records_of_an_older_copy_prove_nothing() {
     );
 }
 
+/// A record may be durable without those that are written after it.
+#[test]
+fn a_loss_is_found_again_when_its_records_were_not_all_written() {
+    let without = Seen { uses: Uses::default(), ..busy_server() };
+    let horizon = Horizon::new(2, NOW_US + 20);
+    let begun = Some(Begun { value: 2, floor_us: NOW_US });
+    let [stored, published, promised] = [horizon; 3];
+    let second = Track { begun, stored, published, promised, end_of_use_us: 0 };
+    for (emptied, least) in [(without.clone(), 3), (without.with(|seen| seen.tracks[1] = second), 4)] {
+        let records = plan(&emptied).records;
+        assert!(records.len() >= least);
+        for written in 0..records.len() {
+            let seen = emptied.with(|seen| seen.uses = records[..written].iter().copied().collect());
+            assert_eq!(plan(&seen).loss, Some(Loss::Stored), "{written} of {records:?}");
+        }
+        let seen = emptied.with(|seen| seen.uses = records.iter().copied().collect());
+        assert_eq!(plan(&seen).loss, None);
+    }
+}
+
 /// With a lease of an hour an identity that was shut out would lift all slots by an hour.
 #[test]
 fn an_identity_that_would_wait_for_long_is_not_let_in() {
