@@ -25,9 +25,9 @@ use crate::shared::order_desk::Answer;
 /// horizon that lies `reach_us` ahead of that. `claim` takes on the order for it, if it was ordered, before the first
 /// thing that cannot be undone. Returns the answer; `None` if the order was withdrawn.
 ///
-/// What happens when the process dies: identities are stored as shut out, up to where the stored horizon is anyway, before
-/// the low horizon is. A keeper that comes next while the server runs writes the high horizon again; one after a restart
-/// finds the low one, with the identities shut out.
+/// What happens when the process dies, or the commit fails: identities are stored as shut out before the low horizon is.
+/// As long as shared memory is there the floor is the high one, and nothing begins below it; it can be ordered again. Who
+/// finds the floor anew takes what is stored: the high horizon, or the low one with the identities shut out.
 pub fn begin_anew(
     shared: &State,
     lease: &Lease,
@@ -49,35 +49,36 @@ pub fn begin_anew(
             ResetRefusal::PastUnknown => Answer::PastUnknown,
         })
     };
-    // First without a hindrance to those who make IDs.
-    if let Some(answer) = transaction(|| Ok(refusal(&Store::lock_or_report()?.read(&board.past))))? {
-        return Ok(Some(answer));
-    }
-    if !claim() {
-        return Ok(None);
-    }
-    shared.seal();
-    board.keeper.set_closed(Closed::Problem);
-    let floor_us = clock::clock_us().max(lease.from_us);
-    let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
-    let horizon = Horizon::new(0, horizon_us);
-    let refusal = transaction(|| {
+    let begun = transaction(|| {
         let store = Store::lock_or_report()?;
         let stored = store.read(&board.past);
-        let refusal = refusal(&stored);
-        if refusal.is_none() {
-            let highest_us = board.past.snapshot().highest_us;
-            let records = records_before_reset(&stored.uses, lease.identity, board.value(), highest_us);
-            store.write(&records, [Some(horizon), Some(Horizon::NONE)]);
+        if let Some(answer) = refusal(&stored) {
+            return Ok(Err(Some(answer)));
         }
-        Ok(refusal)
+        // From here on nothing has to be waited for.
+        if !claim() {
+            return Ok(Err(None));
+        }
+        shared.seal();
+        board.keeper.set_closed(Closed::Problem);
+        let floor_us = clock::clock_us().max(lease.from_us);
+        let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
+        let horizons = [Horizon::new(0, horizon_us), Horizon::NONE];
+        let highest_us = board.past.snapshot().highest_us;
+        let records = records_before_reset(&stored.uses, lease.identity, board.value(), highest_us);
+        // What is written in place can be read, committed or not. It must not seem to be changed by somebody else.
+        board.past.begin_anew(horizons);
+        store.write(&records, horizons.map(Some));
+        Ok(Ok(floor_us))
     })?;
-    if refusal.is_some() || is_stopping() {
-        return Ok(Some(refusal.unwrap_or(Answer::Failed)));
-    }
+    let floor_us = match begun {
+        Ok(_) if is_stopping() => return Ok(Some(Answer::Failed)),
+        Ok(floor_us) => floor_us,
+        Err(answer) => return Ok(answer),
+    };
     let (clock_us, since_boot_us) = clock::clocks_us();
     board.past.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
-    shared.begin_anew(floor_us, horizon);
+    shared.begin_anew(floor_us);
     pgrx::log!("snowflake_id: the horizon was reset to the present, for {}", lease.identity);
     Ok(Some(Answer::Done))
 }

@@ -85,10 +85,11 @@ impl PastWords {
         self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
     }
 
-    /// Everything begins anew, below what the last identity was used for. That goes before the promises, so
+    /// Everything is about to begin anew, below what the last identity was used for. That goes before the promises, so
     /// that nobody finds it with low ones (see [`PastWords::snapshot`]): after a loss the last identity
-    /// alone goes on above the promise.
-    pub(super) fn begin_anew(&self, horizons: [Horizon; TRACKS]) {
+    /// alone goes on above the promise. Only after a fence, and before the low horizons can be read: they are to be what
+    /// this server has stored.
+    pub fn begin_anew(&self, horizons: [Horizon; TRACKS]) {
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {
             self.lower_promise(track, horizon);

@@ -181,12 +181,13 @@ impl State {
         places().filter(is_free).count() >= places().filter(is_in_use).count()
     }
 
-    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, and
-    /// if no identity that was used before goes on below what it was used for.
+    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, after
+    /// [`PastWords::begin_anew`](super::past::PastWords::begin_anew), and if no identity that was used before goes on below
+    /// what it was used for, durably.
     ///
     /// Slots are not used again. An attempt that has been paused since before the fence must not find in its
     /// slot, one day, the very word that it knows.
-    pub fn begin_anew(&self, floor_us: i64, horizon: Horizon) {
+    pub fn begin_anew(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.places) {
             slot.set_horizon(0);
@@ -196,6 +197,5 @@ impl State {
         }
         self.board.begin(0, Begun { value: 0, floor_us });
         self.board.begin(1, Begun::NONE);
-        self.board.past.begin_anew([horizon, Horizon::NONE]);
     }
 }

@@ -128,3 +128,46 @@ fn a_reset_after_the_extension_was_created_again() {
         is_stored(&mut client, "used_identity")
     });
 }
+
+/// The commit of a reset waits for a standby that is gone. Meanwhile the keeper ends, or shared memory is made anew: the
+/// reset can be ordered again.
+#[test]
+fn a_reset_that_was_cut_short() {
+    for is_crash in [false, true] {
+        let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
+        let mut all = ids(&mut cluster.connect(), TAKE);
+        cluster.stop_server("fast");
+        cluster.set_clock(TEN_YEARS);
+        cluster.start_server();
+        let mut client = cluster.connect();
+        all.extend(ids(&mut client, TAKE));
+        cluster.set_clock(0.0);
+        cluster.change_for(&mut client, "snowflake_id.worker_id", "-1");
+        eventually("the gate to be closed", || server_state(&mut client) == "no worker id");
+
+        cluster.lose_the_standby();
+        let call = "SET statement_timeout = '2s'; SELECT snowflake_reset_horizon(9)";
+        assert_eq!(failure(&mut client, call).0, "57014");
+        client.run("RESET statement_timeout");
+        let pid: i32 = single(
+            &mut client,
+            "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper' AND wait_event = 'SyncRep'",
+        );
+        if is_crash {
+            cluster.crash_a_backend();
+            client = cluster.connect();
+        } else {
+            client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
+        }
+        cluster.change_for(&mut client, "synchronous_standby_names", "");
+        eventually("the next keeper", || {
+            let next = background_pid(&cluster, "snowflake_id keeper");
+            next.is_some_and(|next| next != pid) && server_state(&mut client) == "no worker id"
+        });
+        client.run("SELECT snowflake_reset_horizon(9)");
+        cluster.change_for(&mut client, "snowflake_id.worker_id", "9");
+        wait_for_first_id(&mut client);
+        all.extend(ids(&mut client, TAKE));
+        assert_distinct(&all);
+    }
+}
