@@ -357,11 +357,12 @@ impl Cluster {
         });
     }
 
-    /// Kills a backend, and waits until the server has made its shared memory anew and can be connected to.
+    /// Kills a backend, and waits until the server has made its shared memory anew and can be connected to. The postmaster
+    /// learns of it only some time after the victim is gone; then it ends all others.
     pub fn crash_a_backend(&self) {
-        let mut victim = self.connect();
+        let (mut victim, mut other) = (self.connect(), self.connect());
         kill("KILL", single(&mut victim, "SELECT pg_backend_pid()"));
-        eventually("the victim to be gone", || victim.batch_execute("SELECT 1").is_err());
+        eventually("all backends to be gone", || other.batch_execute("SELECT 1").is_err());
         self.wait_until_up();
     }
 
