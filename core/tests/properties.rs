@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use proptest::prelude::*;
-use snowflake_id_core::{Field, Gate, Generator, Identity, Layout, Parts, Slot, Stall};
+use snowflake_id_core::{Field, Gate, Generator, Identity, Layout, Parts, Slot, SlotKey, Stall};
 
 mod strategies;
 
@@ -59,6 +59,30 @@ proptest! {
         let fits = id >= 0 && id >> layout.total_bits() == 0;
         prop_assert_eq!(layout.unpack(id).is_ok(), fits);
         prop_assert_eq!(layout.decode(id).is_ok(), fits);
+    }
+
+    /// In the word of a slot, counter and value of the clock sequence do not touch each other, up to the end of the layout.
+    /// A session with another value finds the layout at its end.
+    #[test]
+    fn words_keep_counters_and_values_apart(
+        layout in layouts(),
+        values in any::<[u8; 2]>(),
+        tick in any::<u64>(),
+    ) {
+        let [value, other] = values.map(|value| layout.clock_seq_at(value));
+        let key = SlotKey::at(&layout, value);
+        let ends = key.first_counter_from(i64::MAX);
+        prop_assert!(ends >= key.counter_at(layout.ticks()));
+        for counter in [tick % ends, key.counter_at(layout.ticks()), ends, ends + 1] {
+            prop_assert_eq!(key.parts(key.word(value, counter)), (value, counter));
+        }
+        let generator = Generator::new(layout, Identity { datacenter: 0, worker: 0 }, 0, 0).unwrap();
+        let word = key.word(value, tick % ends);
+        prop_assert_eq!(generator.with_clock_seq(value).counter_of(word), tick % ends);
+        if value != other && other > 0 && value > 0 {
+            let found = generator.with_clock_seq(other).counter_of(word);
+            prop_assert!(found >= key.counter_at(layout.ticks()));
+        }
     }
 
     #[test]
