@@ -62,7 +62,9 @@ pub fn records_before_reset(uses: &Uses, identity: Identity, value: u8, end_us: 
     let mut known = uses.clone();
     let mut records = known.add(uses.shut_out(end_us));
     if value > 0 {
-        records.extend(known.add(uses.close(value, end_us)));
+        // The new one has a record already if this was ordered before, and was cut short.
+        let closing = uses.close(value, end_us).into_iter();
+        records.extend(known.add(closing.filter(|record| record.identity != Some(identity))));
     }
     if known.has_values(None) {
         records.extend(known.add([Use { identity: Some(identity), scope: Scope::Others, until_us: 0 }]));

@@ -207,6 +207,9 @@ fn an_identity_that_was_never_used_has_used_no_value() {
     uses.add([used(None, Some(1), 60)]);
     uses.add(records_before_reset(&uses, ME, 2, 70));
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)), [[0, 60], [0, 70]]);
+    // Nor if that was cut short, and is ordered again.
+    uses.add(records_before_reset(&uses, ME, 2, 80));
+    assert_eq!([1, 2].map(|value| ends_us(&uses, value)), [[0, 60], [0, 80]]);
 }
 
 #[test]
