@@ -1,0 +1,229 @@
+//! The border between the model and the product: makes the product's types of a state, and turns them back.
+
+use std::num::NonZeroU64;
+
+use snowflake_id_core::keeper_plan;
+use snowflake_id_core::track::{Begun, Horizon, Track};
+use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
+use snowflake_id_core::{self as core, Field, Generator, Layout, Reservation, SlotKey};
+
+use crate::keeper::mutation::Mutation;
+use crate::keeper::protocol::Protocol;
+use crate::keeper::state::*;
+
+/// A layout of a few bits. All have an epoch one unit after 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The length of a tick in units.
+    pub tick: u8,
+    pub clock_seq_bits: u32,
+    pub worker_bits: u32,
+    pub sequence_bits: u32,
+}
+
+const TIME_BITS: u32 = 6;
+
+impl Shape {
+    fn layout(self, unit_us: i64) -> Layout {
+        let fields = [
+            (Field::Time, TIME_BITS),
+            (Field::ClockSeq, self.clock_seq_bits),
+            (Field::Worker, self.worker_bits),
+            (Field::Sequence, self.sequence_bits),
+        ];
+        let fields: Vec<_> = fields.into_iter().filter(|(_, bits)| *bits > 0).collect();
+        let layout = Layout::new(&fields, u64::from(self.tick) * unit_us as u64, unit_us);
+        layout.expect("bug: the layouts of the model are valid")
+    }
+}
+
+/// What can become a slot: a key of some layout.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub key: SlotKey,
+    /// One that has such a slot, with the narrowest clock sequence.
+    pub layout: Layout,
+}
+
+/// The slots that layouts may have.
+pub fn places(shapes: &[Shape], unit_us: i64) -> [Option<Place>; PLACES] {
+    let layouts = shapes.iter().map(|shape| shape.layout(unit_us));
+    let mut places: Vec<Place> = Vec::new();
+    for layout in layouts {
+        for track in 0..=usize::from(layout.max_clock_seq() > 0) {
+            let key = SlotKey::on_track(&layout, track);
+            match places.iter_mut().find(|place| place.key == key) {
+                Some(place) if place.layout.max_clock_seq() > layout.max_clock_seq() => place.layout = layout,
+                Some(_) => {}
+                None => places.push(Place { key, layout }),
+            }
+        }
+    }
+    std::array::from_fn(|at| places.get(at).copied())
+}
+
+impl Protocol {
+    pub fn us(&self, instant: Instant) -> i64 {
+        match instant {
+            Instant::NEVER => i64::MAX,
+            Instant(half) => i64::from(half / 2) * self.unit_us + i64::from(half % 2),
+        }
+    }
+
+    pub fn instant(&self, us: i64) -> Instant {
+        if us == i64::MAX {
+            return Instant::NEVER;
+        }
+        let (unit, rest) = (us / self.unit_us, us % self.unit_us);
+        assert!((0..=1).contains(&rest) && (0..100).contains(&unit), "bug: no instant of the model: {us} us");
+        Instant((2 * unit + rest) as u8)
+    }
+
+    pub fn place(&self, at: impl Into<usize>) -> &Place {
+        self.places[at.into()].as_ref().expect("bug: there is no such slot")
+    }
+
+    pub fn places(&self) -> impl Iterator<Item = (usize, &Place)> {
+        self.places.iter().flatten().enumerate()
+    }
+
+    /// Whether some layout has this slot while a value is in use.
+    pub fn is_of(&self, place: &Place, current: u8) -> bool {
+        self.is(Mutation::KeyWithoutValue) || SlotKey::at(&place.layout, current) == place.key
+    }
+
+    /// How far ahead of the clock a horizon is written.
+    pub fn reach_us(&self) -> i64 {
+        self.max_drift_us + self.lease_us
+    }
+
+    pub fn horizon(&self, mark: Mark) -> Horizon {
+        Horizon::new(mark.value, self.us(mark.at))
+    }
+
+    pub fn mark(&self, horizon: Horizon) -> Mark {
+        Mark { value: horizon.value(), at: self.instant(horizon.until_us()) }
+    }
+
+    pub fn begun(&self, mark: Mark) -> Begun {
+        Begun { value: mark.value, floor_us: self.us(mark.at) }
+    }
+
+    pub fn mark_of_begun(&self, begun: Begun) -> Mark {
+        Mark { value: begun.value, at: self.instant(begun.floor_us) }
+    }
+
+    pub fn lease(&self, lease: Lease) -> core::Lease {
+        let Range { from, until } = lease.range;
+        core::Lease { identity: identity(lease.identity), from_us: self.us(from), until_us: self.us(until) }
+    }
+
+    pub fn lease_of(&self, lease: &core::Lease) -> Lease {
+        let range = Range { from: self.instant(lease.from_us), until: self.instant(lease.until_us) };
+        Lease { identity: lease.identity.worker as Identity, range }
+    }
+
+    pub fn uses(&self, uses: &Uses) -> ProductUses {
+        let records = uses.0.iter().enumerate().filter(|(_, until)| **until > 0);
+        let records = records.map(|(kind, until)| {
+            let (identity, scope) = named(kind);
+            Use { identity, scope, until_us: self.us(Instant(until - 1)) }
+        });
+        ProductUses(records.collect())
+    }
+
+    /// What a record is, written down.
+    pub fn write_of(&self, record: &Use) -> Write {
+        let who = record.identity.map_or(0, |identity| 1 + identity.worker as usize);
+        let scope = match record.scope {
+            Scope::Value(value) => usize::from(value),
+            Scope::Others => VALUES,
+        };
+        Write::Record { kind: (who * SCOPES + scope) as u8, until: self.instant(record.until_us) }
+    }
+
+    pub fn past(&self, past: &Past) -> keeper_plan::Past {
+        keeper_plan::Past {
+            highest_us: self.us(past.highest),
+            last_identity: past.last_identity.map(identity),
+        }
+    }
+
+    /// `State::tracks` of src/shared/tracks.rs.
+    pub fn tracks(&self, shared: &Shared, stored: [Horizon; TRACKS]) -> [Track; TRACKS] {
+        let Past { published, promised, .. } = shared.past;
+        [0, 1].map(|at| Track {
+            begun: shared.begun.map(|begun| self.begun(begun[at])),
+            stored: stored[at],
+            published: self.horizon(published[at]),
+            promised: self.horizon(promised[at]),
+            end_of_use_us: self.us(self.end_of_use(shared, at)),
+        })
+    }
+
+    pub fn word(&self, place: &Place, word: Word) -> u64 {
+        match self.is(Mutation::WordWithoutValue) {
+            true => word.counter.into(),
+            false => place.key.word(word.value, word.counter.into()),
+        }
+    }
+
+    pub fn word_of(&self, place: &Place, word: u64, mutated: u8) -> Word {
+        let (value, counter) = place.key.parts(word);
+        let value = if self.is(Mutation::WordWithoutValue) { mutated } else { value };
+        Word { value, counter: counter.try_into().expect("bug: a counter beyond the bounds") }
+    }
+
+    /// Who makes IDs from a slot with a value.
+    pub fn generator(&self, place: &Place, who: Identity, value: u8, max_drift_us: i64) -> Generator {
+        let generator = Generator::new(place.layout, identity(who), max_drift_us as u64, 0);
+        generator.expect("bug: the identity fits").with_clock_seq(value)
+    }
+
+    /// The next ID, given a word: with the counter that follows.
+    pub fn advance(
+        &self,
+        place: &Place,
+        generator: &Generator,
+        word: Word,
+        clock: Instant,
+        limit: u8,
+    ) -> Option<(u16, u8)> {
+        let word = self.word(place, word);
+        let current = match self.has_raw_words() {
+            true => word,
+            false => generator.counter_of(word),
+        };
+        let reservation: Reservation =
+            generator.advance(current, self.us(clock), limit.into(), NonZeroU64::MIN).ok()?;
+        let id = generator.first_id(reservation);
+        let parts = place.layout.unpack(id).expect("bug: its own ID");
+        let next = place.key.counter_at(parts.tick) + parts.sequence + reservation.count();
+        Some((id as u16, next as u8))
+    }
+
+    /// The first tick of a slot that may not be used, given a horizon. `State::first_unusable_tick`.
+    pub fn limit(&self, place: &Place, published: i64, range: Range) -> u8 {
+        match published {
+            0 => 0,
+            published_us if self.is(Mutation::LeaseUncapped) => {
+                place.key.first_tick_from(published_us) as u8
+            }
+            published_us => place.key.first_tick_from(published_us.min(self.us(range.until))) as u8,
+        }
+    }
+}
+
+pub fn identity(identity: Identity) -> core::Identity {
+    core::Identity { datacenter: 0, worker: identity.into() }
+}
+
+/// The kind of a record.
+pub fn named(kind: usize) -> (Option<core::Identity>, Scope) {
+    let who = (kind / SCOPES).checked_sub(1).map(|who| identity(who as Identity));
+    let scope = match kind % SCOPES {
+        VALUES => Scope::Others,
+        value => Scope::Value(value as u8),
+    };
+    (who, scope)
+}

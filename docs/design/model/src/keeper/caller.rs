@@ -1,0 +1,96 @@
+//! What a caller decides and takes.
+
+use snowflake_id_core::SlotKey;
+
+use crate::keeper::mutation::Mutation;
+use crate::keeper::protocol::Protocol;
+use crate::keeper::state::*;
+
+impl Protocol {
+    /// Which slot is that of a place.
+    pub fn slot_of(&self, place: u8) -> usize {
+        if self.is(Mutation::KeyWithoutValue) { 0 } else { place.into() }
+    }
+
+    /// Loads the counter *first*; for IDs with a value. `None` if nothing can come of that.
+    pub fn load(&self, shared: &Shared, place: u8, value: u8) -> Option<Caller> {
+        let Slot { word, limit, .. } = shared.slots[self.slot_of(place)]?;
+        let at = Some((place, value));
+        if self.is(Mutation::GateBeforeCounter) {
+            return Some(Caller { at, identity: Some(shared.gate?), limit: Some(limit), ..Caller::default() });
+        }
+        // A word with another value is past the end of the layout.
+        let place = self.place(place);
+        let generator = self.generator(place, 0, value, self.max_drift_us);
+        self.advance(place, &generator, word, Instant::of_clock(50), u8::MAX)?;
+        Some(Caller { at, current: Some(word), ..Caller::default() })
+    }
+
+    /// Loads gate and limit, reads the clock, and decides. A stall ends the attempt, and nothing is taken: then `None`.
+    pub fn decide(&self, caller: Caller, shared: &Shared, clock: Instant, max_drift_us: i64) -> Option<Caller> {
+        let (at, value) = caller.at?;
+        let slot = match caller.retired {
+            Some(word) => Slot { word, limit: 0, end_before: None },
+            None => shared.slots[self.slot_of(at)]?,
+        };
+        let current = caller.current.unwrap_or(slot.word);
+        let identity = caller.identity.or(shared.gate)?;
+        let limit = caller.limit.unwrap_or(slot.limit);
+        let place = self.place(at);
+        let generator = self.generator(place, identity, value, max_drift_us);
+        let taken = Some(self.advance(place, &generator, current, clock, limit)?);
+        Some(Caller { current: Some(current), identity: Some(identity), limit: None, taken, ..caller })
+    }
+
+    /// The exchange. When it succeeds, the ID counts as handed out.
+    pub fn exchange(&self, state: &mut State, caller: usize, watch: bool) -> Option<()> {
+        let Caller { at, current, identity, taken, retired, .. } = std::mem::take(&mut state.callers[caller]);
+        let ((at, value), identity, (number, next)) = (at?, identity?, taken?);
+        let slot = state.shared.slots[self.slot_of(at)].as_mut();
+        let word = retired.or(slot.as_ref().map(|slot| slot.word))?;
+        if Some(word) != current {
+            return (!watch).then_some(()); // Failed: everything is loaded again.
+        }
+        if let (None, Some(slot)) = (retired, slot) {
+            slot.word.counter = next;
+            slot.end_before = None;
+        }
+        let layout = &self.place(at).layout;
+        let starts = layout.time_of(number.into()).expect("bug: its own ID");
+        let (key, starts) = (SlotKey::at(layout, value), self.instant(starts));
+        let place = self.places().position(|(_, place)| place.key == key).unwrap_or(at.into()) as u8;
+        let id = Id { place, value, identity, number, starts };
+        match state.watched {
+            None if watch => state.watched = Some(id),
+            Some(watched) if (id.place, id.number) == (watched.place, watched.number) => {
+                state.verdict = Verdict::Repeated;
+            }
+            // Who begins anew gives up the order.
+            Some(watched)
+                if !self.resets
+                    && (watched.place, watched.value) == (place, value)
+                    && number < watched.number =>
+            {
+                state.verdict = Verdict::Smaller;
+            }
+            _ => {}
+        }
+        if starts < state.advanced {
+            state.verdict = Verdict::Early;
+        }
+        if !self.is_leased(state, identity, starts) {
+            state.verdict = Verdict::Outside;
+        }
+        Some(())
+    }
+
+    /// Whether the registry has given an identity for this time.
+    fn is_leased(&self, state: &State, identity: Identity, starts: Instant) -> bool {
+        self.leases.is_empty()
+            || (0..self.leases.len()).any(|at| {
+                self.granted(state, at).is_some_and(|lease| {
+                    lease.identity == identity && (lease.range.from..lease.range.until).contains(&starts)
+                })
+            })
+    }
+}

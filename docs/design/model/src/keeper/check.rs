@@ -1,0 +1,370 @@
+//! What must hold, and within which bounds.
+
+use snowflake_id_core::SlotKey;
+use stateright::{Model, Property};
+
+use crate::keeper::border::{Shape, identity, places};
+use crate::keeper::mutation::Mutation;
+use crate::keeper::protocol::{Action, Emptied, Grant, Protocol, Wanted};
+use crate::keeper::state::*;
+
+pub const NO_REPEAT: &str = "no ID is handed out twice";
+/// It holds across restarts as well.
+pub const ORDER: &str = "the IDs of a slot with one value increase";
+/// What is stored covers every ID, so that whoever knows no more than that repeats none.
+pub const HORIZON: &str = "every ID handed out starts before what is durable for its identity and value";
+pub const DESK: &str = "an order that was withdrawn leaves no trace";
+pub const ADVANCED: &str = "no ID is made below what an administrator was told";
+pub const LEASED: &str = "every ID lies in a lease of its identity";
+pub const FOLLOWED: &str = "no horizon lies further ahead than a clock that is followed allows";
+/// Calls do not hang for ever, whatever happened.
+pub const RESUMES: &str = "generation resumes from everywhere";
+pub const GOES_ON: &str = "a call gets an ID in the present, or no value is free";
+
+/// Every unit of time is a tick of one ID.
+const FINE: Shape = Shape { tick: 1, clock_seq_bits: 0, worker_bits: 1, sequence_bits: 0 };
+/// Long ticks of two IDs each, so that rounding matters.
+const COARSE: Shape = Shape { tick: 2, sequence_bits: 1, ..FINE };
+/// Without a clock sequence; the others share its slot as long as their value is 0.
+const PLAIN: Shape = Shape { worker_bits: 3, ..FINE };
+const NARROW: Shape = Shape { worker_bits: 2, clock_seq_bits: 1, ..FINE };
+const WIDE: Shape = Shape { worker_bits: 1, clock_seq_bits: 2, ..FINE };
+
+const DROP: &[Action] = &[Action::Drop];
+const EMPTY: Action = Action::Empty { what: Emptied::Records };
+const ALL: &[Action] = &[Action::Drop, EMPTY];
+const ALL_AND_HORIZONS: &[Action] = &[Action::Drop, EMPTY, Action::Empty { what: Emptied::Horizons }];
+
+/// A tick may begin at the start of the lease, and no later: the least that a lease can be.
+const ONE_US: i64 = 1;
+/// So long that what lies a unit ahead is far ahead (`FAR_AHEAD_US`).
+const LONG_US: i64 = 2_000_000;
+/// So long that an identity that lies two units ahead is refused (`MOST_AHEAD_US`).
+const LONGER_US: i64 = 6_000_000;
+
+/// A name, the bounds. The states are finite: what a fence adds without an ID being made is cut off beyond
+/// the last ID that the clock allows. Crashes, restarts, errors, losses, orders and IDs are not counted.
+pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
+    let settings = Protocol { changes_settings: true, ..bounds(&[FINE], 1, 1) };
+    vec![
+        ("layouts", "two layouts, clock 0 to 2", bounds(&[FINE, COARSE], 1, 2)),
+        ("identities", "one layout (long ticks), two identities, clock 0 to 3", bounds(&[COARSE], 2, 3)),
+        (
+            "losses",
+            "one layout, losses, clock 0 to 2",
+            Protocol { losses: ALL_AND_HORIZONS, ..bounds(&[FINE], 1, 2) },
+        ),
+        (
+            "resets",
+            "one layout, two identities, resets, clock 0 to 1",
+            Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
+        ),
+        (
+            "dropped",
+            "one layout, two identities, DROP and CREATE, resets, clock 0 to 1",
+            Protocol { losses: DROP, callers: 2, ..small(1) },
+        ),
+        (
+            "lost",
+            "one layout, two identities, all losses, resets, one caller, clock 0 to 1",
+            Protocol { losses: ALL, ..small(1) },
+        ),
+        (
+            "far",
+            "the same with DROP and CREATE, where an identity far ahead is refused",
+            Protocol { losses: DROP, ..small(LONGER_US) },
+        ),
+        ("settings", "one layout, settings that change, clock 0 to 1", settings),
+        ("jumps", "one layout, a clock that jumps from 0 to 1 to 5", jumps()),
+        ("values", "values 0 to 3, two callers, clock 0 to 1", values(&[PLAIN, WIDE], 2, 1)),
+        ("values-longer", "values 0 and 1, one caller, clock 0 to 2", values(&[PLAIN, NARROW], 1, 2)),
+        (
+            "values-lost",
+            "values 0 to 3, one caller, DROP and CREATE, clock 0 to 1",
+            Protocol { losses: DROP, ..values(&[PLAIN, WIDE], 1, 1) },
+        ),
+        ("widths", "fields of two widths, one caller, clock 0 to 1", values(&[NARROW, WIDE], 1, 1)),
+        (
+            "values-anew",
+            "values 0 and 1, two identities, resets, one caller, clock 0 to 1",
+            Protocol { resets: true, identities: 2, ..values(&[PLAIN, NARROW], 1, 1) },
+        ),
+        (
+            "advances",
+            "values 0 and 1, one caller, an order to advance, clock 0 to 1",
+            Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) },
+        ),
+        ("leases", "two leases of two identities, losses, one caller, clock 0 to 2", leases()),
+    ]
+}
+
+fn bounds(shapes: &[Shape], identities: u8, clock_max: u8) -> Protocol {
+    let unit_us = 1;
+    Protocol {
+        places: places(shapes, unit_us),
+        unit_us,
+        identities,
+        callers: 2,
+        max_drift_us: unit_us,
+        lease_us: unit_us,
+        changes_settings: false,
+        clock_max,
+        jump: None,
+        losses: &[],
+        resets: false,
+        advance: None,
+        leases: &[],
+        has_new_server: true,
+        names_callers: false,
+        broken: None,
+    }
+}
+
+fn in_units_of(unit_us: i64, shapes: &[Shape], bounds: Protocol) -> Protocol {
+    Protocol { unit_us, places: places(shapes, unit_us), max_drift_us: 0, lease_us: ONE_US, ..bounds }
+}
+
+/// For what takes many steps.
+fn small(unit_us: i64) -> Protocol {
+    let bounds = Protocol { resets: true, callers: 1, ..bounds(&[FINE], 2, 1) };
+    Protocol { lease_us: unit_us, ..in_units_of(unit_us, &[FINE], bounds) }
+}
+
+fn values(shapes: &[Shape], callers: usize, clock_max: u8) -> Protocol {
+    let bounds = Protocol { callers, has_new_server: false, ..bounds(&[], 1, clock_max) };
+    in_units_of(LONG_US, shapes, bounds)
+}
+
+fn jumps() -> Protocol {
+    let bounds = Protocol { jump: Some(5), has_new_server: false, ..bounds(&[], 1, 1) };
+    in_units_of(LONG_US, &[FINE], bounds)
+}
+
+fn leases() -> Protocol {
+    const GRANTS: &[Grant] = &[
+        Grant { identity: 0, from: 0, until: 1, renewed: 2 },
+        Grant { identity: 1, from: 0, until: 2, renewed: 2 },
+    ];
+    let bounds = Protocol { leases: GRANTS, losses: DROP, callers: 1, ..bounds(&[], 2, 2) };
+    in_units_of(LONG_US, &[FINE], bounds)
+}
+
+/// The smallest bounds that show what is wrong.
+pub fn broken(mutation: Mutation) -> Protocol {
+    use Mutation::*;
+    let one = bounds(&[FINE], 1, 1);
+    let bounds = match mutation {
+        OpenUnfenced => bounds(&[COARSE], 2, 1),
+        ResetInUse | ResetUnfenced | ResetSameSlots | RecordAfterOpen | ClaimLate | RecordsAfterHorizon => {
+            Protocol { resets: true, ..bounds(&[FINE], 2, 1) }
+        }
+        PromiseAfterCommit | PastForgotten => Protocol { losses: DROP, callers: 1, ..one },
+        ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
+        AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
+        JumpFollowed => jumps(),
+        InheritedIsNew | LeaseUncapped => leases(),
+        LossForgets => Protocol { losses: DROP, ..values(&[PLAIN, WIDE], 1, 1) },
+        ZeroAgain => values(&[PLAIN, NARROW], 1, 2),
+        ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit | WordWithoutValue => {
+            values(&[PLAIN, WIDE], 1, 1)
+        }
+        AdvanceUnrecorded | AdvanceClaimedLate => {
+            Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) }
+        }
+        _ => one,
+    };
+    Protocol { broken: Some(mutation), ..bounds }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    /// A new server; and one that was started once, for worker 0, and has handed out nothing, so that it
+    /// begins at 0.
+    fn init_states(&self) -> Vec<State> {
+        let begin = |durable| State {
+            disk: Some(Disk { durable, ..Disk::default() }),
+            shared: Shared::default(),
+            keeper: Keeper::default(),
+            order: Order::None,
+            callers: Default::default(),
+            watched: None,
+            verdict: Verdict::Larger,
+            advanced: Instant(0),
+            leases: Default::default(),
+        };
+        let mut started_once = Facts::default();
+        started_once.horizons[0].at = Instant::of_clock(0);
+        started_once.uses.0[SCOPES] = 1;
+        let mut states = vec![begin(started_once)];
+        if self.has_new_server {
+            states.push(begin(Facts::default()));
+        }
+        states
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Action>) {
+        if state.verdict == Verdict::Larger {
+            self.steps(state, steps);
+        }
+    }
+
+    fn next_state(&self, state: &State, step: Action) -> Option<State> {
+        self.step(state, step)
+    }
+
+    fn within_boundary(&self, state: &State) -> bool {
+        let reached = self.places().filter_map(|(at, place)| {
+            let counter = state.shared.slots[at]?.word.counter.into();
+            Some(place.key.tick_us(place.key.next_whole_tick(counter)))
+        });
+        let clock_max = self.jump.unwrap_or(self.clock_max).max(self.advance.unwrap_or(0));
+        let most = self.us(Instant::of_clock(clock_max + 2)) + self.max_drift_us;
+        reached.max().unwrap_or(0) <= most
+    }
+
+    fn properties(&self) -> Vec<Property<Protocol>> {
+        let mut properties = vec![
+            Property::always(NO_REPEAT, |_, state: &State| state.verdict != Verdict::Repeated),
+            Property::always(ORDER, |_, state: &State| state.verdict != Verdict::Smaller),
+            Property::always(ADVANCED, |_, state: &State| state.verdict != Verdict::Early),
+            Property::always(LEASED, |_, state: &State| state.verdict != Verdict::Outside),
+            Property::always(DESK, |_, state: &State| {
+                let is_carried_out = match state.keeper {
+                    Keeper::WrittenLow { anew, .. } => anew.is_ordered,
+                    Keeper::Written(look) | Keeper::Committed(look) => look.advance.is_some(),
+                    _ => false,
+                };
+                !is_carried_out || state.order != Order::None
+            }),
+        ];
+        if self.jump.is_some() {
+            properties.push(Property::always(FOLLOWED, |protocol: &Protocol, state: &State| {
+                let followed_us = protocol.us(Instant::of_clock(protocol.clock_max)) + protocol.reach_us();
+                let readable = state.disk.map_or(Facts::default(), |disk| disk.readable());
+                readable.horizons.iter().all(|horizon| protocol.us(horizon.at) <= followed_us)
+            }));
+        }
+        if self.broken.is_none() {
+            properties.push(Property::always(HORIZON, Protocol::is_covered));
+            if self.jump.is_none() && self.leases.is_empty() {
+                properties.push(Property::always(RESUMES, |protocol: &Protocol, state| {
+                    (0..PLACES).all(|at| protocol.resume(*state, at).is_some())
+                }));
+                properties.push(Property::always(GOES_ON, |protocol: &Protocol, state| {
+                    protocol.places().all(|(at, _)| protocol.go_on(*state, at).unwrap_or(true))
+                }));
+            }
+        }
+        properties
+    }
+}
+
+impl Protocol {
+    fn is_covered(&self, state: &State) -> bool {
+        let (Some(id), Some(disk)) = (state.watched, state.disk) else { return true };
+        let Facts { uses, horizons } = disk.durable;
+        let known_us = self.uses(&uses).until_us(identity(id.identity), id.value).unwrap_or(0);
+        let until = horizons.into_iter().filter(|horizon| horizon.value == id.value).map(|horizon| horizon.at);
+        let until = until.max().unwrap_or_default().max(self.instant(known_us));
+        disk.is_emptied(&state.shared.past) || id.starts < until
+    }
+
+    /// From now on nobody else interferes, the extension is there, and a keeper is started.
+    fn settled(&self, mut state: State, clock: u8) -> Option<State> {
+        state.keeper = Keeper::default();
+        state.callers = Default::default();
+        if state.disk.is_none() {
+            state = self.step(&state, Action::Create)?;
+        }
+        state.disk.as_mut()?.flush();
+        self.run_keeper(state, self.look_for_worker_0(clock))
+    }
+
+    /// A slot gives an ID to worker 0 if nobody else interferes, and the clock has come to `max_drift` before the start of
+    /// its next tick, and to where the identity may be used. `None` if it does not.
+    fn resume(&self, state: State, at: usize) -> Option<State> {
+        let mut state = self.settled(state, 0)?;
+        let Some(place) = self.places[at].filter(|place| self.is_of(place, state.shared.value())) else {
+            return Some(state); // No layout has it now.
+        };
+        if state.shared.gate.is_none() {
+            let until_us = self.uses(&state.disk?.readable().uses).until_us(identity(0), 0)?;
+            let clock = self.clock_at(until_us - self.reach_us());
+            state = self.run_keeper(state, self.look_for_worker_0(clock))?;
+        }
+        if state.shared.slots[at].is_none() {
+            state = self.step(&state, Action::Allocate { place: at as u8, clock: 0 })?;
+        }
+        let counter = state.shared.slots[at]?.word.counter.into();
+        let clock = self.clock_at(place.key.tick_us(counter) - self.max_drift_us);
+        state = self.run_keeper(state, self.look_for_worker_0(clock))?;
+        self.attempt(&state, at, clock)
+    }
+
+    /// Whether a call of a layout with a clock sequence gets an ID at clock 0, or a unit later. If it does not, all values
+    /// have to be in use that it can have. `None`: there is no such layout, or no identity.
+    fn go_on(&self, state: State, at: usize) -> Option<bool> {
+        let place = self.place(at);
+        if place.key.track() == 0 {
+            return None;
+        }
+        let mut state = self.settled(state, 0)?;
+        state.shared.gate?;
+        let free = |state: &State| {
+            let uses = self.uses(&state.disk.map_or(Uses::default(), |disk| disk.readable().uses));
+            let now_us = self.us(Instant::of_clock(0));
+            let is_free = |value| uses.until_us(identity(0), value).is_none_or(|until_us| until_us <= now_us);
+            (1..=place.layout.max_clock_seq()).any(|value| value != state.shared.value() && is_free(value))
+        };
+        let was_free = free(&state);
+        for clock in 0..=1 {
+            state = self.run_keeper(state, self.look_for_worker_0(clock)).unwrap_or(state);
+            state = self.run_keeper(state, Action::WriteValue { clock }).unwrap_or(state);
+            let key = SlotKey::at(&place.layout, state.shared.value());
+            let at = self.places().position(|(_, place)| place.key == key)?;
+            if state.shared.slots[at].is_none() {
+                state = self.step(&state, Action::Allocate { place: at as u8, clock: 0 })?;
+            }
+            if self.attempt(&state, at, clock).is_some() {
+                return Some(true);
+            }
+        }
+        Some(!was_free)
+    }
+
+    /// The first clock that reads at least that.
+    fn clock_at(&self, us: i64) -> u8 {
+        let units = us.div_euclid(self.unit_us) + i64::from(us.rem_euclid(self.unit_us) > 0);
+        (units - 1).max(0) as u8
+    }
+
+    fn look_for_worker_0(&self, clock: u8) -> Action {
+        Action::Look { clock, wanted: Wanted::ForGood(0), is_active: true, is_wide: false }
+    }
+
+    /// A call.
+    fn attempt(&self, state: &State, at: usize, clock: u8) -> Option<State> {
+        let caller = 0;
+        let value = state.shared.slots[at]?.word.value;
+        let attempt = [
+            Action::Load { caller, place: at as u8, value },
+            Action::Decide { caller, clock, is_wide: false },
+            Action::Exchange { caller, watch: false },
+        ];
+        let protocol = Protocol { names_callers: true, ..*self };
+        attempt.into_iter().try_fold(*state, |state, step| protocol.step(&state, step))
+    }
+
+    /// Has the keeper do something, with all that follows.
+    fn run_keeper(&self, state: State, first: Action) -> Option<State> {
+        let mut state = self.step(&state, first)?;
+        while !matches!(state.keeper, Keeper::Up { .. }) {
+            let mut steps = Vec::new();
+            self.steps_of_keeper(&state, &mut steps);
+            state = self.step(&state, steps[0])?;
+        }
+        Some(state)
+    }
+}

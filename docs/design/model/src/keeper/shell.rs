@@ -1,0 +1,258 @@
+//! What the shell does to shared memory and to what is stored, as src/shared/{tracks,past,places}.rs and
+//! src/keeper/store.rs do it.
+
+use snowflake_id_core::Slot as ProductSlot;
+use snowflake_id_core::track::{Begun, Horizon};
+use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
+
+use crate::keeper::border::identity;
+use crate::keeper::mutation::Mutation;
+use crate::keeper::protocol::Protocol;
+use crate::keeper::state::*;
+
+impl Shared {
+    /// The value of the clock sequence that is in use; 0 if there is no other one.
+    pub fn value(&self) -> u8 {
+        self.begun.unwrap_or_default()[1].value
+    }
+}
+
+impl Past {
+    /// `PastWords::promise`.
+    pub fn promise(&mut self, track: usize, horizon: Mark) {
+        self.highest = self.highest.max(horizon.at);
+        let promised = &mut self.promised[track];
+        if promised.value != horizon.value || promised.at <= horizon.at {
+            *promised = horizon;
+        }
+    }
+}
+
+impl Protocol {
+    /// Reads what is stored, and notes how far IDs may have come. `Store::read`.
+    pub fn read(&self, disk: &Disk, past: &mut Past) -> (ProductUses, [Horizon; TRACKS]) {
+        let Facts { uses, horizons } = disk.readable();
+        let (uses, horizons) = (self.uses(&uses), horizons.map(|horizon| self.horizon(horizon)));
+        let highest_us = horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max);
+        past.highest = past.highest.max(self.instant(highest_us));
+        (uses, horizons)
+    }
+
+    /// Writes records, then horizons. `Store::write`.
+    pub fn write(&self, disk: &mut Disk, records: &[Use], horizons: [Option<Mark>; TRACKS]) {
+        disk.is_in_hand = true;
+        let mut uses = self.uses(&disk.readable().uses);
+        let records = uses.add(records.iter().copied());
+        let records = records.iter().map(|record| self.write_of(record));
+        let horizons = (0u8..).zip(horizons);
+        let horizons = horizons.filter_map(|(track, horizon)| Some(Write::Horizon { track, horizon: horizon? }));
+        let is_reversed = self.is(Mutation::RecordsAfterHorizon);
+        let (first, then): (Vec<_>, Vec<_>) =
+            records.chain(horizons).partition(|write| matches!(write, Write::Horizon { .. }) == is_reversed);
+        first.into_iter().chain(then).for_each(|write| disk.write(write));
+    }
+
+    /// `State::on_track`: the slots of a track that have its value.
+    pub fn on_track(&self, shared: &Shared, track: usize) -> impl Iterator<Item = usize> {
+        let (slots, value) = (shared.slots, shared.begun.unwrap_or_default()[track].value);
+        let is_it = move |at: usize| {
+            let is_on = match self.is(Mutation::KeyWithoutValue) {
+                false => self.place(at).key.track() == track,
+                true => track == usize::from(shared.value() > 0),
+            };
+            is_on && (slots[at].is_some_and(|slot| slot.word.value == value) || self.has_raw_words())
+        };
+        (0..PLACES).filter(move |&at| slots[at].is_some() && is_it(at))
+    }
+
+    /// Whether there is no value in the words of slots.
+    pub fn has_raw_words(&self) -> bool {
+        self.is(Mutation::KeyWithoutValue) || self.is(Mutation::WordWithoutValue)
+    }
+
+    /// `Record::end_of_use_us`.
+    fn end_of_slot(&self, at: usize, slot: &Slot) -> Instant {
+        let counter = slot.word.counter.into();
+        slot.end_before.unwrap_or_else(|| self.instant(self.place(at).key.end_of_use_us(counter)))
+    }
+
+    /// The end of what was handed out, over all slots of a track.
+    pub fn end_of_use(&self, shared: &Shared, track: usize) -> Instant {
+        let slots = self.on_track(shared, track);
+        let ends = slots.filter_map(|at| Some(self.end_of_slot(at, shared.slots[at].as_ref()?)));
+        ends.max().unwrap_or_default()
+    }
+
+    /// `State::published_us`, and what slots of the track make of it.
+    fn limit_of(&self, shared: &Shared, at: usize, track: usize) -> u8 {
+        let published = shared.past.published[track];
+        let published_us = match published.value == shared.begun.unwrap_or_default()[track].value {
+            true => self.us(published.at),
+            false => 0,
+        };
+        self.limit(self.place(at), published_us, shared.range)
+    }
+
+    /// The track of a slot.
+    fn track(&self, shared: &Shared, at: usize) -> usize {
+        match self.is(Mutation::KeyWithoutValue) {
+            false => self.place(at).key.track(),
+            true => usize::from(shared.value() > 0),
+        }
+    }
+
+    pub fn publish(&self, shared: &mut Shared, horizons: [Option<Mark>; TRACKS]) {
+        for (track, horizon) in horizons.into_iter().enumerate() {
+            shared.past.published[track] = horizon.unwrap_or(shared.past.published[track]);
+        }
+        self.let_slots_be_used(shared);
+    }
+
+    pub fn let_slots_be_used(&self, shared: &mut Shared) {
+        for track in 0..TRACKS {
+            for at in self.on_track(shared, track).collect::<Vec<_>>() {
+                let limit = self.limit_of(shared, at, track);
+                if let Some(slot) = &mut shared.slots[at] {
+                    slot.limit = limit;
+                }
+            }
+        }
+    }
+
+    /// Gives a slot to the layouts that have it now. `find_or_assign` of src/shared/slots.rs. (The clock is asked only if the
+    /// protocol is broken.)
+    pub fn allocate(&self, shared: &mut Shared, at: usize, clock: Instant) -> Option<()> {
+        let (place, track) = (self.place(at), self.track(shared, at));
+        let begun = shared.begun?[track];
+        let floor = if self.is(Mutation::LateSlotAtClock) { clock } else { begun.at };
+        let counter = place.key.first_counter_from(self.us(floor)) as u8;
+        let value = if self.is(Mutation::KeyWithoutValue) { 0 } else { begun.value };
+        let limit = self.limit_of(shared, at, track);
+        let word = Word { value, counter };
+        shared.slots[at] = Some(Slot { word, limit, end_before: Some(Instant(0)) });
+        Some(())
+    }
+
+    /// Raises a slot by at least one, and to what the function makes of its word. `Slot::raise`, `Record::note_raised`.
+    pub fn raise(&self, at: usize, slot: &mut Slot, floor: impl Fn(u64) -> u64) {
+        let place = self.place(at);
+        let (_, after) = ProductSlot::new(self.word(place, slot.word), 0).raise(floor);
+        slot.end_before = Some(match self.is(Mutation::UnusedTooLow) {
+            true => Instant(0),
+            false => self.end_of_slot(at, slot),
+        });
+        slot.word = self.word_of(place, after, slot.word.value);
+    }
+
+    /// The part of a fence that is about one slot.
+    pub fn raise_for(&self, shared: &mut Shared, at: usize, then: Then) {
+        let Some(mut slot) = shared.slots[at] else { return };
+        let (key, track) = (self.place(at).key, self.track(shared, at));
+        let (floors, is_another) = match then {
+            Then::Open { from, is_another, .. } => (from, is_another),
+            Then::Advance { floor, .. } => ([floor; TRACKS], false),
+            _ => Default::default(),
+        };
+        let first = key.first_counter_from(self.us(floors[track]));
+        self.raise(at, &mut slot, |word| {
+            let (value, counter) = key.parts(word);
+            let next = if is_another { key.next_whole_tick(counter) } else { counter };
+            key.word(value, next.max(first))
+        });
+        shared.slots[at] = Some(slot);
+    }
+
+    /// The second track is about to move: its slots have no horizon. The first part of `Slot::change_value`.
+    pub fn hide(&self, shared: &mut Shared, value: u8) {
+        for (at, slot) in self.of_second_track(shared) {
+            let is_moving = slot.word.value != value && !self.is(Mutation::ValueKeepsLimit);
+            if is_moving || !self.place(at).key.has_room_for(value) {
+                shared.slots[at] = Some(Slot { limit: 0, ..slot });
+            }
+        }
+    }
+
+    /// Its words move to the value: the second part. Those that have it already are raised.
+    pub fn move_to(&self, shared: &mut Shared, opening: &Opening) {
+        let value = opening.horizon.value;
+        for (at, mut slot) in self.of_second_track(shared) {
+            let key = self.place(at).key;
+            let counter = key.first_counter_from(self.us(opening.floor));
+            if !key.has_room_for(value) {
+            } else if slot.word.value == value {
+                let first = self.word(self.place(at), Word { value, counter: counter as u8 });
+                self.raise(at, &mut slot, |word| word.max(first));
+            } else {
+                slot.word = Word { value, counter: counter as u8 };
+                slot.end_before = Some(Instant(0));
+            }
+            shared.slots[at] = Some(slot);
+        }
+    }
+
+    pub fn of_second_track(&self, shared: &Shared) -> Vec<(usize, Slot)> {
+        let slots = shared.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, (*slot)?)));
+        slots.filter(|(at, _)| self.place(*at).key.track() == 1).collect()
+    }
+
+    /// `State::begin_anew`. Whoever is in the middle of an attempt still has the old slot.
+    pub fn begin_anew(&self, shared: &mut Shared, callers: &mut [Caller; 2], floor: Instant, horizon: Mark) {
+        for caller in callers {
+            if let (Some((at, _)), None) = (caller.at, caller.retired)
+                && !self.is(Mutation::ResetSameSlots)
+            {
+                caller.retired = shared.slots[self.slot_of(at)].map(|slot| slot.word);
+            }
+        }
+        shared.begun = Some([Mark { value: 0, at: floor }, Mark::NONE]);
+        shared.past.published = [horizon, Mark::NONE];
+        shared.past.promised = [horizon, Mark::NONE];
+        if !self.is(Mutation::ResetKeepsLast) {
+            // It was promised more: a record of its use up to this horizon would say too little.
+            shared.past.last_identity = None;
+        }
+        if self.is(Mutation::ResetLowersHighest) {
+            shared.past.highest = horizon.at;
+        }
+        for at in 0..PLACES {
+            if shared.slots[at].take().is_some() && self.is(Mutation::ResetSameSlots) {
+                self.allocate(shared, at, Instant(0));
+            }
+        }
+    }
+
+    /// What the script of CREATE EXTENSION stores, in a place that nobody knows. `store_past`.
+    pub fn create(&self, shared: &Shared) -> Disk {
+        let mut disk = Disk::default();
+        let past = shared.past;
+        if past.highest > Instant(0) {
+            let tracks = self.tracks(shared, [Horizon::NONE; TRACKS]);
+            let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
+                begun if ![0, begun.value].contains(&track.promised.value()) => {
+                    Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
+                }
+                begun => begun,
+            });
+            let horizon =
+                |at: usize| Some(self.mark(Horizon::new(begun[at].value, tracks[at].used_us(begun[at]))));
+            let records = self.past(&past).records(&tracks, &begun, &ProductUses::default());
+            let records = self.after_loss(records, &past);
+            self.write(&mut disk, &records, [0, 1].map(horizon));
+        }
+        disk.flush();
+        disk.is_in_hand = false;
+        disk
+    }
+
+    /// What is recorded after a loss, unless that is broken.
+    pub fn after_loss(&self, mut records: Vec<Use>, past: &Past) -> Vec<Use> {
+        let last = past.last_identity.map(identity);
+        if self.is(Mutation::ScriptOwnOnly) {
+            records.retain(|record| record.identity == last && last.is_some());
+        }
+        if self.is(Mutation::LossForgets) {
+            records.retain(|record| record.scope == Scope::ZERO);
+        }
+        records
+    }
+}

@@ -1,0 +1,482 @@
+//! What becomes of the state in each step.
+
+use std::cmp::Reverse;
+
+use snowflake_id_core::clock_sequence::{Asked, NextValue, Widths, next_value};
+use snowflake_id_core::clock_watch::ClockWatch;
+use snowflake_id_core::keeper_plan::{self, Seen, plan, records_before_reset, records_to_seal};
+use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
+
+use crate::keeper::border::identity;
+use crate::keeper::mutation::Mutation;
+use crate::keeper::protocol::{Action, Emptied, Protocol, Wanted};
+use crate::keeper::state::*;
+
+/// What the keeper sees by the clock, besides what is there.
+struct Glance {
+    clock: Instant,
+    wanted: Wanted,
+    is_active: bool,
+    is_wide: bool,
+    had_committed: bool,
+}
+
+impl Protocol {
+    /// What becomes of the state; `None` if the step changes nothing.
+    pub fn step(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = *before;
+        self.act(&mut state, action)?;
+        self.normalize(&mut state);
+        (state != *before).then_some(state)
+    }
+
+    fn act(&self, state: &mut State, action: Action) -> Option<()> {
+        let State { disk, shared, keeper, order, callers, leases, .. } = state;
+        match (action, *keeper) {
+            (Action::Crash { kept }, _) => {
+                disk.iter_mut().for_each(|disk| disk.settle(kept.into()));
+                *shared = Shared::default();
+                (*keeper, *order, *callers) = Default::default();
+                for lease in leases.iter_mut() {
+                    if let Granted::Now { is_inherited, .. } = lease {
+                        *is_inherited = true;
+                    }
+                }
+            }
+            (Action::CrashOfBackend, _) => {
+                let past = if self.is(Mutation::PastForgotten) { Past::default() } else { shared.past };
+                *shared = Shared { past, ..Shared::default() };
+                (*keeper, *order, *callers) = Default::default();
+            }
+            (Action::FlushWal, _) => disk.as_mut()?.flush(),
+            (Action::Drop, _) => *disk = None,
+            (Action::Create, _) => *disk = Some(self.create(shared)),
+            (Action::Empty { what }, _) => {
+                let disk = disk.as_mut()?;
+                disk.flush();
+                match what {
+                    Emptied::Records => disk.durable.uses = Uses::default(),
+                    Emptied::Horizons => disk.durable.horizons = [Mark::NONE; TRACKS],
+                }
+            }
+            (Action::Allocate { place, clock }, _) => {
+                self.allocate(shared, place.into(), Instant::of_clock(clock))?;
+            }
+
+            (Action::Look { clock, wanted, is_active, is_wide }, Keeper::Up { has_committed }) => {
+                let clock = Instant::of_clock(clock);
+                let glance = Glance { clock, wanted, is_active, is_wide, had_committed: has_committed };
+                state.keeper = Keeper::Written(self.look(state, &glance)?);
+            }
+            (
+                Action::Commit,
+                Keeper::Written(_)
+                | Keeper::WrittenEnd(_)
+                | Keeper::WrittenLow { .. }
+                | Keeper::WrittenValue(_),
+            ) => {
+                disk.as_mut()?.flush();
+                *keeper = match *keeper {
+                    Keeper::Written(look) => Keeper::Committed(look),
+                    Keeper::WrittenEnd(ends) => Keeper::CommittedEnd(ends),
+                    Keeper::WrittenLow { floor, horizon, .. } => {
+                        if self.is(Mutation::ClaimLate) {
+                            *order = if *order == Order::None { Order::None } else { Order::Claimed };
+                        }
+                        Keeper::CommittedLow { floor, horizon }
+                    }
+                    Keeper::WrittenValue(opening) => Keeper::CommittedValue(opening),
+                    _ => return None,
+                };
+            }
+            (Action::Publish, Keeper::Committed(look) | Keeper::Written(look)) => {
+                // If it was dropped meanwhile, what is there now is elsewhere.
+                disk.iter_mut().for_each(|disk| disk.is_known = disk.is_in_hand);
+                shared.past.has_place = true;
+                shared.begun.get_or_insert(look.begun);
+                for (track, horizon) in look.horizons.into_iter().enumerate() {
+                    // It was promised, unless that is broken.
+                    horizon.into_iter().for_each(|horizon| shared.past.promise(track, horizon));
+                }
+                self.publish(shared, look.horizons);
+                let has_committed = look.had_committed || look.horizons[0].is_some();
+                *keeper = match look.gate {
+                    GatePlan::Stay(None) if look.advance.is_none() => Keeper::Up { has_committed },
+                    GatePlan::Close if shared.gate.is_none() && look.advance.is_none() => Keeper::default(),
+                    gate => Keeper::Published { gate, advance: look.advance, has_committed },
+                };
+            }
+            (Action::Open, Keeper::Published { gate: GatePlan::Stay(renewed), has_committed, .. }) => {
+                if let Some(lease) = renewed {
+                    shared.range = lease.range;
+                    self.let_slots_be_used(shared);
+                }
+                *keeper = Keeper::Up { has_committed };
+            }
+            (
+                Action::Open,
+                Keeper::Published { gate: GatePlan::Open { lease, .. }, .. }
+                | Keeper::Fencing(Then::Open { lease, .. }, _),
+            ) => {
+                shared.range = lease.range;
+                self.let_slots_be_used(shared);
+                shared.past.last_identity = Some(lease.identity);
+                shared.gate = Some(lease.identity);
+                *keeper = Keeper::Up { has_committed: true };
+            }
+            (Action::Close(then), _) => {
+                if !(self.is(Mutation::SealUnclosed) && matches!(then, Then::Seal { .. })) {
+                    shared.gate = None;
+                }
+                let floors = match then {
+                    Then::Open { from, .. } => from,
+                    Then::Advance { floor, .. } => [floor; TRACKS],
+                    _ => Default::default(),
+                };
+                for (track, begun) in shared.begun.iter_mut().flatten().enumerate() {
+                    if track == 0 || *begun != Mark::NONE {
+                        begun.at = begun.at.max(floors[track]);
+                    }
+                }
+                if let (Then::BeginAnew(Anew { is_ordered: true, .. }), false) =
+                    (then, self.is(Mutation::ClaimLate))
+                {
+                    *order = Order::Claimed;
+                }
+                *keeper = Keeper::Fencing(then, 0);
+            }
+            (Action::Raise, Keeper::Fencing(then, at)) => {
+                self.raise_for(shared, at.into(), then);
+                *keeper = match then {
+                    Then::Close if usize::from(at) + 1 == PLACES => Keeper::default(),
+                    _ => Keeper::Fencing(then, at + 1),
+                };
+            }
+            (Action::Reopen, Keeper::Fencing(Then::Advance { floor, open_for, gate, has_committed }, _)) => {
+                shared.gate = open_for;
+                if *order != Order::None {
+                    state.advanced = state.advanced.max(floor);
+                }
+                *order = Order::None;
+                *keeper = Keeper::Published { gate, advance: None, has_committed };
+            }
+            (Action::Seal, then) => {
+                let begun = shared.begun?;
+                let ends = [0, 1].map(|track| match begun[track] {
+                    Mark::NONE => Mark::NONE,
+                    Mark { value, at } => {
+                        let floor = if self.is(Mutation::EndWithoutFloor) { Instant(0) } else { at };
+                        Mark { value, at: self.end_of_use(shared, track).max(floor) }
+                    }
+                });
+                if !self.is(Mutation::SealUnfenced) {
+                    self.publish(shared, ends.map(Some));
+                }
+                *keeper = match then {
+                    Keeper::Fencing(Then::BeginAnew(anew), _) => Keeper::ShuttingOut(anew),
+                    // What is stored is not ours to lower.
+                    Keeper::Fencing(Then::Seal { has_committed: false }, _) => Keeper::default(),
+                    _ => Keeper::Sealed(ends),
+                };
+            }
+            (Action::WriteEnd, Keeper::Sealed(ends)) => {
+                let disk = disk.as_mut()?;
+                let (uses, stored) = self.read(disk, &mut shared.past);
+                let records =
+                    records_to_seal(&uses, &self.tracks(shared, stored), &self.past(&shared.past));
+                self.write(disk, &records, ends.map(Some));
+                *keeper = Keeper::WrittenEnd(ends);
+            }
+            (Action::Forget, Keeper::CommittedEnd(ends)) => {
+                shared.past.promised = ends;
+                *keeper = Keeper::default();
+            }
+
+            (Action::Order(identity), _) => {
+                *order = Order::Waiting;
+                let lease = Lease { identity, range: Range::default() };
+                *keeper = Keeper::Ordered(Anew { lease, is_ordered: true });
+            }
+            (Action::OrderAdvance(floor), _) => *order = Order::Advance(Instant::of_clock(floor)),
+            (Action::Withdraw, _) => *order = Order::None,
+            (Action::LeaveOrder, _) => *keeper = Keeper::default(),
+            (Action::RefuseAnew, _) => (*keeper, *order) = Default::default(),
+            (Action::WriteLow { clock }, Keeper::ShuttingOut(anew)) => {
+                let disk = disk.as_mut()?;
+                let (uses, _) = self.read(disk, &mut shared.past);
+                let Lease { identity: who, range } = anew.lease;
+                let floor = Instant::of_clock(clock).max(range.from);
+                let reached = self.us(floor) + self.reach_us();
+                let horizon_us = reached.min(self.us(range.until)).max(self.us(floor));
+                let horizon = Mark { value: 0, at: self.instant(horizon_us) };
+                let (value, highest_us) = (shared.value(), self.us(shared.past.highest));
+                let mut records = records_before_reset(&uses, identity(who), value, highest_us);
+                if self.is(Mutation::ResetInUse) {
+                    records.retain(|record| record.identity == Some(identity(who)));
+                }
+                self.write(disk, &records, [Some(horizon), Some(Mark::NONE)]);
+                *keeper = Keeper::WrittenLow { anew, floor, horizon };
+            }
+            (Action::BeginAnew, Keeper::CommittedLow { floor, horizon }) => {
+                self.begin_anew(shared, callers, floor, horizon);
+                (*keeper, *order) = Default::default();
+            }
+
+            (Action::WriteValue { clock }, Keeper::Up { has_committed }) => {
+                let (floor, horizon) = self.write_value(state, Instant::of_clock(clock))?;
+                state.keeper = Keeper::WrittenValue(Opening { floor, horizon, has_committed });
+            }
+            (Action::Hide, Keeper::CommittedValue(opening) | Keeper::WrittenValue(opening)) => {
+                self.hide(shared, opening.horizon.value);
+                *keeper = Keeper::Hidden(opening);
+            }
+            (Action::Move, Keeper::Hidden(opening)) => {
+                self.move_to(shared, &opening);
+                *keeper = Keeper::Moved(opening);
+            }
+            (Action::Publish, Keeper::CommittedValue(opening) | Keeper::Moved(opening)) => {
+                let Opening { floor, horizon, has_committed } = opening;
+                let zero = shared.begun?[0];
+                if horizon.value == 0 {
+                    shared.begun = Some([Mark { value: 0, at: floor }, Mark::NONE]);
+                    self.publish(shared, [Some(horizon), Some(Mark::NONE)]);
+                } else {
+                    shared.begun = Some([zero, Mark { value: horizon.value, at: floor }]);
+                    self.publish(shared, [None, Some(horizon)]);
+                }
+                *keeper = Keeper::Up { has_committed };
+            }
+
+            (Action::Die { wrote }, _) => {
+                disk.iter_mut().for_each(|disk| disk.pending.truncate(wrote.into()));
+                (*keeper, *order) = Default::default();
+            }
+            (Action::Skip, _) => {
+                let horizons = disk.as_ref()?.readable().horizons;
+                self.publish(shared, horizons.map(Some));
+            }
+
+            (Action::Load { caller, place, value }, _) => {
+                callers[caller] = self.load(shared, place, value)?;
+            }
+            (Action::Decide { caller, clock, is_wide }, _) => {
+                let clock = Instant::of_clock(clock);
+                let max_drift_us = self.max_drift_us + if is_wide { self.unit_us } else { 0 };
+                callers[caller] =
+                    self.decide(callers[caller], shared, clock, max_drift_us).unwrap_or_default();
+            }
+            (Action::Exchange { caller, watch }, _) => self.exchange(state, caller, watch)?,
+            _ => unreachable!("{action:?} is not offered"),
+        }
+        Some(())
+    }
+
+    /// One look: `Keeper::store_plan` of src/keeper/cycle.rs.
+    fn look(&self, state: &mut State, glance: &Glance) -> Option<Look> {
+        let clock_us = self.us(glance.clock);
+        let is_clock_good = self.watch(&mut state.shared.past, glance.clock);
+        let (wanted, is_lease_inherited) = self.wanted(state, glance.wanted);
+        let State { disk, shared, order, .. } = state;
+        let disk = disk.as_mut()?;
+        let (uses, stored) = self.read(disk, &mut shared.past);
+        let advance = match *order {
+            Order::Advance(floor) => Some(floor),
+            _ => None,
+        };
+        if advance.is_some() && !self.is(Mutation::AdvanceClaimedLate) {
+            *order = Order::Claimed;
+        }
+        let more_us = if glance.is_wide { self.unit_us } else { 0 };
+        let is_confirmed = matches!(glance.wanted, Wanted::Leased { has_to_begin_anew: true, .. });
+        let open_for = shared.gate.map(|identity| self.lease(Lease { identity, range: shared.range }));
+        let mut seen = Seen {
+            now_us: clock_us,
+            max_drift_us: self.max_drift_us + more_us,
+            lease_us: self.lease_us + more_us,
+            tracks: self.tracks(shared, stored),
+            is_elsewhere: shared.past.has_place && !disk.is_known,
+            uses,
+            past: self.past(&shared.past),
+            advance_to_us: advance.map(|floor| self.us(floor)),
+            wanted,
+            is_lease_inherited: is_lease_inherited && !self.is(Mutation::InheritedIsNew),
+            open_for,
+            is_clock_confirmed: is_confirmed,
+            is_anew_ordered: is_confirmed,
+            has_room_to_begin_anew: true,
+            is_active: glance.is_active,
+            is_clock_good: is_clock_good || self.is(Mutation::JumpFollowed),
+        };
+        if seen.uses.0.is_empty() && self.is(Mutation::AbsenceIsUnused) {
+            seen.past.last_identity = None;
+        }
+        let mut plan = plan(&seen);
+        self.break_plan(&seen, &shared.past, &mut plan);
+        let horizons = plan.tracks.map(|track| track.horizon.map(|horizon| self.mark(horizon)));
+        for (track, horizon) in horizons.into_iter().enumerate() {
+            if let Some(horizon) = horizon
+                && !self.is(Mutation::PromiseAfterCommit)
+            {
+                shared.past.promise(track, horizon);
+            }
+        }
+        self.write(disk, &plan.records, horizons);
+        let gate = match plan.gate {
+            keeper_plan::GatePlan::Stay => {
+                let lease = wanted.map(|lease| self.lease_of(&lease));
+                GatePlan::Stay(lease.filter(|lease| lease.range != shared.range))
+            }
+            keeper_plan::GatePlan::Open { lease, is_another } => {
+                let from = plan.tracks.map(|track| self.instant(track.from_us));
+                GatePlan::Open { lease: self.lease_of(&lease), is_another, from }
+            }
+            keeper_plan::GatePlan::BeginAnew(lease) => GatePlan::BeginAnew(self.lease_of(&lease)),
+            keeper_plan::GatePlan::Close | keeper_plan::GatePlan::Refuse { .. } => GatePlan::Close,
+        };
+        let begun = plan.tracks.map(|track| self.mark_of_begun(track.begun));
+        Some(Look {
+            begun: shared.begun.unwrap_or(begun),
+            horizons,
+            advance,
+            gate,
+            had_committed: glance.had_committed,
+        })
+    }
+
+    /// Changes what the plan says, if that is broken.
+    fn break_plan(&self, seen: &Seen, past: &Past, plan: &mut keeper_plan::Plan) {
+        let records = std::mem::take(&mut plan.records);
+        plan.records = match plan.loss {
+            Some(keeper_plan::Loss::Stored) => self.after_loss(records, past),
+            _ => records,
+        };
+        let wanted = seen.wanted.map(|lease| lease.identity);
+        let is_opened = matches!(plan.gate, keeper_plan::GatePlan::Open { .. });
+        if self.is(Mutation::AbsenceIsUnused) {
+            plan.records.retain(|record| record.identity == wanted);
+        }
+        if self.is(Mutation::RecordAfterOpen) && is_opened {
+            plan.records.retain(|record| record.identity != wanted);
+        }
+        if self.is(Mutation::AdvanceUnrecorded) && seen.advance_to_us.is_some() {
+            plan.records.clear();
+        }
+        if self.is(Mutation::ResetUnfenced) {
+            plan.tracks.iter_mut().for_each(|track| track.from_us = 0);
+        }
+        if let keeper_plan::GatePlan::Open { is_another, .. } = &mut plan.gate
+            && self.is(Mutation::OpenUnfenced)
+        {
+            *is_another = false;
+        }
+    }
+
+    /// Which lease is wanted, and whether it was granted before the server was started. Notes what the registry does.
+    fn wanted(&self, state: &mut State, wanted: Wanted) -> (Option<snowflake_id_core::Lease>, bool) {
+        match wanted {
+            Wanted::Nobody => (None, false),
+            Wanted::ForGood(who) => (Some(snowflake_id_core::Lease::for_good(identity(who))), false),
+            Wanted::Leased { at, is_renewed, .. } => {
+                let at = usize::from(at);
+                let (was_renewed, is_inherited) = match state.leases[at] {
+                    Granted::No => (false, false),
+                    Granted::Now { is_renewed, is_inherited } => (is_renewed, is_inherited),
+                };
+                state.leases[at] = Granted::Now { is_renewed: is_renewed || was_renewed, is_inherited };
+                (self.granted(state, at).map(|lease| self.lease(lease)), is_inherited)
+            }
+        }
+    }
+
+    /// Whether the clock may be followed. `watch` of src/keeper/watch_clock.rs.
+    fn watch(&self, past: &mut Past, clock: Instant) -> bool {
+        if self.jump.is_none() {
+            return true;
+        }
+        let mut watch = ClockWatch::with_offset_us(self.us(past.clock));
+        let max_jump_us = i64::from(self.clock_max) * self.unit_us;
+        let jump = watch.look(self.us(clock), 0, max_jump_us, self.us(past.published[0].at));
+        past.clock = self.instant(watch.offset_us());
+        jump.is_none()
+    }
+
+    /// Opens another value of the clock sequence, if that is called for: `open_next` of src/keeper/clock_sequence.rs up to the
+    /// commit. Returns where it begins, and its horizon.
+    fn write_value(&self, state: &mut State, clock: Instant) -> Option<(Instant, Mark)> {
+        let State { disk, shared, .. } = state;
+        let disk = disk.as_mut()?;
+        if !self.watch(&mut shared.past, clock) {
+            return None;
+        }
+        let (uses, stored) = self.read(disk, &mut shared.past);
+        let tracks = self.tracks(shared, stored);
+        let is_elsewhere = shared.past.has_place && !disk.is_known;
+        if is_elsewhere || tracks[1].is_changed() {
+            return None;
+        }
+        let widths = self.places().filter(|(_, place)| place.key.track() == 1);
+        let widths = widths.map(|(_, place)| Widths::of(&place.layout).0).fold(0, |all, width| all | width);
+        let lease = self.lease(Lease { identity: shared.gate?, range: shared.range });
+        let now_us = self.us(clock);
+        let asked = Asked { now_us, reach_us: self.reach_us(), widths: Widths(widths), lease };
+        let mut known = uses.clone();
+        if self.is(Mutation::ReusedEarly) {
+            known = ProductUses::default();
+        }
+        let next = match next_value(&tracks, &known, &asked) {
+            _ if self.is(Mutation::ZeroAgain) && shared.value() > 0 => {
+                let horizon = Mark { value: 0, at: self.instant(now_us + self.reach_us()) };
+                self.write(disk, &[], [Some(horizon), Some(Mark::NONE)]);
+                return Some((clock, horizon));
+            }
+            next => next?,
+        };
+        let NextValue { horizon, floor_us, closing } = next;
+        let horizon = self.mark(horizon);
+        shared.past.promise(1, horizon);
+        if self.is(Mutation::ClosedAfter) {
+            self.write(disk, &[], [None, Some(horizon)]);
+        }
+        self.write(disk, &closing, [None, Some(horizon)]);
+        Some((self.instant(floor_us), horizon))
+    }
+
+    /// Makes one of states that differ in nothing that matters.
+    fn normalize(&self, state: &mut State) {
+        let State { disk, shared, keeper, callers, .. } = state;
+        if let (None, Keeper::Up { .. }) = (shared.gate, *keeper) {
+            *keeper = Keeper::default(); // Only while the gate is open it matters who has committed.
+        }
+        if self.jump.is_some() && shared.past.clock == Instant(0) {
+            shared.past.clock = Instant::of_clock(0); // As it was at the start.
+        }
+        if let Some(disk) = disk
+            && !matches!(keeper, Keeper::Written(_) | Keeper::Committed(_))
+        {
+            disk.is_in_hand = false;
+        }
+        for caller in callers.iter_mut() {
+            let Some(((at, _), current)) = caller.at.zip(caller.current) else { continue };
+            let slot = shared.slots[self.slot_of(at)];
+            let word = caller.retired.or(slot.map(|slot| slot.word));
+            // It will fail, whatever it does, as counters only grow as long as the value is one.
+            let fails = word.is_none_or(|word| word.value == current.value && word.counter > current.counter);
+            if fails && !self.is(Mutation::ResetSameSlots) && !self.is(Mutation::WordWithoutValue) {
+                *caller = Caller::default();
+            }
+        }
+        if !self.names_callers {
+            callers.sort_unstable_by_key(|&caller| Reverse(caller)); // Whoever is idle comes last.
+        }
+    }
+}
+
+/// Says what a record says, for a story.
+pub fn describe(record: &Use) -> String {
+    let who = record.identity.map_or("everybody".into(), |identity| format!("worker {}", identity.worker));
+    match record.scope {
+        Scope::ZERO => who,
+        Scope::Value(value) => format!("{who} with value {value}"),
+        Scope::Others => format!("{who} with other values"),
+    }
+}
