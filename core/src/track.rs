@@ -129,14 +129,15 @@ impl Track {
         })
     }
 
-    /// Up to where this server itself may have used it.
+    /// Up to where this server itself may have used it. (The promise alone does not say that: another value may have been
+    /// promised since, and not opened.)
     pub fn used_us(&self, begun: Begun) -> i64 {
-        begun.floor_us.max(self.promised.until_us_of(begun.value))
+        let known = [self.published, self.promised].map(|known| known.until_us_of(begun.value));
+        known.into_iter().fold(begun.floor_us, i64::max)
     }
 
     /// What everything that is known says of where the horizon has to be at least.
     pub fn known_us(&self, begun: Begun) -> i64 {
-        let known = [self.stored, self.published].map(|known| known.until_us_of(begun.value));
-        known.into_iter().fold(self.used_us(begun).max(self.end_of_use_us), i64::max)
+        self.used_us(begun).max(self.end_of_use_us).max(self.stored.until_us_of(begun.value))
     }
 }

@@ -167,6 +167,24 @@ fn an_unknown_past_means_that_everything_was_used() {
     }
 }
 
+/// Another value was promised, and not opened: the promise for the one in use is forgotten, its IDs are not.
+#[test]
+fn after_a_loss_the_value_in_use_was_used_up_to_what_was_published() {
+    let until_us = NOW_US + 70;
+    let in_use = Track {
+        begun: Some(Begun { value: 1, floor_us: NOW_US }),
+        stored: Horizon::NONE,
+        published: Horizon::new(1, until_us),
+        promised: Horizon::new(2, NOW_US + 10),
+        end_of_use_us: until_us,
+    };
+    let uses = Uses::default();
+    let seen = Seen { is_elsewhere: true, uses: uses.clone(), ..busy_server() };
+    let plan = plan(&seen.with(|seen| seen.tracks[1] = in_use));
+    let known = Uses([uses.0, plan.records].concat());
+    assert!(known.until_us(worker(1), 1) >= Some(until_us), "{known:?}");
+}
+
 #[test]
 fn a_loss_before_the_first_look_raises_the_floor_to_what_was_promised() {
     let seen = Seen { open_for: None, is_elsewhere: true, ..busy_server() };
