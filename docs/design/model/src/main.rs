@@ -16,10 +16,6 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);
-    let is_well = [
-        keeper::is_well(is_asked),
-        lease::is_well(is_asked),
-        forgetting::is_well(is_asked),
-    ];
+    let is_well = [keeper::is_well(is_asked), lease::is_well(is_asked), forgetting::is_well(is_asked)];
     if is_well == [true; 3] { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -132,14 +132,22 @@ impl Protocol {
         ProductUses(records.collect())
     }
 
-    /// What a record is, written down.
+    /// Whether no layout has a clock sequence.
+    pub fn has_no_values(&self) -> bool {
+        self.places().all(|(_, place)| place.key.track() == 0)
+    }
+
+    /// What a record is, written down. One about values that no layout has says no instant: that concerns nobody, and makes
+    /// states of it.
     pub fn write_of(&self, record: &Use) -> Write {
         let who = record.identity.map_or(0, |identity| 1 + identity.worker as usize);
         let scope = match record.scope {
             Scope::Value(value) => usize::from(value),
             Scope::Others => VALUES,
         };
-        Write::Record { kind: (who * SCOPES + scope) as u8, until: self.instant(record.until_us) }
+        let is_of_nobody = record.scope == Scope::Others && self.has_no_values();
+        let until = if is_of_nobody { Instant(0) } else { self.instant(record.until_us) };
+        Write::Record { kind: (who * SCOPES + scope) as u8, until }
     }
 
     pub fn past(&self, past: &Past) -> keeper_plan::Past {
@@ -206,9 +214,7 @@ impl Protocol {
     pub fn limit(&self, place: &Place, published: i64, range: Range) -> u8 {
         match published {
             0 => 0,
-            published_us if self.is(Mutation::LeaseUncapped) => {
-                place.key.first_tick_from(published_us) as u8
-            }
+            published_us if self.is(Mutation::LeaseUncapped) => place.key.first_tick_from(published_us) as u8,
             published_us => place.key.first_tick_from(published_us.min(self.us(range.until))) as u8,
         }
     }

@@ -17,17 +17,28 @@ impl Protocol {
         let Slot { word, limit, .. } = shared.slots[self.slot_of(place)]?;
         let at = Some((place, value));
         if self.is(Mutation::GateBeforeCounter) {
-            return Some(Caller { at, identity: Some(shared.gate?), limit: Some(limit), ..Caller::default() });
+            return Some(Caller {
+                at,
+                identity: Some(shared.gate?),
+                limit: Some(limit),
+                ..Caller::default()
+            });
         }
         // A word with another value is past the end of the layout.
         let place = self.place(place);
-        let generator = self.generator(place, 0, value, self.max_drift_us);
-        self.advance(place, &generator, word, Instant::of_clock(50), u8::MAX)?;
+        let generator = self.generator(place, 0, value, self.most_drift_us());
+        self.advance(place, &generator, word, Instant::of_clock(self.last_clock()), u8::MAX)?;
         Some(Caller { at, current: Some(word), ..Caller::default() })
     }
 
     /// Loads gate and limit, reads the clock, and decides. A stall ends the attempt, and nothing is taken: then `None`.
-    pub fn decide(&self, caller: Caller, shared: &Shared, clock: Instant, max_drift_us: i64) -> Option<Caller> {
+    pub fn decide(
+        &self,
+        caller: Caller,
+        shared: &Shared,
+        clock: Instant,
+        max_drift_us: i64,
+    ) -> Option<Caller> {
         let (at, value) = caller.at?;
         let slot = match caller.retired {
             Some(word) => Slot { word, limit: 0, end_before: None },

@@ -1,6 +1,6 @@
 //! What must hold, and within which bounds.
 
-use snowflake_id_core::SlotKey;
+use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 use stateright::{Model, Property};
 
 use crate::keeper::border::{Shape, identity, places};
@@ -33,7 +33,8 @@ const WIDE: Shape = Shape { worker_bits: 1, clock_seq_bits: 2, ..FINE };
 const DROP: &[Action] = &[Action::Drop];
 const EMPTY: Action = Action::Empty { what: Emptied::Records };
 const ALL: &[Action] = &[Action::Drop, EMPTY];
-const ALL_AND_HORIZONS: &[Action] = &[Action::Drop, EMPTY, Action::Empty { what: Emptied::Horizons }];
+const HORIZONS: Action = Action::Empty { what: Emptied::Horizons };
+const ALL_AND_HORIZONS: &[Action] = &[Action::Drop, EMPTY, HORIZONS];
 
 /// A tick may begin at the start of the lease, and no later: the least that a lease can be.
 const ONE_US: i64 = 1;
@@ -42,8 +43,7 @@ const LONG_US: i64 = 2_000_000;
 /// So long that an identity that lies two units ahead is refused (`MOST_AHEAD_US`).
 const LONGER_US: i64 = 6_000_000;
 
-/// A name, the bounds. The states are finite: what a fence adds without an ID being made is cut off beyond
-/// the last ID that the clock allows. Crashes, restarts, errors, losses, orders and IDs are not counted.
+/// A name, the bounds. The states are finite: counters beyond the last ID that any clock allows are one. Crashes, restarts, errors, losses, orders and IDs are not counted.
 pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
     let settings = Protocol { changes_settings: true, ..bounds(&[FINE], 1, 1) };
     vec![
@@ -51,8 +51,8 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
         ("identities", "one layout (long ticks), two identities, clock 0 to 3", bounds(&[COARSE], 2, 3)),
         (
             "losses",
-            "one layout, losses, clock 0 to 2",
-            Protocol { losses: ALL_AND_HORIZONS, ..bounds(&[FINE], 1, 2) },
+            "one layout, all losses, one caller, clock 0 to 1",
+            Protocol { losses: ALL_AND_HORIZONS, callers: 1, ..bounds(&[FINE], 1, 1) },
         ),
         (
             "resets",
@@ -76,12 +76,12 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
         ),
         ("settings", "one layout, settings that change, clock 0 to 1", settings),
         ("jumps", "one layout, a clock that jumps from 0 to 1 to 5", jumps()),
-        ("values", "values 0 to 3, two callers, clock 0 to 1", values(&[PLAIN, WIDE], 2, 1)),
+        ("values", "values 0 to 2, two callers, clock 0 to 1", values(&[PLAIN, WIDE], 2, 1)),
         ("values-longer", "values 0 and 1, one caller, clock 0 to 2", values(&[PLAIN, NARROW], 1, 2)),
         (
             "values-lost",
-            "values 0 to 3, one caller, DROP and CREATE, clock 0 to 1",
-            Protocol { losses: DROP, ..values(&[PLAIN, WIDE], 1, 1) },
+            "values 0 and 1, one caller, DROP and CREATE, clock 0 to 1",
+            Protocol { losses: DROP, ..values(&[PLAIN, NARROW], 1, 1) },
         ),
         ("widths", "fields of two widths, one caller, clock 0 to 1", values(&[NARROW, WIDE], 1, 1)),
         (
@@ -94,7 +94,11 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
             "values 0 and 1, one caller, an order to advance, clock 0 to 1",
             Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) },
         ),
-        ("leases", "two leases of two identities, losses, one caller, clock 0 to 2", leases()),
+        (
+            "leases",
+            "two leases of two identities, the horizons are emptied, one caller, clock 0 to 1",
+            leases(),
+        ),
     ]
 }
 
@@ -109,6 +113,7 @@ fn bounds(shapes: &[Shape], identities: u8, clock_max: u8) -> Protocol {
         lease_us: unit_us,
         changes_settings: false,
         clock_max,
+        max_value: 2,
         jump: None,
         losses: &[],
         resets: false,
@@ -145,7 +150,13 @@ fn leases() -> Protocol {
         Grant { identity: 0, from: 0, until: 1, renewed: 2 },
         Grant { identity: 1, from: 0, until: 2, renewed: 2 },
     ];
-    let bounds = Protocol { leases: GRANTS, losses: DROP, callers: 1, ..bounds(&[], 2, 2) };
+    let bounds = Protocol {
+        leases: GRANTS,
+        losses: &[HORIZONS],
+        callers: 1,
+        has_new_server: false,
+        ..bounds(&[], 2, 1)
+    };
     in_units_of(LONG_US, &[FINE], bounds)
 }
 
@@ -153,26 +164,25 @@ fn leases() -> Protocol {
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let one = bounds(&[FINE], 1, 1);
-    let bounds = match mutation {
-        OpenUnfenced => bounds(&[COARSE], 2, 1),
-        ResetInUse | ResetUnfenced | ResetSameSlots | RecordAfterOpen | ClaimLate | RecordsAfterHorizon => {
-            Protocol { resets: true, ..bounds(&[FINE], 2, 1) }
-        }
-        PromiseAfterCommit | PastForgotten => Protocol { losses: DROP, callers: 1, ..one },
-        ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
-        AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
-        JumpFollowed => jumps(),
-        InheritedIsNew | LeaseUncapped => leases(),
-        LossForgets => Protocol { losses: DROP, ..values(&[PLAIN, WIDE], 1, 1) },
-        ZeroAgain => values(&[PLAIN, NARROW], 1, 2),
-        ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit | WordWithoutValue => {
-            values(&[PLAIN, WIDE], 1, 1)
-        }
-        AdvanceUnrecorded | AdvanceClaimedLate => {
-            Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) }
-        }
-        _ => one,
-    };
+    let bounds =
+        match mutation {
+            OpenUnfenced => bounds(&[COARSE], 2, 1),
+            ResetInUse | ResetUnfenced | ResetSameSlots | RecordAfterOpen | ClaimLate
+            | RecordsAfterHorizon => Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
+            PromiseAfterCommit | PastForgotten => Protocol { losses: DROP, callers: 1, ..one },
+            ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
+            AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
+            JumpFollowed => jumps(),
+            InheritedIsNew | LeaseUncapped => leases(),
+            LossForgets => Protocol { losses: DROP, ..values(&[PLAIN, WIDE], 1, 1) },
+            ZeroAgain => values(&[PLAIN, NARROW], 1, 2),
+            ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit
+            | WordWithoutValue => values(&[PLAIN, WIDE], 1, 1),
+            AdvanceUnrecorded | AdvanceClaimedLate => {
+                Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) }
+            }
+            _ => one,
+        };
     Protocol { broken: Some(mutation), ..bounds }
 }
 
@@ -214,16 +224,6 @@ impl Model for Protocol {
         self.step(state, step)
     }
 
-    fn within_boundary(&self, state: &State) -> bool {
-        let reached = self.places().filter_map(|(at, place)| {
-            let counter = state.shared.slots[at]?.word.counter.into();
-            Some(place.key.tick_us(place.key.next_whole_tick(counter)))
-        });
-        let clock_max = self.jump.unwrap_or(self.clock_max).max(self.advance.unwrap_or(0));
-        let most = self.us(Instant::of_clock(clock_max + 2)) + self.max_drift_us;
-        reached.max().unwrap_or(0) <= most
-    }
-
     fn properties(&self) -> Vec<Property<Protocol>> {
         let mut properties = vec![
             Property::always(NO_REPEAT, |_, state: &State| state.verdict != Verdict::Repeated),
@@ -247,7 +247,9 @@ impl Model for Protocol {
             }));
         }
         if self.broken.is_none() {
-            properties.push(Property::always(HORIZON, Protocol::is_covered));
+            if self.leases.is_empty() {
+                properties.push(Property::always(HORIZON, Protocol::is_covered));
+            }
             if self.jump.is_none() && self.leases.is_empty() {
                 properties.push(Property::always(RESUMES, |protocol: &Protocol, state| {
                     (0..PLACES).all(|at| protocol.resume(*state, at).is_some())
@@ -266,13 +268,17 @@ impl Protocol {
         let (Some(id), Some(disk)) = (state.watched, state.disk) else { return true };
         let Facts { uses, horizons } = disk.durable;
         let known_us = self.uses(&uses).until_us(identity(id.identity), id.value).unwrap_or(0);
-        let until = horizons.into_iter().filter(|horizon| horizon.value == id.value).map(|horizon| horizon.at);
+        let until =
+            horizons.into_iter().filter(|horizon| horizon.value == id.value).map(|horizon| horizon.at);
         let until = until.max().unwrap_or_default().max(self.instant(known_us));
         disk.is_emptied(&state.shared.past) || id.starts < until
     }
 
     /// From now on nobody else interferes, the extension is there, and a keeper is started.
     fn settled(&self, mut state: State, clock: u8) -> Option<State> {
+        while matches!(state.keeper, Keeper::Hidden(_) | Keeper::Moved(_)) {
+            state = self.keeper_goes_on(&state)?;
+        }
         state.keeper = Keeper::default();
         state.callers = Default::default();
         if state.disk.is_none() {
@@ -303,35 +309,35 @@ impl Protocol {
         self.attempt(&state, at, clock)
     }
 
-    /// Whether a call of a layout with a clock sequence gets an ID at clock 0, or a unit later. If it does not, all values
-    /// have to be in use that it can have. `None`: there is no such layout, or no identity.
+    /// At clock 0 a call of a layout with a clock sequence asks for another value. If one is opened that the layout can have,
+    /// it gets an ID; a unit later if the slot has had that value before. If none is, what the layout has used is not far
+    /// ahead, or all values are used that it can have. `None`: there is no such layout, or no identity.
     fn go_on(&self, state: State, at: usize) -> Option<bool> {
         let place = self.place(at);
         if place.key.track() == 0 {
             return None;
         }
-        let mut state = self.settled(state, 0)?;
-        state.shared.gate?;
-        let free = |state: &State| {
-            let uses = self.uses(&state.disk.map_or(Uses::default(), |disk| disk.readable().uses));
+        let state = self.settled(state, 0)?;
+        let (begun, _) = (state.shared.begun?, state.shared.gate?);
+        let max_value = place.layout.max_clock_seq().min(self.max_value);
+        let Some(mut state) = self.run_keeper(state, Action::WriteValue { clock: 0 }) else {
             let now_us = self.us(Instant::of_clock(0));
+            let track = usize::from((1..=max_value).contains(&begun[1].value));
+            let reached = begun[track].at.max(self.end_of_use(&state.shared, track));
+            let is_far = self.us(reached) > now_us + self.reach_us() + FAR_AHEAD_US;
+            let uses = self.uses(&state.disk?.readable().uses);
             let is_free = |value| uses.until_us(identity(0), value).is_none_or(|until_us| until_us <= now_us);
-            (1..=place.layout.max_clock_seq()).any(|value| value != state.shared.value() && is_free(value))
+            return Some(!is_far || !(1..=max_value).any(|value| value != begun[1].value && is_free(value)));
         };
-        let was_free = free(&state);
-        for clock in 0..=1 {
-            state = self.run_keeper(state, self.look_for_worker_0(clock)).unwrap_or(state);
-            state = self.run_keeper(state, Action::WriteValue { clock }).unwrap_or(state);
-            let key = SlotKey::at(&place.layout, state.shared.value());
-            let at = self.places().position(|(_, place)| place.key == key)?;
-            if state.shared.slots[at].is_none() {
-                state = self.step(&state, Action::Allocate { place: at as u8, clock: 0 })?;
-            }
-            if self.attempt(&state, at, clock).is_some() {
-                return Some(true);
-            }
+        if !(1..=max_value).contains(&state.shared.value()) {
+            return None; // Another layout has asked as well, and got what it can have.
         }
-        Some(!was_free)
+        if state.shared.slots[at].is_none() {
+            state = self.step(&state, Action::Allocate { place: at as u8, clock: 0 })?;
+        }
+        let is_given = |(state, clock)| self.attempt(state, at, clock).is_some();
+        let later = self.run_keeper(state, self.look_for_worker_0(1)).unwrap_or(state);
+        Some(is_given((&state, 0)) || is_given((&later, 1)))
     }
 
     /// The first clock that reads at least that.
@@ -353,7 +359,7 @@ impl Protocol {
             Action::Decide { caller, clock, is_wide: false },
             Action::Exchange { caller, watch: false },
         ];
-        let protocol = Protocol { names_callers: true, ..*self };
+        let protocol = Protocol { names_callers: true, clock_max: clock.max(self.clock_max), ..*self };
         attempt.into_iter().try_fold(*state, |state, step| protocol.step(&state, step))
     }
 
@@ -361,10 +367,14 @@ impl Protocol {
     fn run_keeper(&self, state: State, first: Action) -> Option<State> {
         let mut state = self.step(&state, first)?;
         while !matches!(state.keeper, Keeper::Up { .. }) {
-            let mut steps = Vec::new();
-            self.steps_of_keeper(&state, &mut steps);
-            state = self.step(&state, steps[0])?;
+            state = self.keeper_goes_on(&state)?;
         }
         Some(state)
+    }
+
+    fn keeper_goes_on(&self, state: &State) -> Option<State> {
+        let mut steps = Vec::new();
+        self.steps_of_keeper(state, &mut steps);
+        self.step(state, steps[0])
     }
 }

@@ -127,6 +127,8 @@ pub struct Protocol {
     /// Whether they are changed while the server runs: each is what it is here, or one unit more.
     pub changes_settings: bool,
     pub clock_max: u8,
+    /// Calls ask for values up to this.
+    pub max_value: u8,
     /// Where the clock may jump to, which is not followed.
     pub jump: Option<u8>,
     /// How what is stored may be lost while the server runs.
@@ -154,13 +156,27 @@ impl Protocol {
         (0..=self.clock_max).chain(self.jump)
     }
 
+    /// A counter that no clock allows.
+    pub fn beyond(&self, place: &Place) -> u8 {
+        let last_us = self.us(Instant::of_clock(self.last_clock())) + self.most_drift_us();
+        place.key.first_counter_from(last_us + 1) as u8
+    }
+
+    pub fn last_clock(&self) -> u8 {
+        self.jump.unwrap_or(self.clock_max)
+    }
+
+    pub fn most_drift_us(&self) -> i64 {
+        self.max_drift_us + if self.changes_settings { self.unit_us } else { 0 }
+    }
+
     /// Every step that some process or the world can take now.
     pub fn steps(&self, state: &State, steps: &mut Vec<Action>) {
         let State { disk, shared, .. } = state;
         match disk {
             // A server that leases its identity knows that its lease was there before. Nobody else does.
             None if !self.leases.is_empty() => steps.push(Action::Crash { kept: 0 }),
-            Some(disk) if !disk.is_emptied(&shared.past) => {
+            Some(disk) if !disk.is_emptied(&shared.past) || !self.leases.is_empty() => {
                 steps.extend((0..=disk.pending.len() as u8).map(|kept| Action::Crash { kept }));
             }
             _ => {}
@@ -195,7 +211,11 @@ impl Protocol {
         match state.disk {
             None => steps.push(Action::Create),
             Some(_) if state.keeper.is_in_transaction() || state.shared.past.highest == Instant(0) => {}
-            Some(_) => steps.extend(self.losses),
+            Some(_) => {
+                // A server that has published nothing yet cannot tell that anything is gone from where it is.
+                let is_seen = state.shared.past.published[0] != Mark::NONE;
+                steps.extend(self.losses.iter().filter(|loss| is_seen || **loss == Action::Drop));
+            }
         }
     }
 

@@ -45,7 +45,8 @@ impl Protocol {
         let records = uses.add(records.iter().copied());
         let records = records.iter().map(|record| self.write_of(record));
         let horizons = (0u8..).zip(horizons);
-        let horizons = horizons.filter_map(|(track, horizon)| Some(Write::Horizon { track, horizon: horizon? }));
+        let horizons =
+            horizons.filter_map(|(track, horizon)| Some(Write::Horizon { track, horizon: horizon? }));
         let is_reversed = self.is(Mutation::RecordsAfterHorizon);
         let (first, then): (Vec<_>, Vec<_>) =
             records.chain(horizons).partition(|write| matches!(write, Write::Horizon { .. }) == is_reversed);

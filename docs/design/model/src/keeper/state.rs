@@ -335,11 +335,22 @@ pub struct Opening {
 /// What a fence is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Then {
-    Open { lease: Lease, is_another: bool, from: [Instant; TRACKS] },
+    Open {
+        lease: Lease,
+        is_another: bool,
+        from: [Instant; TRACKS],
+    },
     Close,
-    Advance { floor: Instant, open_for: Option<Identity>, gate: GatePlan, has_committed: bool },
+    Advance {
+        floor: Instant,
+        open_for: Option<Identity>,
+        gate: GatePlan,
+        has_committed: bool,
+    },
     /// A clean stop, or settings that were lowered.
-    Seal { has_committed: bool },
+    Seal {
+        has_committed: bool,
+    },
     BeginAnew(Anew),
 }
 

@@ -182,8 +182,7 @@ impl Protocol {
             (Action::WriteEnd, Keeper::Sealed(ends)) => {
                 let disk = disk.as_mut()?;
                 let (uses, stored) = self.read(disk, &mut shared.past);
-                let records =
-                    records_to_seal(&uses, &self.tracks(shared, stored), &self.past(&shared.past));
+                let records = records_to_seal(&uses, &self.tracks(shared, stored), &self.past(&shared.past));
                 self.write(disk, &records, ends.map(Some));
                 *keeper = Keeper::WrittenEnd(ends);
             }
@@ -433,6 +432,9 @@ impl Protocol {
         };
         let NextValue { horizon, floor_us, closing } = next;
         let horizon = self.mark(horizon);
+        if horizon.value > self.max_value {
+            return None;
+        }
         shared.past.promise(1, horizon);
         if self.is(Mutation::ClosedAfter) {
             self.write(disk, &[], [None, Some(horizon)]);
@@ -454,6 +456,12 @@ impl Protocol {
             && !matches!(keeper, Keeper::Written(_) | Keeper::Committed(_))
         {
             disk.is_in_hand = false;
+        }
+        for (at, place) in self.places() {
+            // One that was raised there by a fence: it is raised further by the next, as if it were not.
+            if let Some(Slot { word, end_before: Some(_), .. }) = &mut shared.slots[at] {
+                word.counter = word.counter.min(self.beyond(place));
+            }
         }
         for caller in callers.iter_mut() {
             let Some(((at, _), current)) = caller.at.zip(caller.current) else { continue };

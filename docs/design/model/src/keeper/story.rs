@@ -30,7 +30,8 @@ impl Protocol {
     fn describe(&self, step: Action, before: &State, after: &State) -> Option<(String, String)> {
         let State { disk, shared, .. } = after;
         let caller_of = |caller: usize| format!("caller {}", ["A", "B"][caller]);
-        let (server, keeper, superuser) = ("server".to_string(), "keeper".to_string(), "superuser".to_string());
+        let (server, keeper, superuser) =
+            ("server".to_string(), "keeper".to_string(), "superuser".to_string());
         let administrator = "administrator".to_string();
         let stored = || disk.map_or("nothing".into(), |disk| self.facts(&disk.readable()));
         let floors = || marks(&shared.begun.unwrap_or_default());
@@ -113,11 +114,14 @@ impl Protocol {
                 (keeper, format!("at clock {clock} writes, to begin anew, {what}"))
             }
             Action::BeginAnew => (keeper, format!("gives layouts new slots, from {}", floors())),
-            Action::WriteValue { clock } => {
-                (keeper, format!("at clock {clock} opens another value: writes {}", self.written(before, after)))
-            }
+            Action::WriteValue { clock } => (
+                keeper,
+                format!("at clock {clock} opens another value: writes {}", self.written(before, after)),
+            ),
             Action::Hide => match before.keeper {
-                Keeper::WrittenValue(_) => (keeper, "does NOT commit yet; takes the horizon off slots".into()),
+                Keeper::WrittenValue(_) => {
+                    (keeper, "does NOT commit yet; takes the horizon off slots".into())
+                }
                 _ => (keeper, "takes the horizon off slots".into()),
             },
             Action::Move => (keeper, "moves their words to the new value".into()),
