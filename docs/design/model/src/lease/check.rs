@@ -2,8 +2,10 @@
 
 use stateright::{Model, Property};
 
+use crate::lease::border::Cause;
 use crate::lease::mutation::Mutation;
 use crate::lease::protocol::{Action, Ask, Delivery, Loss, Protocol, Step};
+use crate::lease::shell::next_step;
 use crate::lease::state::*;
 
 pub const NO_REPEAT: &str = "no tick of an identity is used twice";
@@ -18,9 +20,12 @@ pub const GIVEN: &str = "a free identity is given";
 pub const GOES_ON: &str = "a server goes on to the end of its range without the registry";
 
 /// A name, the bounds.
-pub const CORRECT: [(&str, &str, Protocol); 7] = [
-    ("keeper", "one server step by step, two identities, everything begins anew", KEEPER),
+pub const CORRECT: [(&str, &str, Protocol); 10] = [
+    ("keeper", "one server step by step, two identities", KEEPER),
+    ("keeper-anew", "the same, everything begins anew", KEEPER_ANEW),
     ("fleet", "two servers, one identity, copies, late calls", FLEET),
+    ("forgetful", "one server, two identities, what it has stored is lost", FORGETFUL),
+    ("restored", "one server, one identity, an older copy of it comes back", RESTORED),
     ("exchanges", "two servers, two identities", EXCHANGES),
     ("anew", "two servers, two identities, everything begins anew", ANEW),
     ("quarantine", "two servers, one identity, the registry loses commits", QUARANTINE),
@@ -34,6 +39,7 @@ const SMALLEST: Protocol = Protocol {
     identities: 1,
     detailed: false,
     any_horizon: true,
+    asks_twice: true,
     lease: 1,
     time_max: 2,
     late: 2,
@@ -44,6 +50,9 @@ const SMALLEST: Protocol = Protocol {
     strays: false,
     crashes: true,
     copies: false,
+    restores: false,
+    forgets: false,
+    past_clocks: false,
     take_aways: false,
     begins_anew: false,
     copies_memory: false,
@@ -51,17 +60,29 @@ const SMALLEST: Protocol = Protocol {
     broken: None,
 };
 const KEEPER: Protocol =
-    Protocol { servers: 1, identities: 2, detailed: true, begins_anew: true, ..SMALLEST };
-const FLEET: Protocol = Protocol { copies: true, strays: true, take_aways: true, ..SMALLEST };
-const EXCHANGES: Protocol = Protocol { identities: 2, any_horizon: false, crashes: false, ..SMALLEST };
-const ANEW: Protocol =
-    Protocol { begins_anew: true, time_max: 1, any_horizon: true, crashes: true, ..EXCHANGES };
+    Protocol { servers: 1, identities: 2, detailed: true, any_horizon: false, ..SMALLEST };
+const KEEPER_ANEW: Protocol = Protocol { begins_anew: true, any_horizon: true, time_max: 1, ..KEEPER };
+const FLEET: Protocol = Protocol {
+    any_horizon: false,
+    asks_twice: false,
+    copies: true,
+    strays: true,
+    take_aways: true,
+    ..SMALLEST
+};
+const FORGETFUL: Protocol =
+    Protocol { servers: 1, identities: 2, forgets: true, past_clocks: true, asks_twice: false, ..SMALLEST };
+const RESTORED: Protocol = Protocol { servers: 1, restores: true, ..SMALLEST };
+const EXCHANGES: Protocol =
+    Protocol { identities: 2, any_horizon: false, asks_twice: false, crashes: false, ..SMALLEST };
+const ANEW: Protocol = Protocol { begins_anew: true, time_max: 1, any_horizon: true, ..EXCHANGES };
 /// Here it moves on, as it counts.
 const QUARANTINE: Protocol = Protocol {
-    time_max: 4,
+    time_max: 3,
     late: 1,
     any_time: false,
     any_horizon: false,
+    asks_twice: false,
     crashes: false,
     losses: &[Loss::Failover, Loss::New],
     losses_max: 2,
@@ -74,18 +95,27 @@ const COPIED_MEMORY: Protocol = Protocol { copies_memory: true, ..SMALLEST };
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let one_loss = Protocol { losses: &[Loss::Failover], losses_max: 1, time_max: 3, ..QUARANTINE };
+    let short = Protocol { time_max: 1, asks_twice: false, ..SMALLEST };
     let bounds = match mutation {
-        FromNotStored | NotCapped | AnswerNeeded => SMALLEST,
-        CappedLate | CappedBeforeKnown => EXCHANGES,
+        NotCapped => short,
+        FromNotStored | AnswerNeeded | RenewalTakenTwice => Protocol { servers: 1, ..SMALLEST },
+        InheritedIgnored => FORGETFUL,
+        OlderFile => RESTORED,
+        CappedLate | CappedBeforeKnown => Protocol { time_max: 1, ..EXCHANGES },
         ExchangeUnfenced => Protocol { detailed: true, time_max: 1, ..EXCHANGES },
-        GateBeforeFile | LeaseInHandAnew => KEEPER,
-        ReadBelieved | CancelledBelieved | UncommittedBelieved => SYNCHRONOUS,
+        GateBeforeFile => Protocol { time_max: 1, ..KEEPER },
+        LeaseInHandAnew => Protocol { detailed: false, ..KEEPER_ANEW },
+        ReadBelieved | CancelledBelieved | UncommittedBelieved => {
+            Protocol { time_max: 1, any_horizon: false, crashes: false, ..SYNCHRONOUS }
+        }
         RestoreUnnoticed => Protocol { losses: &[Loss::Restore], ..one_loss },
         NewRegistryTrusted => Protocol { losses: &[Loss::New], ..one_loss },
         FailoverUnnoticed | QuarantineTooShort | QuarantineForever | LapsedKept | NonceKept => one_loss,
         NoNonce => COPIED_MEMORY,
-        AnswerUnchecked => Protocol { strays: true, any_horizon: false, ..SMALLEST },
-        SuccessorAtClock | EvidenceUnchecked | RenewalByName | TakeAwayLowers | RenewalLowers => FLEET,
+        AnswerUnchecked => Protocol { strays: true, any_horizon: false, crashes: false, ..SMALLEST },
+        EvidenceUnchecked => Protocol { copies: true, any_horizon: false, ..short },
+        SuccessorAtClock => Protocol { any_horizon: false, ..short },
+        RenewalByName | TakeAwayLowers | RenewalLowers => Protocol { copies: false, crashes: false, ..FLEET },
     };
     Protocol { broken: Some(mutation), ..bounds }
 }
@@ -165,16 +195,19 @@ impl Protocol {
         let had = lease(&state);
         // The first call may begin a quarantine, the second one comes after it.
         for now in [40, 80] {
-            let call = Action::Call { server, ask: Ask::Acquire, now, choice: 0, delivery };
-            state = self.step(&state, call).unwrap_or(state);
-            if self.synchronous {
-                state = self.step(&state, Action::Acknowledge { delivery })?;
-            }
+            let call = |ask| Action::Call { server, ask, now, choice: 0, delivery };
+            state = self.step_and_commit(state, call(Ask::Acquire));
             if lease(&state) != had {
-                return self.make_id(state, server);
+                let state = self.step_and_commit(state, call(Ask::Renew));
+                return self.make_id(state, server, now);
             }
         }
         None
+    }
+
+    fn step_and_commit(&self, state: State, call: Action) -> State {
+        let state = self.step(&state, call).unwrap_or(state);
+        self.step(&state, Action::Acknowledge { delivery: Delivery::Filed }).unwrap_or(state)
     }
 
     fn goes_on(&self, state: &State) -> bool {
@@ -183,43 +216,58 @@ impl Protocol {
             let mut state = *state;
             state.servers[at] = rested(&state.servers[at]);
             let server = &state.servers[at];
-            let Some(held) = server.file.held else { return true };
+            let Some(held) = server.file.held.filter(|_| server.file.is_proved) else { return true };
+            let lease = held.lease;
+            // What an earlier life may have used of it is not known.
+            let is_unknown = server.stored.horizon == 0 && server.published == 0;
+            if is_unknown && server.board.map_or(server.is_inherited, |published| published.is_inherited) {
+                return true;
+            }
             // The fence costs a tick.
-            if server.counter + 1 >= held.lease.until {
+            let begins =
+                server.floor.unwrap_or(server.stored.horizon).max(used_until(server, lease.identity));
+            if first_tick_from(begins).max(server.counter + 1) >= lease.until {
                 return true;
             }
             let next = match server.board {
                 None => silent.step(&state, Action::Server(at, Step::GoOn)),
                 Some(_) => Some(state),
             };
-            next.and_then(|state| silent.make_id(state, at)).is_some()
+            next.and_then(|state| silent.make_id(state, at, lease.until - 1)).is_some()
         })
     }
 
     /// The keeper does what it has to do, and a caller comes.
-    fn make_id(&self, mut state: State, at: usize) -> Option<State> {
-        let clock = self.end();
-        let is_open = |server: &Server| {
-            let lease = server.in_force.zip(server.board);
-            server.gate.is_some() && lease.is_some_and(|(one, other)| one.lease.is_same(&other.lease))
-        };
-        let steps: &[Step] = match is_open(&state.servers[at]) {
-            true => &[Step::Extend { clock }],
-            false if self.detailed => &[Step::Store { clock }, Step::Close, Step::Raise, Step::Open],
-            false => &[Step::Exchange { clock }],
-        };
-        for &step in steps {
-            // An extension that has nothing to add changes nothing.
-            state = self.step(&state, Action::Server(at, step)).unwrap_or(state);
+    fn make_id(&self, mut state: State, at: usize, clock: u8) -> Option<State> {
+        // After a loss it looks once more.
+        for _ in 0..2 {
+            let look = Action::Server(at, Step::Look { clock, cause: Cause::Nothing });
+            // One that has nothing to do changes nothing.
+            state = self.step(&state, look).unwrap_or(state);
+            while let Some(step) = next_step(state.servers[at].keeper, clock) {
+                state = self.step(&state, Action::Server(at, step))?;
+            }
         }
         if self.detailed {
             state = self.step(&state, Action::Server(at, Step::Load))?;
         }
-        let Server { counter, limit, .. } = state.servers[at];
-        if counter >= limit {
+        let server = &state.servers[at];
+        let tick = server.counter;
+        if tick >= server.limit() {
             return None;
         }
-        self.step(&state, Action::Server(at, Step::Take { tick: counter, watch: false }))
+        self.step(&state, Action::Server(at, Step::Take { tick, watch: false }))
+    }
+}
+
+/// Up to when it may have used an identity. If it was terminated while everything began anew, everything may have been
+/// used.
+fn used_until(server: &Server, identity: Identity) -> Instant {
+    let Stored { horizon, uses, uses_of_all } = server.stored;
+    let is_known = horizon >= server.published && (uses != [None; IDENTITIES] || uses_of_all.is_some());
+    match uses[usize::from(identity)].or(uses_of_all) {
+        until if is_known => until.unwrap_or_default(),
+        _ => horizon.max(server.published).max(server.promised).max(server.highest),
     }
 }
 

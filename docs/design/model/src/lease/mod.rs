@@ -1,11 +1,12 @@
 //! The lease of the registry: one identity, one server at a time.
 
+mod border;
 mod check;
-mod keeper;
 mod mutation;
 mod names;
 mod protocol;
 mod registry;
+mod shell;
 mod state;
 mod step;
 mod story;

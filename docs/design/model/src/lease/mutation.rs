@@ -29,10 +29,13 @@ pub enum Mutation {
     AnswerUnchecked,
     LeaseInHandAnew,
     AnswerNeeded,
+    InheritedIgnored,
+    OlderFile,
+    RenewalTakenTwice,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 25] = [
+    pub const ALL: [Mutation; 28] = [
         Mutation::SuccessorAtClock,
         Mutation::FromNotStored,
         Mutation::CappedLate,
@@ -58,6 +61,9 @@ impl Mutation {
         Mutation::AnswerUnchecked,
         Mutation::LeaseInHandAnew,
         Mutation::AnswerNeeded,
+        Mutation::InheritedIgnored,
+        Mutation::OlderFile,
+        Mutation::RenewalTakenTwice,
     ];
 
     /// The name on the command line, and what is broken.
@@ -81,7 +87,7 @@ impl Mutation {
             Mutation::GateBeforeFile => ("gate-before-file", "a lease is published before it is in the file"),
             Mutation::EvidenceUnchecked => ("evidence-unchecked", "a copied file is believed"),
             Mutation::ReadBelieved => {
-                ("read-believed", "a lease that is asked for again is read, not written again")
+                ("read-believed", "a lease that is asked for again is read, not written again, and used")
             }
             Mutation::CancelledBelieved => {
                 ("cancelled-believed", "a grant is believed although the wait for the standby was cut short")
@@ -121,6 +127,13 @@ impl Mutation {
             Mutation::LeaseInHandAnew => {
                 ("lease-in-hand-anew", "everything begins anew in a lease of which something was used")
             }
+            Mutation::InheritedIgnored => {
+                ("inherited-ignored", "a lease of an earlier life is used although what was stored is gone")
+            }
+            Mutation::OlderFile => ("older-file", "an older copy of the data directory is believed"),
+            Mutation::RenewalTakenTwice => {
+                ("renewal-taken-twice", "a renewal that was taken already is taken once more")
+            }
         }
     }
 
@@ -132,7 +145,7 @@ impl Mutation {
             Mutation::QuarantineForever => GIVEN,
             Mutation::AnswerNeeded => GOES_ON,
             Mutation::NoNonce => TWINS,
-            Mutation::NonceKept => ALONE,
+            Mutation::NonceKept | Mutation::RenewalTakenTwice => ALONE,
             _ => NO_REPEAT,
         }
     }

@@ -1,5 +1,6 @@
 //! Makes one of states that differ in nothing that matters.
 
+use crate::lease::mutation::Mutation;
 use crate::lease::protocol::Protocol;
 use crate::lease::state::*;
 
@@ -19,6 +20,13 @@ impl Protocol {
             state.standby = Registry::default(); // Nobody will ever look at it.
         }
         forget_dead_names(state);
+        if state.losses_left == 0 && !state.registry.is_suspect {
+            // Nonces are not forgotten any more.
+            let waiting = state.waiting.as_mut().map(|waiting| &mut waiting.after);
+            for registry in [&mut state.registry, &mut state.standby].into_iter().chain(waiting) {
+                registry.rows.iter_mut().for_each(|row| row.is_renewed &= row.nonce.is_none());
+            }
+        }
         rename(state);
         if !self.names_servers && self.servers == SERVERS {
             let mut swapped = *state;
@@ -30,14 +38,51 @@ impl Protocol {
 
     fn normalize_server(&self, server: &mut Server) {
         server.counter = server.counter.min(self.end());
-        server.horizon = server.horizon.min(self.end());
         // It will fail, whatever it does, as counters only grow.
         if server.caller.is_some_and(|(counter, _)| counter < server.counter) {
             server.caller = None;
         }
         let is_closed = server.gate.is_none() && server.caller.is_none();
         if is_closed && !matches!(server.keeper, Keeper::Ready(_) | Keeper::Uncapped) {
-            (server.in_force, server.limit) = (None, 0);
+            (server.in_force, server.is_uncapped) = (None, false);
+        }
+        // Only then it counts how old a lease is.
+        let is_unknown = server.stored.horizon == 0 && server.published == 0;
+        server.is_inherited &= is_unknown && server.file.held.is_some();
+        let in_work = match &mut server.keeper {
+            Keeper::Stored(plan) | Keeper::Fencing(plan) => plan.wanted.as_mut(),
+            Keeper::Ready(published) | Keeper::Sealed(published) | Keeper::StoredAnew(published, _) => {
+                Some(published)
+            }
+            Keeper::Up | Keeper::Uncapped => None,
+        };
+        in_work.into_iter().chain(&mut server.in_force).for_each(|published| published.is_inherited = false);
+        server.board.iter_mut().for_each(|published| published.is_inherited &= is_unknown);
+        if !self.is(Mutation::OlderFile) {
+            server.older.file = File::default(); // It is not the original.
+        }
+        if !self.begins_anew && !self.forgets {
+            // Records say only that there are some: nothing but the horizon limits who was used.
+            for stored in [&mut server.stored, &mut server.older.stored] {
+                if stored.uses.iter().flatten().any(|&until| until == 0) && stored.uses_of_all.is_none() {
+                    stored.uses = [Some(0); IDENTITIES];
+                }
+            }
+            server.last = server.last.map(|_| 0);
+        }
+        if !self.begins_anew {
+            server.highest = 0; // It only says which identities were used.
+        }
+        // The later of the two counts. Only where identities are refused the floor has a meaning of its own.
+        if server.floor.is_some_and(|floor| server.used <= floor) {
+            server.used = 0;
+        } else if !self.begins_anew && !self.forgets {
+            server.floor = server.floor.map(|floor| floor.max(server.used));
+            server.used = 0;
+        }
+        if !self.begins_anew && !self.crashes {
+            server.used = 0; // What is published lies beyond it.
+            server.floor = server.floor.map(|_| start_of(0));
         }
     }
 }
@@ -50,6 +95,8 @@ fn forget_dead_names(state: &mut State) {
     for server in &state.servers {
         server.file.held.iter().for_each(|held| asked.add(held.lease_id));
         server.file.asking.iter().for_each(|(lease_id, _)| asked.add(*lease_id));
+        server.older.file.held.iter().for_each(|held| asked.add(held.lease_id));
+        server.older.file.asking.iter().for_each(|(lease_id, _)| asked.add(*lease_id));
     }
     for call in state.stray.into_iter().chain(state.waiting.map(|waiting| waiting.call)) {
         asked.add(call.lease_id());
@@ -60,12 +107,14 @@ fn forget_dead_names(state: &mut State) {
         for row in &mut registry.rows {
             match row.lease_id {
                 Some(lease_id) if asked.has(lease_id) => given.add(lease_id),
-                _ => (row.lease_id, row.nonce) = (None, None),
+                _ => (row.lease_id, row.nonce, row.is_renewed) = (None, None, false),
             }
         }
     }
     for server in &mut state.servers {
-        server.file.asking = server.file.asking.filter(|(lease_id, _)| given.has(*lease_id));
+        for file in [&mut server.file, &mut server.older.file] {
+            file.asking = file.asking.filter(|(lease_id, _)| given.has(*lease_id));
+        }
     }
 }
 
@@ -88,14 +137,16 @@ fn rename(state: &mut State) {
     let mut lease_ids = Numbers::default();
     let mut nonces = Numbers::default();
     for server in &mut state.servers {
-        if let Some(held) = &mut server.file.held {
-            lease_ids.number(&mut held.lease_id);
-            nonces.number(&mut held.last);
-            nonces.number(&mut held.next);
-        }
-        if let Some((lease_id, nonce)) = &mut server.file.asking {
-            lease_ids.number(lease_id);
-            nonces.number(nonce);
+        for file in [&mut server.file, &mut server.older.file] {
+            if let Some(held) = &mut file.held {
+                lease_ids.number(&mut held.lease_id);
+                nonces.number(&mut held.last);
+                nonces.number(&mut held.next);
+            }
+            if let Some((lease_id, nonce)) = &mut file.asking {
+                lease_ids.number(lease_id);
+                nonces.number(nonce);
+            }
         }
     }
     let waiting = state.waiting.as_mut().map(|waiting| &mut waiting.call);

@@ -3,7 +3,9 @@
 //! There is no variable for the clock of a server: it may be set at any moment, so that every reading of it
 //! is anything.
 
+use crate::lease::border::{Cause, TICK_US};
 use crate::lease::mutation::Mutation;
+use crate::lease::shell::next_step;
 use crate::lease::state::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub enum Action {
     CutShort,
     /// A step of a server.
     Server(usize, Step),
+    /// A copy of a data directory is taken.
+    Keep(usize),
     /// A server is overwritten with a copy of the other one's data directory, and started.
     Copy { to: usize },
     /// The memory of a server is copied as well, and both go on.
@@ -46,8 +50,10 @@ pub enum Ask {
 /// What becomes of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It is written to the file, then published.
+    /// It is written to the file, then published if it is signed.
     Filed,
+    /// The same by a clock of the server that is beyond the end of the lease: so it is not published.
+    Past,
     /// It is lost, or whoever waited for it is.
     Lost,
     /// Only when broken: it is published, and not yet in the file.
@@ -67,28 +73,35 @@ pub enum Loss {
 pub enum Step {
     /// The power fails, the postmaster or a backend is killed: memory is gone.
     Crash,
-    /// The host is booted again: the evidence in the file fails.
+    /// The host is booted again: what shows that the file is the original fails.
     Reboot,
+    /// An older copy of the data directory is restored.
+    Restore,
+    /// The extension is dropped, and created again after the server was started: what the keeper has stored is gone, and the
+    /// file is there.
+    Forget,
+    /// The registry worker is terminated.
+    WorkerDies,
+    /// Only when broken: the answer to the last renewal comes once more.
+    OldAnswer,
     /// A clean stop stores the exact end of what was handed out.
     Stop,
     /// The registry worker publishes what the file holds, as it has no answer.
     GoOn,
-    /// All that the keeper does for a published lease, in one step.
-    Exchange { clock: u8 },
-    /// The keeper stores a horizon for the published lease.
-    Store { clock: u8 },
-    /// Fence: close the gate, ...
-    Close,
-    /// ... then raise the counter; then the horizon is published, capped.
+    /// The keeper looks: it makes a plan, and commits what that says. Not step by step: it also carries it out.
+    Look { clock: u8, cause: Cause },
+    /// Publishes the horizon that it has stored. Closes the gate, if it is to be opened for something else: a fence.
+    Publish,
+    /// The fence raises the counter; then the lease limits slots.
     Raise,
-    /// The same, but everything begins anew at the clock.
-    BeginAnew { clock: u8 },
     /// Opens the gate.
     Open,
-    /// Only when broken: caps the horizon.
+    /// Only when broken: lets the lease limit slots.
     Cap,
-    /// Stores the next horizon, and publishes it, capped.
-    Extend { clock: u8 },
+    /// Everything begins anew: commits the low horizon, ...
+    StoreAnew { clock: u8 },
+    /// ... then makes new slots.
+    BeginAnew,
     /// The keeper is terminated. Shared memory stays.
     KeeperDies,
     /// A caller loads the counter first, then the gate.
@@ -105,9 +118,11 @@ pub struct Protocol {
     /// Whether keeper and callers do one thing at a time. Otherwise an exchange of the identity is one step,
     /// and so is a call of `snowflake_nextval()`: what they do has nothing to do with any other server.
     pub detailed: bool,
-    /// Whether a keeper stores any horizon that some clock gives. Otherwise it stores the one as far ahead as
-    /// the lease lets it.
+    /// Whether the clock of a keeper may read anything, and the horizon is a tick ahead of it. Otherwise the horizon is as far
+    /// ahead as the lease lets it.
     pub any_horizon: bool,
+    /// Whether a grant and the renewal by which it is signed are two steps. Otherwise only a crash comes between them.
+    pub asks_twice: bool,
     /// How long a lease is.
     pub lease: u8,
     /// The end of time.
@@ -128,6 +143,12 @@ pub struct Protocol {
     pub crashes: bool,
     /// Whether data directories are copied, and hosts booted.
     pub copies: bool,
+    /// Whether an older copy of a data directory comes back.
+    pub restores: bool,
+    /// Whether what keepers have stored is lost.
+    pub forgets: bool,
+    /// Whether clocks of servers are beyond the ends of leases.
+    pub past_clocks: bool,
     pub take_aways: bool,
     /// Whether everything may begin anew in a lease that is new.
     pub begins_anew: bool,
@@ -148,6 +169,11 @@ impl Protocol {
         self.time_max + self.lease
     }
 
+    /// How far ahead of the clock a horizon is written.
+    pub fn margin_us(&self) -> i64 {
+        i64::from(if self.any_horizon { 1 } else { self.end() }) * TICK_US
+    }
+
     /// Every step that some process or the world can take now.
     pub fn steps(&self, state: &State, steps: &mut Vec<Action>) {
         if !self.any_time && state.now < self.time_max {
@@ -160,6 +186,9 @@ impl Protocol {
             steps.extend(own.into_iter().map(|step| Action::Server(at, step)));
             if self.copies {
                 steps.push(Action::Copy { to: at });
+            }
+            if self.restores {
+                steps.push(Action::Keep(at));
             }
         }
         if self.copies_memory && state.renewals.is_none() {
@@ -202,8 +231,9 @@ impl Protocol {
 
     fn calls(&self, state: &State, server: usize, ask: Ask, steps: &mut Vec<Action>) {
         let choices = if ask == Ask::Acquire { self.identities } else { 1 };
-        let early = (self.is(Mutation::GateBeforeFile) && ask == Ask::Acquire).then_some(Delivery::Early);
-        for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early) {
+        let early = (self.is(Mutation::GateBeforeFile) && ask == Ask::Renew).then_some(Delivery::Early);
+        let past = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::Past);
+        for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early).chain(past) {
             for choice in 0..choices {
                 let readings = self.readings(state);
                 steps.extend(readings.map(|now| Action::Call { server, ask, now, choice, delivery }));
@@ -222,11 +252,23 @@ impl Protocol {
         if self.crashes {
             steps.push(Step::Crash);
         }
+        if self.crashes && server.file.held.is_some() && !server.is_inherited {
+            steps.push(Step::WorkerDies);
+        }
         if self.copies {
             steps.push(Step::Reboot);
         }
+        if self.restores {
+            steps.push(Step::Restore);
+        }
+        if self.forgets {
+            steps.push(Step::Forget);
+        }
         if server.board.is_none() && server.file.held.is_some() {
             steps.push(Step::GoOn);
+        }
+        if self.is(Mutation::RenewalTakenTwice) && server.board.is_some() {
+            steps.push(Step::OldAnswer);
         }
         if self.copies_memory {
             return;
@@ -241,7 +283,7 @@ impl Protocol {
             (false, _) if server.gate.is_none() => return,
             (false, _) => server.counter,
         };
-        for tick in counter..server.limit {
+        for tick in counter..server.limit() {
             steps.push(Step::Take { tick, watch: false });
             if may_watch {
                 steps.push(Step::Take { tick, watch: true });
@@ -250,36 +292,25 @@ impl Protocol {
     }
 
     fn steps_of_keeper(&self, server: &Server, steps: &mut Vec<Step>) {
-        let clocks = if self.any_horizon { 0..self.end() } else { self.end() - 1..self.end() };
+        let clocks = if self.any_horizon { 0..self.end() } else { 0..1 };
+        let causes: &[Cause] = match self.begins_anew {
+            true => &[Cause::Nothing, Cause::ClockConfirmed, Cause::Ordered],
+            false => &[Cause::Nothing],
+        };
         match server.keeper {
+            // Nothing to open, and nothing to close.
+            Keeper::Up if !self.any_horizon && server.board.is_none() && server.gate.is_none() => return,
             Keeper::Up => {
-                let is_open = server.gate.is_some();
-                let is_same = matches!((server.board, server.in_force), (Some(board), Some(in_force))
-                    if board.lease.is_same(&in_force.lease));
-                match server.board {
-                    Some(_) if !(is_open && is_same) => {
-                        steps.extend(clocks.map(|clock| match self.detailed {
-                            true => Step::Store { clock },
-                            false => Step::Exchange { clock },
-                        }));
-                    }
-                    Some(_) => steps.extend(clocks.map(|clock| Step::Extend { clock })),
-                    None => {}
+                for clock in clocks {
+                    steps.extend(causes.iter().map(|&cause| Step::Look { clock, cause }));
                 }
-                if is_open && self.crashes {
+                if server.gate.is_some() && self.crashes {
                     steps.push(Step::Stop);
                 }
                 return;
             }
-            Keeper::Stored(_) => steps.push(Step::Close),
-            Keeper::Fencing(published) => {
-                steps.push(Step::Raise);
-                if self.begins_anew && (published.is_fresh || self.is(Mutation::LeaseInHandAnew)) {
-                    steps.extend(clocks.map(|clock| Step::BeginAnew { clock }));
-                }
-            }
-            Keeper::Ready(_) => steps.push(Step::Open),
-            Keeper::Uncapped => steps.push(Step::Cap),
+            Keeper::Sealed(_) => steps.extend(clocks.map(|clock| Step::StoreAnew { clock })),
+            keeper => steps.extend(next_step(keeper, 0)),
         }
         steps.push(Step::KeeperDies);
     }

@@ -51,12 +51,17 @@ impl Protocol {
         now: u8,
         choice: Identity,
     ) -> Decision {
-        let lives = |row: &Row| row.lease_id == Some(lease_id) && row.until > now;
-        if let Some(identity) = after.rows.iter().position(lives) {
-            let Row { from, until, .. } = after.rows[identity];
-            let granted = Answer::Granted(Lease { identity: identity as Identity, from, until });
-            let is_written = !self.is(Mutation::ReadBelieved);
-            return Decision { after, answer: Some(granted), is_written };
+        if let Some(identity) = after.rows.iter().position(|row| row.lease_id == Some(lease_id)) {
+            let row = &mut after.rows[identity];
+            // Without a nonce it is not known; but who has renewed has had its answer.
+            if row.nonce.map_or(row.is_renewed, |known| known != nonce) {
+                return Decision { after, answer: Some(Answer::Twin), is_written: false };
+            } else if row.until > now {
+                let granted = Lease { identity: identity as Identity, from: row.from, until: row.until };
+                let is_written = !self.is(Mutation::ReadBelieved);
+                return Decision { after, answer: Some(Answer::Granted(granted)), is_written };
+            }
+            (row.lease_id, row.nonce) = (None, None); // Nobody else gets what is left of it.
         }
         let row = &mut after.rows[usize::from(choice)];
         let from = row.until.max(after.nothing_before);
@@ -64,7 +69,7 @@ impl Protocol {
             return Decision { after, answer: None, is_written: false };
         }
         let until = now + self.lease;
-        *row = Row { from, until, lease_id: Some(lease_id), nonce: Some(nonce) };
+        *row = Row { from, until, lease_id: Some(lease_id), nonce: Some(nonce), is_renewed: false };
         let granted = Answer::Granted(Lease { identity: choice, from, until });
         Decision { after, answer: Some(granted), is_written: true }
     }
@@ -89,7 +94,7 @@ impl Protocol {
         }
         let until = now + self.lease;
         row.until = if self.is(Mutation::RenewalLowers) { until } else { row.until.max(until) };
-        row.nonce = Some(nonces[1]);
+        (row.nonce, row.is_renewed) = (Some(nonces[1]), true);
         let granted = Answer::Granted(Lease { identity, from: row.from, until: row.until });
         Decision { after, answer: Some(granted), is_written: true }
     }

@@ -4,9 +4,6 @@
 pub const SERVERS: usize = 2;
 /// How many identities there are at most.
 pub const IDENTITIES: usize = 2;
-/// How far ahead of the clock a keeper writes the horizon.
-pub const HORIZON_LEASE: u8 = 1;
-
 /// Worker 0 or worker 1.
 pub type Identity = u8;
 /// A lease_id or a nonce. Random in truth; here any number that is not in use.
@@ -53,6 +50,8 @@ pub struct Row {
     pub lease_id: Option<Name>,
     /// Null with a lease_id: after a loss, when it is not known which nonce came last.
     pub nonce: Option<Name>,
+    /// Whether it was renewed since it was given.
+    pub is_renewed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,26 +87,71 @@ pub struct Lease {
 pub struct Server {
     /// On disk.
     pub file: File,
-    /// On disk: the stored horizon. Of how it gets there the model of the horizon treats.
-    pub horizon: u8,
+    /// On disk: the stored horizon and the records of use. Of how they get there the model of the horizon treats.
+    pub stored: Stored,
+    /// What an older copy of the data directory has, where it can be restored.
+    pub older: Disk,
     /// The rest is memory. What the registry worker has published.
     pub board: Option<Published>,
-    /// The lease for which the keeper has opened, or is about to open.
+    /// Whether the lease in the file was granted before the registry worker began.
+    pub is_inherited: bool,
+    /// Where slots begin, once the keeper has found that out.
+    pub floor: Option<Instant>,
+    /// The horizon that was published last, that which was promised last, and the highest one ever.
+    pub published: Instant,
+    pub promised: Instant,
+    pub highest: Instant,
+    /// The identity for which the gate was open last.
+    pub last: Option<Identity>,
+    /// The lease that limits slots: that for which the keeper has opened, or is about to open.
     pub in_force: Option<Published>,
+    /// Only when broken: it does not.
+    pub is_uncapped: bool,
     pub gate: Option<Identity>,
     pub counter: u8,
-    /// The published horizon: the first tick that may not be used.
-    pub limit: u8,
+    /// The end of what was handed out since the start.
+    pub used: Instant,
     pub keeper: Keeper,
     /// A caller: the counter and the identity that it has loaded. It may stay like that for ever.
     pub caller: Option<(u8, Identity)>,
 }
 
-/// `snowflake_id.lease`. A copy of it, and one that was there when the host was booted, fails the check of
-/// its evidence. That is as if it were not there; so a copy has none.
+/// An instant of ID time: 0 is none; 2t + 1 is the start of tick t, and 2t + 2 just after it, which is where the use of
+/// the tick ends.
+pub type Instant = u8;
+
+/// The start of a tick.
+pub const fn start_of(tick: u8) -> Instant {
+    2 * tick + 1
+}
+
+/// The first tick that starts at or after an instant.
+pub const fn first_tick_from(instant: Instant) -> u8 {
+    instant / 2
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Disk {
+    pub file: File,
+    pub stored: Stored,
+}
+
+/// What the keeper has stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Stored {
+    pub horizon: Instant,
+    /// Up to when an identity was used, if it was. 0: up to the horizon.
+    pub uses: [Option<Instant>; IDENTITIES],
+    /// The same of those without a record of their own.
+    pub uses_of_all: Option<Instant>,
+}
+
+/// `snowflake_id.lease`: a `LeaseState`. Of evidence only whether there is some of the lease in hand; what else a server can
+/// show is in the model of a registry that forgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct File {
     pub held: Option<Held>,
+    pub is_proved: bool,
     pub asking: Option<(Name, Name)>,
 }
 
@@ -124,8 +168,8 @@ pub struct Published {
     pub lease: Lease,
     /// Whether the file says so too.
     pub is_filed: bool,
-    /// Granted since this server was started, and never opened for: nothing of it was used.
-    pub is_fresh: bool,
+    /// Whether it was granted before the registry worker began.
+    pub is_inherited: bool,
 }
 
 /// What the keeper does next.
@@ -133,14 +177,37 @@ pub struct Published {
 pub enum Keeper {
     #[default]
     Up,
-    /// A horizon at or above `from` is stored.
-    Stored(Published),
+    /// What is planned is stored.
+    Stored(Plan),
     /// The gate is closed.
-    Fencing(Published),
-    /// Counter and horizon are set.
+    Fencing(Plan),
+    /// Counter and limit are set.
     Ready(Published),
-    /// Only when broken: the gate is open, the horizon is yet to be capped.
+    /// Only when broken: the gate is open, slots are yet to be limited.
     Uncapped,
+    /// Everything is to begin anew: the gate is closed, and what was handed out is noted.
+    Sealed(Published),
+    /// The same: the low horizon is stored, which begins here.
+    StoredAnew(Published, Instant),
+}
+
+/// The part of a `keeper_plan::Plan` that is carried out after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Plan {
+    pub floor: Instant,
+    pub horizon: Option<Instant>,
+    pub from: Instant,
+    pub gate: Gate,
+    /// The lease that it was made with.
+    pub wanted: Option<Published>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Gate {
+    Stay,
+    Open { is_another: bool },
+    BeginAnew,
+    Close,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -156,10 +223,6 @@ pub enum Verdict {
 }
 
 impl Lease {
-    pub fn is_same(&self, other: &Lease) -> bool {
-        (self.identity, self.from) == (other.identity, other.from)
-    }
-
     pub fn has(&self, identity: Identity, tick: u8) -> bool {
         self.identity == identity && (self.from..self.until).contains(&tick)
     }
@@ -170,16 +233,24 @@ impl Lease {
 }
 
 impl Server {
-    /// What is left after a crash: the disk. Slots begin at the stored horizon.
+    /// What is left after a crash: the disk.
     pub fn restarted(&self) -> Server {
-        let Server { file, horizon, .. } = *self;
-        Server { file, horizon, counter: horizon, ..Server::default() }
+        let Server { file, stored, older, .. } = *self;
+        Server { file, stored, older, is_inherited: true, ..Server::default() }
+    }
+
+    /// The first tick that may not be used.
+    pub fn limit(&self) -> u8 {
+        let capped = self.in_force.filter(|_| !self.is_uncapped);
+        let until = capped.map_or(Instant::MAX, |published| start_of(published.lease.until));
+        first_tick_from(self.published.min(until))
     }
 
     /// Every lease by which this server may still act.
     pub fn leases(&self) -> impl Iterator<Item = Lease> + use<> {
         let in_work = match self.keeper {
-            Keeper::Stored(lease) | Keeper::Fencing(lease) | Keeper::Ready(lease) => Some(lease),
+            Keeper::Stored(plan) | Keeper::Fencing(plan) => plan.wanted,
+            Keeper::Ready(lease) | Keeper::Sealed(lease) | Keeper::StoredAnew(lease, _) => Some(lease),
             Keeper::Up | Keeper::Uncapped => None,
         };
         let published = [self.board, self.in_force, in_work].map(|published| published.map(|it| it.lease));

@@ -1,9 +1,10 @@
 //! What becomes of the state in each step.
 
+use crate::lease::border::new_token;
 use crate::lease::mutation::Mutation;
-use crate::lease::names::{UNUSED, UNUSED_TOO};
 use crate::lease::protocol::{Action, Ask, Delivery, Loss, Protocol, Step};
 use crate::lease::registry::Decision;
+use crate::lease::shell::withdraw;
 use crate::lease::state::*;
 
 impl Protocol {
@@ -46,17 +47,21 @@ impl Protocol {
                 }
             }
             Action::Copy { to } => {
-                let from = state.servers[1 - to];
-                state.servers[to].horizon = from.horizon;
-                state.servers[to].file = match self.is(Mutation::EvidenceUnchecked) {
-                    true => from.file,
-                    false => File::default(),
-                };
+                let Server { stored, file, .. } = state.servers[1 - to];
+                state.servers[to].stored = stored;
+                state.servers[to].file = file;
+                if !self.is(Mutation::EvidenceUnchecked) {
+                    estrange(&mut state.servers[to].file);
+                }
                 restart(&mut state, to);
             }
             Action::CopyMemory => {
                 state.servers[1] = state.servers[0];
                 state.renewals = Some([0; SERVERS]);
+            }
+            Action::Keep(at) => {
+                let Server { file, stored, .. } = state.servers[at];
+                state.servers[at].older = Disk { file, stored };
             }
             Action::Server(at, step) => self.step_of_server(&mut state, at, step)?,
         }
@@ -86,7 +91,8 @@ impl Protocol {
         let file = &mut state.servers[at].file;
         Some(match ask {
             Ask::Acquire => {
-                let (lease_id, nonce) = *file.asking.get_or_insert((UNUSED, UNUSED_TOO));
+                file.change(|state| state.ask(new_token()));
+                let (lease_id, nonce) = file.asking?;
                 Call::Acquire { lease_id, nonce }
             }
             Ask::Renew => {
@@ -117,11 +123,21 @@ impl Protocol {
             Some(answer) => {
                 let held = server.and_then(|at| state.servers[at].file.held);
                 let goes_on = held.is_some_and(|held| held.lease.until > now);
-                if answer == Answer::Twin && goes_on && state.renewals.is_none() && !self.strays {
+                let is_renewal = matches!(call, Call::Renew { .. });
+                let is_twin = answer == Answer::Twin && is_renewal;
+                if is_twin && goes_on && state.renewals.is_none() && !self.strays {
                     state.verdict = Verdict::CalledTwin;
                 }
                 state.registry = after;
                 self.deliver(state, server, call, answer, delivery);
+                if let (Some(at), Answer::Granted(_), Call::Acquire { .. }) = (server, answer, call)
+                    && delivery != Delivery::Lost
+                    && !self.asks_twice
+                    && let Some(renewal) = self.ask(state, at, Ask::Renew)
+                {
+                    self.carry_out(state, server, renewal, now, choice, Delivery::Filed);
+                }
+                return;
             }
             None => {}
         }
@@ -130,17 +146,17 @@ impl Protocol {
 
     fn deliver(&self, state: &mut State, at: Option<usize>, call: Call, answer: Answer, delivery: Delivery) {
         let Some(at) = at else { return };
-        let server = &mut state.servers[at];
-        match (delivery, answer) {
-            (Delivery::Lost, _) => {}
-            (Delivery::Early, Answer::Granted(lease)) => {
-                server.board = Some(Published { lease, is_filed: false, is_fresh: true });
-            }
-            (Delivery::Filed | Delivery::Early, _) => {
-                self.receive(server, call, answer);
-                self.count(&mut state.renewals, at, call, answer);
-            }
+        if delivery == Delivery::Lost {
+            return;
         }
+        let server = &mut state.servers[at];
+        let file = server.file;
+        self.receive(server, call, answer, delivery);
+        if delivery == Delivery::Early && server.file != file {
+            server.file = file;
+            server.board.iter_mut().for_each(|published| published.is_filed = false);
+        }
+        self.count(&mut state.renewals, at, call, answer);
     }
 
     fn step_of_server(&self, state: &mut State, at: usize, step: Step) -> Option<()> {
@@ -148,17 +164,33 @@ impl Protocol {
         match step {
             Step::Crash => restart(state, at),
             Step::Reboot => {
-                server.file = File::default();
+                estrange(&mut server.file);
+                restart(state, at);
+            }
+            Step::Restore => {
+                Disk { file: server.file, stored: server.stored } = server.older;
+                if !self.is(Mutation::OlderFile) {
+                    estrange(&mut server.file);
+                }
+                restart(state, at);
+            }
+            Step::Forget => {
+                server.stored = Stored::default();
                 restart(state, at);
             }
             Step::Stop => {
-                server.horizon = server.counter;
+                self.stop(server);
                 restart(state, at);
             }
+            Step::WorkerDies => server.is_inherited = true,
             Step::GoOn if self.is(Mutation::AnswerNeeded) => return None,
             Step::GoOn => {
+                let clock = server.file.held?.lease.from;
+                self.tell(server, clock);
+            }
+            Step::OldAnswer => {
                 let lease = server.file.held?.lease;
-                server.board = Some(Published { lease, is_filed: true, is_fresh: false });
+                server.file.change(|state| state.renew(lease.to_product(), new_token()));
             }
             Step::Load => server.caller = Some((server.counter, server.gate?)),
             Step::Take { tick, watch } => {
@@ -173,32 +205,47 @@ impl Protocol {
     }
 
     /// What the registry worker does about an answer.
-    fn receive(&self, server: &mut Server, call: Call, answer: Answer) {
+    fn receive(&self, server: &mut Server, call: Call, answer: Answer, delivery: Delivery) {
+        let file = &mut server.file;
         match (answer, call) {
-            (Answer::Granted(lease), Call::Acquire { lease_id, nonce }) => {
-                server.file.held = Some(Held { lease, lease_id, last: nonce, next: UNUSED });
-                server.file.asking = None;
-                server.board = Some(Published { lease, is_filed: true, is_fresh: true });
+            (Answer::Granted(lease), Call::Acquire { .. }) => {
+                file.change(|state| state.hold(lease.to_product(), new_token()));
+                server.is_inherited = false;
+                // It is told when the registry has signed it, in the answer to a renewal.
+                if self.is(Mutation::ReadBelieved) {
+                    self.prove(server);
+                    self.tell(server, lease.from);
+                }
             }
-            (Answer::Granted(granted), Call::Renew { next, .. }) => {
-                let Some(held) = &mut server.file.held else { return };
+            (Answer::Granted(granted), Call::Renew { .. }) => {
+                let Some(held) = file.held else { return };
                 let is_unchecked = self.is(Mutation::AnswerUnchecked) || self.is(Mutation::RenewalByName);
                 if !held.lease.is_same(&granted) && !is_unchecked {
                     return; // About another lease than the one in hand: as if it were not known.
                 }
-                held.lease.until = held.lease.until.max(granted.until);
-                (held.last, held.next) = (next, UNUSED);
-                let is_fresh = server.board.is_some_and(|board| board.is_fresh);
-                server.board = Some(Published { lease: held.lease, is_filed: true, is_fresh });
+                file.change(|state| state.renew(granted.to_product(), new_token()));
+                self.prove(server);
+                let clock = if delivery == Delivery::Past { u8::MAX / 2 } else { held.lease.from };
+                self.tell(server, clock);
             }
-            (Answer::Twin, _) => {
-                // Fence at once; the file without a lease.
-                server.file.held = None;
-                (server.board, server.in_force, server.gate) = (None, None, None);
-                server.counter += 1;
-                server.keeper = Keeper::Up;
+            (Answer::Twin, Call::Acquire { .. }) => file.asking = None,
+            (Answer::Twin, Call::Renew { .. }) => {
+                withdraw(server);
+                server.file.change(|state| state.held = None);
             }
         }
+    }
+
+    /// The registry has signed that it has granted the lease in hand.
+    fn prove(&self, server: &mut Server) {
+        server.file.change(|state| state.prove(String::new(), 0));
+    }
+
+    /// Tells the keeper the lease in hand, by this clock.
+    fn tell(&self, server: &mut Server, clock: u8) {
+        let is_inherited = server.is_inherited;
+        let lease = server.file.lease_at(clock);
+        server.board = lease.map(|lease| Published { lease, is_filed: true, is_inherited });
     }
 
     /// Counts renewals since a memory was copied, until one of the two has another lease.
@@ -209,6 +256,11 @@ impl Protocol {
             _ => *counts = [u8::MAX; SERVERS], // Whatever comes, they are not the same any more.
         }
     }
+}
+
+/// What a server finds in a file that is not the original.
+fn estrange(file: &mut File) {
+    file.change(|state| *state = std::mem::take(state).of_a_stranger());
 }
 
 fn restart(state: &mut State, at: usize) {

@@ -54,6 +54,7 @@ impl Protocol {
                         let published = after.servers[at].board.map(|board| range(&board.lease));
                         format!("{}, published, NOT in its file", published.unwrap_or_default())
                     }
+                    (Delivery::Past, _) => "in its file; its own clock is BEYOND the end".into(),
                     (Delivery::Filed, _) => match file.held {
                         Some(held)
                             if after.registry.rows[usize::from(held.lease.identity)].lease_id
@@ -61,7 +62,10 @@ impl Protocol {
                         {
                             "no".into()
                         }
-                        Some(held) => format!("{}, in its file", range(&held.lease)),
+                        Some(held) if !file.is_proved => {
+                            format!("{}, in its file, not signed", range(&held.lease))
+                        }
+                        Some(held) => format!("{}, in its file, signed", range(&held.lease)),
                         None if before.servers[at].file.held.is_some() => "a TWIN".into(),
                         None => "no".into(),
                     },
@@ -76,6 +80,7 @@ impl Protocol {
             }
             Action::Acknowledge { .. } => (registry(), "the commit is on the standby".into()),
             Action::CutShort => (registry(), "the wait for the standby is CUT SHORT".into()),
+            Action::Keep(at) => (server(at), "a copy of its directory is kept".into()),
             Action::Copy { to } => (server(to), format!("is overwritten with a COPY of {}", server(1 - to))),
             Action::CopyMemory => (server(1), format!("is a LIVE COPY of {}", server(0))),
             Action::Server(at, step) => {
@@ -89,31 +94,48 @@ impl Protocol {
             published.map_or("nothing".into(), |published| range(&published.lease))
         };
         match step {
-            Step::Crash => format!("CRASHES, starts at {}", after.counter),
-            Step::Reboot => format!("its host is BOOTED, starts at {}", after.counter),
-            Step::Stop => format!("is stopped, starts at {}", after.counter),
+            Step::Crash => format!("CRASHES, starts at {}", first_tick_from(after.stored.horizon)),
+            Step::Reboot => {
+                format!("its host is BOOTED, starts at {}", first_tick_from(after.stored.horizon))
+            }
+            Step::Stop => format!("is stopped, starts at {}", first_tick_from(after.stored.horizon)),
             Step::GoOn => format!("goes on with {}", lease(after.board)),
-            Step::Store { .. } if before.horizon == after.horizon => {
-                format!("its horizon stays {}", after.horizon)
-            }
-            Step::Store { clock } => format!("at clock {clock} stores horizon {}", after.horizon),
-            Step::Exchange { clock } => format!(
-                "at clock {clock} opens the gate for worker {} at counter {}, horizon {}, limit {}",
-                after.gate.unwrap_or_default(),
-                after.counter,
-                after.horizon,
-                after.limit
+            Step::Restore => format!(
+                "the OLDER COPY of its directory is restored, starts at {}",
+                first_tick_from(after.stored.horizon)
             ),
-            Step::Close => "closes the gate".into(),
-            Step::Raise => format!("raises its counter to {}, its limit is {}", after.counter, after.limit),
-            Step::BeginAnew { clock } => {
-                format!("at clock {clock} BEGINS ANEW at {}, its limit is {}", after.counter, after.limit)
+            Step::Forget => "CRASHES, what its keeper had stored is GONE".into(),
+            Step::WorkerDies => "its registry worker is terminated".into(),
+            Step::OldAnswer => "takes the last answer AGAIN".into(),
+            Step::Look { clock, .. } if after.keeper == Keeper::Up => {
+                let horizon = first_tick_from(after.stored.horizon);
+                let gate = match after.gate {
+                    Some(worker) => format!("is open for worker {worker} at counter {}", after.counter),
+                    None => "is closed".into(),
+                };
+                format!(
+                    "at clock {clock} its keeper stores horizon {horizon}, the gate {gate}, limit {}",
+                    after.limit()
+                )
             }
+            Step::Look { clock, cause } => {
+                let Keeper::Stored(plan) = after.keeper else { return "looks".into() };
+                let horizon = first_tick_from(after.stored.horizon);
+                format!("at clock {clock} ({cause:?}) stores horizon {horizon}, plans {:?}", plan.gate)
+            }
+            Step::Publish => {
+                let gate =
+                    if after.gate.is_none() && before.gate.is_some() { ", closes the gate" } else { "" };
+                format!("publishes it, its limit is {}{gate}", after.limit())
+            }
+            Step::Raise => format!("raises its counter to {}, its limit is {}", after.counter, after.limit()),
+            Step::StoreAnew { clock } => {
+                format!("at clock {clock} stores the low horizon {}", first_tick_from(after.stored.horizon))
+            }
+            Step::BeginAnew => format!("BEGINS ANEW at {}", after.counter),
+            Step::Open if after.gate.is_none() => "does not open the gate".into(),
             Step::Open => format!("opens the gate for worker {}", after.gate.unwrap_or_default()),
-            Step::Cap => format!("caps its limit to {}", after.limit),
-            Step::Extend { clock } => {
-                format!("at clock {clock} stores horizon {}, its limit is {}", after.horizon, after.limit)
-            }
+            Step::Cap => format!("caps its limit to {}", after.limit()),
             Step::KeeperDies => "its keeper is terminated".into(),
             Step::Load => format!("a caller loads counter {}", after.counter),
             Step::Take { tick, .. } if before.counter == after.counter => format!("fails to take {tick}"),
