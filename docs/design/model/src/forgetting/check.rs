@@ -13,8 +13,9 @@ pub const NO_ALARM: &str = "a registry that has forgotten nothing does not belie
 pub const GIVEN: &str = "in the end a server gets the identity, and numbers unless they are closed";
 
 /// A name, the bounds.
-pub const CORRECT: [(&str, &str, Protocol); 7] = [
+pub const CORRECT: [(&str, &str, Protocol); 8] = [
     ("set-back", "each server reaches the registry, which is set back twice", SET_BACK),
+    ("ranges", "the same once; numbers are given two at a time", RANGES),
     ("liars", "the same once; somebody with the rights of a server lies", LIARS),
     ("clocks", "the same; clocks are wrong, leases are left", CLOCKS),
     ("cut-off", "servers are cut off, of identities; the whole wait, the clock is set", CUT_OFF),
@@ -28,6 +29,7 @@ const SET_BACK: Protocol = Protocol {
     lease: 1,
     margin: 1,
     numbers: 2,
+    step: 1,
     ways: &[Way::Silently, Way::Noticed],
     forgets: 2,
     clocks: &[0],
@@ -43,6 +45,7 @@ const SET_BACK: Protocol = Protocol {
     names_servers: false,
     broken: None,
 };
+const RANGES: Protocol = Protocol { numbers: 4, step: 2, forgets: 1, ..SET_BACK };
 const LIARS: Protocol = Protocol { forgets: 1, lies: 2, ..SET_BACK };
 const ORDERS: Protocol = Protocol { time_max: 2, clock_steps: 1, restarts: true, orders: true, ..CUT_OFF };
 const CLOCKS: Protocol = Protocol {
@@ -92,6 +95,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         EndLowersFloor | StartAgainEndsWait => ORDERS,
         ClaimsBelieved | ClaimsBlind | SignedEarly => LIARS,
         FreezeUntold | FrozenRenewed => FROZEN,
+        PastTheEnd => RANGES,
         Overwritten => Protocol { ways: &[Way::Overwritten], ..SET_BACK },
         _ => SET_BACK,
     };

@@ -1,6 +1,7 @@
 //! A registry that forgets: it is set back to an earlier state, and does not notice. One rule for identities and for
 //! numbers.
 
+mod border;
 mod check;
 mod mutation;
 mod protocol;

@@ -25,10 +25,12 @@ pub enum Mutation {
     EndLowersFloor,
     FrozenRenewed,
     FreezeUntold,
+    UnsignedUsed,
+    PastTheEnd,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 22] = [
         Mutation::StartUnnoticed,
         Mutation::StrangersFirst,
         Mutation::NumbersUnwaited,
@@ -49,6 +51,8 @@ impl Mutation {
         Mutation::EndLowersFloor,
         Mutation::FrozenRenewed,
         Mutation::FreezeUntold,
+        Mutation::UnsignedUsed,
+        Mutation::PastTheEnd,
     ];
 
     /// The name on the command line, and what is broken.
@@ -91,6 +95,10 @@ impl Mutation {
                 ("end-lowers-floor", "an order that ends the wait lowers the floor to the clock")
             }
             Mutation::FrozenRenewed => ("frozen-renewed", "a frozen registry extends leases as before"),
+            Mutation::UnsignedUsed => ("unsigned-used", "a lease is used before the registry has signed it"),
+            Mutation::PastTheEnd => {
+                ("past-the-end", "a server takes one number more of a range than it was given")
+            }
             Mutation::FreezeUntold => ("freeze-untold", "tokens do not tell that the registry is frozen"),
         }
     }
@@ -98,7 +106,7 @@ impl Mutation {
     /// The property that it violates.
     pub fn violates(self) -> &'static str {
         match self {
-            Mutation::NumbersUnwaited | Mutation::NumbersUnreported => NO_REPEAT,
+            Mutation::NumbersUnwaited | Mutation::NumbersUnreported | Mutation::PastTheEnd => NO_REPEAT,
             Mutation::ClaimsBelieved | Mutation::SignedEarly => NO_ALARM,
             _ => DISJOINT,
         }

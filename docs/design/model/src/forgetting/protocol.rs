@@ -18,6 +18,8 @@ pub enum Action {
         server: usize,
         ask: Ask,
     },
+    /// A server hands out a number that it was given before.
+    Draw(usize),
     /// A server has no use for its lease any more.
     Leave(usize),
     /// The present state is one that may come back.
@@ -74,6 +76,8 @@ pub struct Protocol {
     pub margin: u8,
     /// The most numbers.
     pub numbers: u8,
+    /// How many are given at once.
+    pub step: u8,
     pub ways: &'static [Way],
     pub forgets: u8,
     /// Which readings of the clock are possible: how far ahead. The first one is right.
@@ -144,11 +148,15 @@ impl Protocol {
             if self.leaves && server.held.is_some() {
                 steps.push(Action::Leave(at));
             }
+            if server.segment != Segment::default() {
+                steps.push(Action::Draw(at));
+            }
             if server.is_cut {
                 continue;
             }
             let renew = server.held.map(|_| Ask::Renew);
-            let take = (state.registry.next < self.numbers).then_some(Ask::Take);
+            let has_room = server.segment.next.is_none();
+            let take = (has_room && state.registry.next < self.numbers).then_some(Ask::Take);
             let asks = [Some(Ask::Acquire), renew, take, Some(Ask::Report)];
             steps.extend(asks.into_iter().flatten().map(|ask| Action::Call { server: at, ask }));
         }
@@ -166,6 +174,7 @@ impl Protocol {
             Action::SetOff(at) => state.servers[at].is_off ^= true,
             Action::Cut(at) => state.servers[at].is_cut ^= true,
             Action::Call { server, ask } => self.call(&mut state, server, ask),
+            Action::Draw(at) => self.draw(&mut state, at, None),
             Action::Leave(at) => {
                 state.servers[at].held = None;
                 if self.is(Mutation::FormerForgotten) {

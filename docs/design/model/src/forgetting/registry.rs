@@ -175,7 +175,7 @@ impl Protocol {
         let grants = registry.row.grants + 1;
         registry.row = Row { from, until: range.until, grants, holder: Some(at) };
         let has_another_heard = state.servers.iter().any(|server| server.has_heard_of_freeze);
-        self.give(state, at, range, from, has_another_heard);
+        self.give(state, at, range, from, false, has_another_heard);
     }
 
     fn renew(&self, state: &mut State, at: usize) {
@@ -198,14 +198,23 @@ impl Protocol {
             _ => u8::MAX,
         });
         row.until = row.until.max(reach);
-        let range = Range { from: held.from, until: held.until.max(row.until) };
+        let range = Range { from: row.from, until: row.until };
         let has_heard = state.servers[at].has_heard_of_freeze;
-        self.give(state, at, range, held.until, has_heard);
+        self.give(state, at, range, held.until, true, has_heard);
     }
 
     /// A range is the server's. What of it is new begins at `new_from`. If the registry may not know that it is frozen, a
     /// server does.
-    fn give(&self, state: &mut State, at: usize, range: Range, new_from: u8, has_heard: bool) {
+    fn give(
+        &self,
+        state: &mut State,
+        at: usize,
+        range: Range,
+        new_from: u8,
+        is_renewal: bool,
+        has_heard: bool,
+    ) {
+        let clock = self.clock(state);
         let grants = state.registry.row.grants;
         let counts = self.counts(state);
         let frozen_until = state.registry.frozen_until;
@@ -214,9 +223,13 @@ impl Protocol {
             state.verdict = Verdict::Overlap;
         }
         let server = &mut state.servers[at];
-        server.held = Some(range);
         let told = frozen_until.filter(|_| !self.is(Mutation::FreezeUntold));
-        server.token = Some(Token { grants, range, frozen_until: told });
+        let token = Token { grants, range, frozen_until: told };
+        let is_signed = is_renewal || !self.is(Mutation::UnsignedUsed);
+        let is_used = server.take_grant(range, is_renewal, is_signed.then_some(token), clock);
+        if !is_used && !self.is(Mutation::UnsignedUsed) {
+            return;
+        }
         server.has_heard_of_freeze |= frozen_until.is_some();
         let new = (new_from..range.until).fold(0, |ticks, tick| ticks | 1 << tick);
         server.ticks |= new;
@@ -236,14 +249,29 @@ impl Protocol {
         if registry.is_closed || waits || registry.next >= self.numbers {
             return;
         }
-        let number = registry.next;
-        registry.next += 1;
-        state.servers[at].numbers = number + 1;
-        let is_repeated = state.servers.iter().any(|server| server.had & 1 << number != 0);
-        state.servers[at].had |= 1 << number;
+        let (first, count) = (registry.next, self.step);
+        registry.next += count;
+        state.servers[at].numbers = registry.next;
+        let new = (first..first + count).fold(0, |numbers, number| numbers | 1 << number);
+        let is_repeated = state.servers.iter().any(|server| (server.had | server.drawn) & new != 0);
+        state.servers[at].had |= new;
         if is_repeated && self.counts(state) {
             state.verdict = Verdict::Repeated;
         }
+        let count = if self.is(Mutation::PastTheEnd) { count + 1 } else { count };
+        self.draw(state, at, Some(Numbers { first, count }));
+    }
+
+    /// A server hands out a number, out of what it has and what it was given just now.
+    pub fn draw(&self, state: &mut State, at: usize, granted: Option<Numbers>) {
+        let Some(number) = state.servers[at].segment.draw(granted) else { return };
+        let number: u8 = 1 << number;
+        let other = &state.servers[1 - at];
+        let is_repeated = (other.had | other.drawn | state.servers[at].drawn) & number != 0;
+        if is_repeated && self.counts(state) {
+            state.verdict = Verdict::Repeated;
+        }
+        state.servers[at].drawn |= number;
     }
 
     /// Somebody with the rights of a server, who is none.

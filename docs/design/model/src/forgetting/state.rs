@@ -80,9 +80,13 @@ pub struct Server {
     pub token: Option<Token>,
     /// What it can prove of numbers: all below this were given.
     pub numbers: u8,
-    /// The ticks of the identity that it was ever given, and the numbers: a bit for each.
+    /// The ticks of the identity that it was ever given, the numbers that it was given, and those that it has handed out: a
+    /// bit for each.
     pub ticks: u16,
     pub had: u8,
+    pub drawn: u8,
+    /// What is left of the numbers.
+    pub segment: Segment,
     /// Whether it was granted something since the registry was frozen.
     pub has_heard_of_freeze: bool,
     /// Whether it has called since the registry was started.
@@ -97,6 +101,21 @@ pub struct Server {
 pub struct Range {
     pub from: u8,
     pub until: u8,
+}
+
+/// Ranges of numbers, as a `Segment` has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Segment {
+    pub current: Option<Numbers>,
+    /// How many of the current ones are gone.
+    pub gone: u8,
+    pub next: Option<Numbers>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Numbers {
+    pub first: u8,
+    pub count: u8,
 }
 
 /// A signed statement of the registry: this was given, and is committed.

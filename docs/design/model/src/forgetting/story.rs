@@ -36,6 +36,13 @@ impl Protocol {
                 (server(at), if after.servers[at].is_cut { "is CUT OFF" } else { "is back" }.into())
             }
             Action::Leave(at) => (server(at), "has no use for its lease any more".into()),
+            Action::Draw(at) => {
+                let again = if after.verdict == Verdict::Repeated { " AGAIN" } else { "" };
+                (
+                    server(at),
+                    format!("hands out number {}{again}", number(&before.servers[at], &after.servers[at])),
+                )
+            }
             Action::Keep => ("registry".into(), "its state is kept".into()),
             Action::Restart => ("registry".into(), "is started".into()),
             Action::Forget(way) => (
@@ -60,10 +67,10 @@ impl Protocol {
                 };
                 let what = if was.held != is.held {
                     is.held.map_or("nothing".into(), |range| format!("[{}, {})", range.from, range.until))
-                } else if was.had != is.had {
-                    format!("number {}", is.numbers - 1)
                 } else if after.verdict == Verdict::Repeated {
-                    format!("number {} AGAIN", is.numbers - 1)
+                    format!("numbers below {}, one of them AGAIN", is.numbers)
+                } else if was.had != is.had {
+                    format!("numbers below {}", is.numbers)
                 } else {
                     "nothing".into()
                 };
@@ -71,4 +78,9 @@ impl Protocol {
             }
         }
     }
+}
+
+/// The number that was handed out.
+fn number(before: &Server, after: &Server) -> u32 {
+    (before.drawn ^ after.drawn).trailing_zeros()
 }
