@@ -2,9 +2,8 @@
 
 use std::num::NonZeroU64;
 
-use snowflake_id_core::keeper_plan;
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
+use snowflake_id_core::used::{Past as ProductPast, Scope, Use, Uses as ProductUses};
 use snowflake_id_core::{self as core, Field, Generator, Layout, Reservation, SlotKey};
 
 use crate::keeper::mutation::Mutation;
@@ -129,7 +128,7 @@ impl Protocol {
             let (identity, scope) = named(kind);
             Use { identity, scope, until_us: self.us(Instant(until - 1)) }
         });
-        ProductUses(records.collect())
+        records.collect()
     }
 
     /// Whether no layout has a clock sequence.
@@ -150,11 +149,8 @@ impl Protocol {
         Write::Record { kind: (who * SCOPES + scope) as u8, until }
     }
 
-    pub fn past(&self, past: &Past) -> keeper_plan::Past {
-        keeper_plan::Past {
-            highest_us: self.us(past.highest),
-            last_identity: past.last_identity.map(identity),
-        }
+    pub fn past(&self, past: &Past) -> ProductPast {
+        ProductPast { highest_us: self.us(past.highest), last_identity: past.last_identity.map(identity) }
     }
 
     /// `State::tracks` of src/shared/tracks.rs.

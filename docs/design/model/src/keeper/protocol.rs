@@ -3,7 +3,7 @@
 //! There is no variable for the clock: it may be set at any moment, so that every reading of it is any that
 //! there is.
 
-use snowflake_id_core::keeper_plan::check_reset;
+use snowflake_id_core::reset::check_reset;
 
 use crate::keeper::border::{Place, identity};
 use crate::keeper::mutation::Mutation;
@@ -397,7 +397,7 @@ impl Protocol {
         let is_elsewhere = past.has_place && !disk.is_known;
         let now_us = self.us(Instant::of_clock(clock));
         let mut past = self.past(&past);
-        if uses.0.is_empty() && self.is(Mutation::AbsenceIsUnused) {
+        if uses.is_empty() && self.is(Mutation::AbsenceIsUnused) {
             past = Default::default();
         }
         check_reset(identity(who), &uses, &past, is_elsewhere, now_us).is_ok()

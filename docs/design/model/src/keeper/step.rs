@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 
 use snowflake_id_core::clock_sequence::{Asked, NextValue, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
-use snowflake_id_core::keeper_plan::{self, Seen, plan, records_before_reset, records_to_seal};
+use snowflake_id_core::keeper_plan::{self, Seen, plan, records_to_seal};
+use snowflake_id_core::reset::records_before_reset;
 use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
 
 use crate::keeper::border::identity;
@@ -306,7 +307,7 @@ impl Protocol {
             is_active: glance.is_active,
             is_clock_good: is_clock_good || self.is(Mutation::JumpFollowed),
         };
-        if seen.uses.0.is_empty() && self.is(Mutation::AbsenceIsUnused) {
+        if seen.uses.is_empty() && self.is(Mutation::AbsenceIsUnused) {
             seen.past.last_identity = None;
         }
         let mut plan = plan(&seen);

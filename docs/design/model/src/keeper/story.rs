@@ -203,7 +203,7 @@ impl Protocol {
         let record = |kind: usize| {
             let mut uses = Uses::default();
             uses.0[kind] = 1;
-            self.uses(&uses).0.first().map(describe).unwrap_or_default()
+            self.uses(&uses).iter().next().as_ref().map(describe).unwrap_or_default()
         };
         (0..KINDS).map(record).collect()
     }

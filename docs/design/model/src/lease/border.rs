@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use snowflake_id_core::keeper_plan::{self, GatePlan, Past, Seen};
+use snowflake_id_core::keeper_plan::{self, GatePlan, Seen};
 use snowflake_id_core::lease_state::{Asking, Evidence, Held as ProductHeld, LeaseState};
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
-use snowflake_id_core::used::{Scope, Use, Uses};
+use snowflake_id_core::used::{Past, Scope, Use, Uses};
 use snowflake_id_core::{Identity as ProductIdentity, Lease as ProductLease};
 use uuid::Uuid;
 
@@ -120,7 +120,7 @@ impl Stored {
         };
         let own = self.uses.iter().enumerate();
         let own = own.filter_map(|(at, &until)| record(Some(identity_to_product(at as Identity)), until));
-        Uses(own.chain(record(None, self.uses_of_all)).collect())
+        own.chain(record(None, self.uses_of_all)).collect()
     }
 
     /// Stores records. Those of other values of the clock sequence are left out: there is none here.

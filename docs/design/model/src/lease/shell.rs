@@ -1,8 +1,9 @@
 //! What the keeper carries out, as `src/keeper/` and `src/shared/tracks.rs` of the extension do, and what a caller takes. What
 //! the keeper decides is `keeper_plan` of the product.
 
-use snowflake_id_core::keeper_plan::{self, check_reset, records_before_reset, records_to_seal};
-use snowflake_id_core::used::Uses;
+use snowflake_id_core::keeper_plan::{self, records_to_seal};
+use snowflake_id_core::reset::{check_reset, records_before_reset};
+use snowflake_id_core::used::{Use, Uses};
 
 use crate::lease::border::{Cause, identity_to_product, instant_of, instant_us};
 use crate::lease::mutation::Mutation;
@@ -229,9 +230,10 @@ fn seal(server: &mut Server) -> Instant {
 }
 
 /// Only when broken: what was used was not used by whom it was used.
-fn under_another_name(mut uses: Uses) -> Uses {
-    for record in &mut uses.0 {
+fn under_another_name(uses: Uses) -> Uses {
+    let rename = |mut record: Use| {
         record.identity.iter_mut().for_each(|identity| identity.worker += 100);
-    }
-    uses
+        record
+    };
+    uses.iter().map(rename).collect()
 }
