@@ -62,7 +62,7 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
         (
             "dropped",
             "one layout, two identities, DROP and CREATE, resets, clock 0 to 1",
-            Protocol { losses: DROP, callers: 2, ..small(1) },
+            Protocol { losses: DROP, callers: 2, has_new_server: false, ..small(1) },
         ),
         (
             "lost",
@@ -72,7 +72,7 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
         (
             "far",
             "the same with DROP and CREATE, where an identity far ahead is refused",
-            Protocol { losses: DROP, ..small(LONGER_US) },
+            Protocol { losses: DROP, has_new_server: false, ..small(LONGER_US) },
         ),
         ("settings", "one layout, settings that change, clock 0 to 1", settings),
         ("jumps", "one layout, a clock that jumps from 0 to 1 to 5", jumps()),
@@ -164,25 +164,27 @@ fn leases() -> Protocol {
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let one = bounds(&[FINE], 1, 1);
-    let bounds =
-        match mutation {
-            OpenUnfenced => bounds(&[COARSE], 2, 1),
-            ResetInUse | ResetUnfenced | ResetSameSlots | RecordAfterOpen | ClaimLate
-            | RecordsAfterHorizon => Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
-            PromiseAfterCommit | PastForgotten => Protocol { losses: DROP, callers: 1, ..one },
-            ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
-            AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
-            JumpFollowed => jumps(),
-            InheritedIsNew | LeaseUncapped => leases(),
-            LossForgets => Protocol { losses: DROP, ..values(&[PLAIN, WIDE], 1, 1) },
-            ZeroAgain => values(&[PLAIN, NARROW], 1, 2),
-            ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit
-            | WordWithoutValue => values(&[PLAIN, WIDE], 1, 1),
-            AdvanceUnrecorded | AdvanceClaimedLate => {
-                Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) }
-            }
-            _ => one,
-        };
+    let bounds = match mutation {
+        OpenUnfenced => bounds(&[COARSE], 2, 1),
+        ResetSameSlots => Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
+        ResetInUse | ResetUnfenced | RecordAfterOpen | ClaimLate | RecordsAfterHorizon => {
+            Protocol { resets: true, callers: 1, ..bounds(&[FINE], 2, 1) }
+        }
+        PromiseAfterCommit | PastForgotten => Protocol { losses: DROP, callers: 1, ..one },
+        ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
+        AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
+        JumpFollowed => jumps(),
+        InheritedIsNew | LeaseUncapped => leases(),
+        LossForgets => Protocol { losses: DROP, ..values(&[PLAIN, NARROW], 1, 1) },
+        ZeroAgain => values(&[PLAIN, NARROW], 1, 2),
+        ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit | WordWithoutValue => {
+            values(&[PLAIN, WIDE], 1, 1)
+        }
+        AdvanceUnrecorded | AdvanceClaimedLate => {
+            Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) }
+        }
+        _ => one,
+    };
     Protocol { broken: Some(mutation), ..bounds }
 }
 
