@@ -196,8 +196,21 @@ impl Protocol {
         slots.filter(|(at, _)| self.place(*at).key.track() == 1).collect()
     }
 
+    /// `PastWords::begin_anew`.
+    pub fn promise_anew(&self, past: &mut Past, horizon: Mark) {
+        past.published = [horizon, Mark::NONE];
+        past.promised = [horizon, Mark::NONE];
+        if !self.is(Mutation::ResetKeepsLast) {
+            // It was promised more: a record of its use up to this horizon would say too little.
+            past.last_identity = None;
+        }
+        if self.is(Mutation::ResetLowersHighest) {
+            past.highest = horizon.at;
+        }
+    }
+
     /// `State::begin_anew`. Whoever is in the middle of an attempt still has the old slot.
-    pub fn begin_anew(&self, shared: &mut Shared, callers: &mut [Caller; 2], floor: Instant, horizon: Mark) {
+    pub fn begin_anew(&self, shared: &mut Shared, callers: &mut [Caller; 2], floor: Instant) {
         for caller in callers {
             if let (Some((at, _)), None) = (caller.at, caller.retired)
                 && !self.is(Mutation::ResetSameSlots)
@@ -206,15 +219,6 @@ impl Protocol {
             }
         }
         shared.begun = Some([Mark { value: 0, at: floor }, Mark::NONE]);
-        shared.past.published = [horizon, Mark::NONE];
-        shared.past.promised = [horizon, Mark::NONE];
-        if !self.is(Mutation::ResetKeepsLast) {
-            // It was promised more: a record of its use up to this horizon would say too little.
-            shared.past.last_identity = None;
-        }
-        if self.is(Mutation::ResetLowersHighest) {
-            shared.past.highest = horizon.at;
-        }
         for at in 0..PLACES {
             if shared.slots[at].take().is_some() && self.is(Mutation::ResetSameSlots) {
                 self.allocate(shared, at, Instant(0));

@@ -311,9 +311,9 @@ pub enum Keeper {
     /// The same, after the fence.
     ShuttingOut(Anew),
     /// Who was used is shut out, and the low horizon is written; nothing is committed.
-    WrittenLow { anew: Anew, floor: Instant, horizon: Mark },
+    WrittenLow { anew: Anew, floor: Instant },
     /// The same, committed, but slots go on as before.
-    CommittedLow { floor: Instant, horizon: Mark },
+    CommittedLow { floor: Instant },
     /// Another value of the clock sequence is promised and written, but not committed.
     WrittenValue(Opening),
     /// The same, committed.

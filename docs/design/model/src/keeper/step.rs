@@ -80,11 +80,11 @@ impl Protocol {
                 *keeper = match *keeper {
                     Keeper::Written(look) => Keeper::Committed(look),
                     Keeper::WrittenEnd(ends) => Keeper::CommittedEnd(ends),
-                    Keeper::WrittenLow { floor, horizon, .. } => {
+                    Keeper::WrittenLow { floor, .. } => {
                         if self.is(Mutation::ClaimLate) {
                             *order = if *order == Order::None { Order::None } else { Order::Claimed };
                         }
-                        Keeper::CommittedLow { floor, horizon }
+                        Keeper::CommittedLow { floor }
                     }
                     Keeper::WrittenValue(opening) => Keeper::CommittedValue(opening),
                     _ => return None,
@@ -214,11 +214,12 @@ impl Protocol {
                 if self.is(Mutation::ResetInUse) {
                     records.retain(|record| record.identity == Some(identity(who)));
                 }
+                self.promise_anew(&mut shared.past, horizon);
                 self.write(disk, &records, [Some(horizon), Some(Mark::NONE)]);
-                *keeper = Keeper::WrittenLow { anew, floor, horizon };
+                *keeper = Keeper::WrittenLow { anew, floor };
             }
-            (Action::BeginAnew, Keeper::CommittedLow { floor, horizon }) => {
-                self.begin_anew(shared, callers, floor, horizon);
+            (Action::BeginAnew, Keeper::CommittedLow { floor }) => {
+                self.begin_anew(shared, callers, floor);
                 (*keeper, *order) = Default::default();
             }
 
