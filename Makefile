@@ -13,6 +13,7 @@
 #   make clients         the programs of docs/clients.md, against a throw-away server
 #   make test-monitoring what Prometheus and its exporter see of a fleet, and each alert
 #   make verify          models of the protocols, in every state
+#   make simulate        simulated fleets with faults, each run from a seed      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
 #   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
 #   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/costs.md
 #   make instructions    instructions of one ID, compared with those in git           (RECORD=1 writes them)
@@ -29,7 +30,7 @@
 # PG_CONFIG=/path/to/pg_config picks another PostgreSQL than Debian's version 15. "make test-all" gets its own, and keeps
 # them below target/: see scripts/postgresql.sh.
 
-.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify bench figures instructions pictures book dist deb image test-packages check-19 lint sql clean
+.PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify simulate bench figures instructions pictures book dist deb image test-packages check-19 lint sql clean
 
 all:
 	@scripts/build.sh
@@ -69,6 +70,10 @@ test-monitoring:
 
 verify:
 	@cd docs/design/model && CARGO_TARGET_DIR=../../../target/model cargo run --quiet --release
+
+simulate:
+	@cd tests/simulation && CARGO_TARGET_DIR=../../target/model cargo run --quiet --release -- \
+	    SECONDS=$(SECONDS) SEED=$(SEED) VERBOSE=$(VERBOSE) MUTATION=$(MUTATION) MUTATIONS=$(MUTATIONS)
 
 bench:
 	@scripts/bench.sh $(TABLES)

@@ -1,0 +1,162 @@
+//! What a server has on disk, as it is read and as it is durable, and what its standby has of it.
+//!
+//! Rows are overwritten in place. That is read at once, rolled back or not. It is durable after its commit, or whenever
+//! somebody flushes the WAL; a write is never durable without those before it.
+
+use snowflake_id_core::track::{Horizon, TRACKS};
+use snowflake_id_core::used::{Use, Uses};
+
+/// How many segments there are at most.
+pub const SEGMENTS: usize = 2;
+
+/// What goes with the extension.
+#[derive(Clone, Default)]
+pub struct Stored {
+    pub oid: u32,
+    pub horizons: [Horizon; TRACKS],
+    pub uses: Uses,
+    /// Up to where numbers of each segment were had.
+    pub had: [i64; SEGMENTS],
+    /// Somebody has emptied it, and the keeper has not looked since: a crash now is not covered.
+    pub is_incomplete: bool,
+}
+
+#[derive(Clone)]
+pub enum Write {
+    Horizon(usize, Horizon),
+    Use(Use),
+    Had([i64; SEGMENTS]),
+    EmptyHorizons,
+    EmptyUses,
+    Whole,
+    Drop,
+    Create(Stored),
+}
+
+/// The pages: `None` without the extension.
+#[derive(Clone, Default)]
+pub struct Pages(pub Option<Stored>);
+
+impl Pages {
+    fn apply(&mut self, write: &Write) {
+        if let Write::Create(stored) = write {
+            self.0 = Some(stored.clone());
+        }
+        let Some(stored) = &mut self.0 else { return };
+        match write {
+            Write::Horizon(track, horizon) => stored.horizons[*track] = *horizon,
+            Write::Use(record) => {
+                let is_it = |it: &&mut Use| (it.identity, it.scope) == (record.identity, record.scope);
+                match stored.uses.0.iter_mut().find(is_it) {
+                    Some(row) => *row = *record,
+                    None => stored.uses.0.push(*record),
+                }
+            }
+            Write::Had(had) => stored.had = *had,
+            Write::EmptyHorizons => (stored.horizons, stored.is_incomplete) = (<_>::default(), true),
+            Write::EmptyUses => (stored.uses, stored.is_incomplete) = (<_>::default(), true),
+            Write::Whole => stored.is_incomplete = false,
+            Write::Drop => self.0 = None,
+            Write::Create(_) => {}
+        }
+    }
+
+    /// Whether a server that is started from this is one that is covered.
+    pub fn is_sound(&self) -> bool {
+        self.0.as_ref().is_some_and(|stored| !stored.is_incomplete)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StandbyKind {
+    None,
+    Synchronous,
+    Asynchronous,
+}
+
+/// A standby: what it has replayed, and what it has yet to receive.
+#[derive(Clone, Default)]
+pub struct Standby {
+    pub pages: Pages,
+    coming: Vec<Write>,
+    /// How many writes it has.
+    pub lsn: u64,
+    pub is_away: bool,
+}
+
+impl Standby {
+    /// Receives so many writes.
+    pub fn receive(&mut self, count: usize) {
+        for write in self.coming.drain(..count.min(self.coming.len())) {
+            self.pages.apply(&write);
+            self.lsn += 1;
+        }
+    }
+
+    pub fn is_behind_by(&self) -> usize {
+        self.coming.len()
+    }
+}
+
+#[derive(Clone)]
+pub struct Disk {
+    pub read: Pages,
+    pub durable: Pages,
+    pending: Vec<Write>,
+    /// How many writes there were, and how many are durable.
+    pub lsn: u64,
+    pub kind: StandbyKind,
+    pub standby: Standby,
+}
+
+impl Disk {
+    pub fn new(pages: Pages, kind: StandbyKind) -> Disk {
+        let standby = Standby { pages: pages.clone(), ..Standby::default() };
+        Disk { read: pages.clone(), durable: pages, pending: vec![], lsn: 0, kind, standby }
+    }
+
+    pub fn write(&mut self, write: Write) {
+        self.read.apply(&write);
+        self.pending.push(write);
+        self.lsn += 1;
+    }
+
+    pub fn unflushed(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Makes the oldest writes durable, so many of them. The standby is sent what is durable.
+    pub fn flush(&mut self, count: usize) {
+        for write in self.pending.drain(..count.min(self.pending.len())) {
+            self.durable.apply(&write);
+            self.standby.coming.push(write);
+        }
+    }
+
+    /// Commits what is written. `false` if that has to wait for the standby.
+    pub fn commit(&mut self, is_local: bool) -> bool {
+        self.flush(usize::MAX);
+        if self.kind != StandbyKind::Synchronous || is_local {
+            return true;
+        }
+        if !self.standby.is_away {
+            self.standby.receive(usize::MAX);
+        }
+        self.standby.coming.is_empty()
+    }
+
+    /// Power is cut: of the writes that are not durable so many survive.
+    pub fn crash(&mut self, survivors: usize) {
+        self.flush(survivors);
+        self.lsn -= self.pending.len() as u64;
+        self.pending.clear();
+        self.read = self.durable.clone();
+    }
+
+    /// The standby is promoted, and gets a standby of its own.
+    pub fn promote(&mut self) {
+        let (pages, lsn) = (self.standby.pages.clone(), self.standby.lsn);
+        *self = Disk { lsn, ..Disk::new(pages, self.kind) };
+        self.standby.lsn = lsn;
+    }
+}

@@ -1,0 +1,634 @@
+//! The keeper of a server, one step after another: `src/keeper/` of the extension (`cycle.rs`, `gate.rs`, `begin_anew.rs`,
+//! `clock_sequence.rs`, `store.rs`). What it decides is decided by the product. Between any two steps anything else may
+//! happen.
+
+use std::collections::VecDeque;
+
+use snowflake_id_core::Lease;
+use snowflake_id_core::clock_sequence::{Asked, Widths, next_value};
+use snowflake_id_core::clock_watch::ClockWatch;
+use snowflake_id_core::keeper_plan::{
+    GatePlan, Plan, Seen, check_reset, plan, records_before_reset, records_to_seal,
+};
+use snowflake_id_core::track::{Horizon, TRACKS};
+use snowflake_id_core::used::Use;
+
+use crate::context::Context;
+use crate::disk::{Stored, Write};
+use crate::mutation::Mutation;
+use crate::server::{Server, horizons_in_words, instant};
+use crate::shared::{News, Order, Shared};
+
+const MAX_CLOCK_JUMP_US: i64 = 60_000_000;
+
+/// What ends when the keeper is told to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    Server,
+    Keeper,
+}
+
+#[derive(Clone, Copy)]
+struct Clock {
+    now_us: i64,
+    offset_us: i64,
+    is_good: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transaction {
+    Plan,
+    BeginAnew,
+    NextValue,
+    Seal,
+}
+
+struct Done {
+    plan: Plan,
+    wanted: Option<Lease>,
+    place: u32,
+    news: News,
+}
+
+enum Op {
+    /// The settings are compared, the clock is read.
+    Prepare,
+    Plan {
+        clock: Clock,
+        news: News,
+        is_active: bool,
+        widths: Widths,
+    },
+    Promise(usize, Horizon),
+    Write(Write),
+    Commit(Transaction),
+    CarryOut(Box<Done>),
+    Publish([Option<Horizon>; TRACKS]),
+    Advance(i64, u64),
+    Gate(Box<Done>),
+    CheckAnew(Lease),
+    SealAnew,
+    StoreAnew(Lease),
+    BeginAnew(i64, Horizon),
+    NextValue(Clock, Widths),
+    OpenValue(i64, Horizon),
+    Seal,
+    EndSeal([Horizon; TRACKS]),
+    Exit,
+}
+
+#[derive(Default)]
+pub struct Keeper {
+    ops: VecDeque<Op>,
+    pub has_committed: bool,
+    reach_us: i64,
+    /// What is stored is locked.
+    pub is_locked: bool,
+    pub ending: Option<Ending>,
+}
+
+impl Server {
+    /// The keeper ends at once, without a seal; another one is started.
+    pub fn kill_keeper(&mut self, cx: &mut Context) -> bool {
+        let Some(running) = self.running.as_mut().filter(|running| running.keeper.ending.is_none()) else {
+            return false;
+        };
+        running.keeper = Keeper::default();
+        running.shared.order = None;
+        self.say(cx, || "the keeper ends over its work, and is started again".into());
+        true
+    }
+
+    /// The keeper takes so many steps, or fewer if it comes to the end of a look or has to wait.
+    pub fn keep(&mut self, cx: &mut Context, steps: usize, is_active: bool) {
+        for _ in 0..steps {
+            let Some(running) = &mut self.running else { return };
+            let keeper = &mut running.keeper;
+            let op = match keeper.ops.pop_front() {
+                Some(op) => op,
+                None => {
+                    self.begin_look(cx);
+                    continue;
+                }
+            };
+            if !self.step(cx, op, is_active) || cx.failure.is_some() {
+                return;
+            }
+            if self
+                .running
+                .as_ref()
+                .is_some_and(|running| running.keeper.ops.is_empty() && running.keeper.ending.is_none())
+            {
+                return; // The look is over.
+            }
+        }
+    }
+
+    /// Whether the keeper is in the middle of something.
+    pub fn is_keeping(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.keeper.ops.is_empty())
+    }
+
+    fn begin_look(&mut self, cx: &mut Context) {
+        let Some(running) = &mut self.running else { return };
+        let keeper = &mut running.keeper;
+        if keeper.ending.is_some() {
+            self.begin_stop(cx);
+            return;
+        }
+        running.shared.is_wanted = false;
+        if let Some(Order::BeginAnew(Some(identity))) = running.shared.order {
+            keeper.ops.push_back(Op::CheckAnew(Lease::for_good(identity)));
+        }
+        keeper.ops.push_back(Op::Prepare);
+    }
+
+    fn begin_stop(&mut self, cx: &mut Context) {
+        let Some(running) = &mut self.running else { return };
+        let ops = &mut running.keeper.ops;
+        ops.clear();
+        if running.shared.gate.identity().is_some() {
+            if running.keeper.has_committed {
+                ops.push_back(Op::Seal);
+            } else {
+                running.shared.seal(true);
+                self.say(cx, || "the keeper fences, and stores nothing".into());
+            }
+        }
+        if let Some(running) = &mut self.running {
+            running.keeper.ops.push_back(Op::Exit);
+        }
+    }
+
+    /// The transaction is rolled back: what was written in place stays.
+    fn fail(&mut self, cx: &mut Context, transaction: Transaction, why: &str) {
+        let Some(running) = &mut self.running else { return };
+        let keeper = &mut running.keeper;
+        keeper.is_locked = false;
+        let is_exiting = matches!(keeper.ops.back(), Some(Op::Exit));
+        keeper.ops.clear();
+        match transaction {
+            Transaction::Plan => {
+                keeper.has_committed = false;
+                running.shared.order = None;
+            }
+            Transaction::BeginAnew => {
+                if running.shared.gate.identity().is_none() {
+                    keeper.has_committed = false;
+                }
+                running.shared.order = None;
+            }
+            Transaction::NextValue => {}
+            Transaction::Seal if is_exiting => {
+                running.shared.seal(true);
+                keeper.ops.push_back(Op::Exit);
+            }
+            Transaction::Seal => {}
+        }
+        self.say(cx, || format!("the keeper's transaction fails: {why}"));
+    }
+
+    /// Locks what is stored, and reads it.
+    fn lock(&mut self) -> Option<(Stored, bool)> {
+        let running = self.running.as_mut()?;
+        let stored = self.disk.read.0.clone()?;
+        running.keeper.is_locked = true;
+        let past = &mut running.shared.past;
+        past.note_high(stored.horizons.iter().map(Horizon::until_us).fold(stored.uses.latest_us(), i64::max));
+        let is_elsewhere = past.place.is_some_and(|known| known != stored.oid);
+        Some((stored, is_elsewhere))
+    }
+
+    /// What is left to do in a transaction: writes, then the commit.
+    fn writes(
+        &self,
+        stored: &Stored,
+        records: &[Use],
+        horizons: [Option<Horizon>; TRACKS],
+        transaction: Transaction,
+    ) -> Vec<Op> {
+        let records = stored.uses.clone().add(records.iter().copied());
+        let mut ops: Vec<_> = records.into_iter().map(|record| Op::Write(Write::Use(record))).collect();
+        for (track, horizon) in horizons.into_iter().enumerate() {
+            ops.extend(horizon.map(|horizon| Op::Write(Write::Horizon(track, horizon))));
+        }
+        // For the checks alone: the keeper has looked since something was emptied.
+        if stored.is_incomplete && [Transaction::Plan, Transaction::Seal].contains(&transaction) {
+            ops.push(Op::Write(Write::Whole));
+        }
+        ops.push(Op::Commit(transaction));
+        ops
+    }
+
+    fn push_front(&mut self, ops: Vec<Op>) {
+        let Some(running) = &mut self.running else { return };
+        for op in ops.into_iter().rev() {
+            running.keeper.ops.push_front(op);
+        }
+    }
+
+    /// Returns whether it went on.
+    fn step(&mut self, cx: &mut Context, op: Op, is_active: bool) -> bool {
+        match op {
+            Op::Prepare => self.prepare(cx, is_active),
+            Op::Plan { clock, news, is_active, widths } => self.plan(cx, clock, news, is_active, widths),
+            Op::Promise(track, horizon) => {
+                if let Some(running) = &mut self.running {
+                    running.shared.past.promise(track, horizon);
+                }
+            }
+            Op::Write(write) => self.disk.write(write),
+            Op::Commit(transaction) => return self.commit(cx, transaction),
+            Op::CarryOut(done) => self.carry_out(cx, done),
+            Op::Publish(horizons) => {
+                let Some(running) = &mut self.running else { return false };
+                running.keeper.has_committed |= horizons[0].is_some();
+                running.shared.publish(horizons);
+                if horizons != [None, None] {
+                    let text = horizons_in_words(horizons.map(Option::unwrap_or_default));
+                    self.say(cx, || format!("the keeper publishes {text}"));
+                }
+            }
+            Op::Advance(floor_us, number) => {
+                let Some(running) = &mut self.running else { return false };
+                let shared = &mut running.shared;
+                let open_for = shared.open_for();
+                shared.fence([floor_us; TRACKS], false);
+                if let Some(lease) = open_for {
+                    open_gate(shared, &lease, number);
+                }
+                shared.order = None;
+                if self.must_advance.is_some_and(|(to_us, _)| to_us <= floor_us) {
+                    self.must_advance = None;
+                }
+                self.say(cx, || format!("the floor is moved to {}", instant(floor_us)));
+            }
+            Op::Gate(done) => self.apply_gate(cx, *done),
+            Op::CheckAnew(lease) => self.check_anew(cx, lease),
+            Op::SealAnew => {
+                let Some(running) = &mut self.running else { return false };
+                running.shared.seal(true);
+                self.say(cx, || "the keeper fences, for a reset".into());
+            }
+            Op::StoreAnew(lease) => self.store_anew(cx, lease),
+            Op::BeginAnew(floor_us, horizon) => {
+                let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
+                let Some(running) = &mut self.running else { return false };
+                running.shared.past.clock_offset_us = Some(offset_us);
+                running.shared.begin_anew(floor_us, horizon);
+                running.shared.order = None;
+                self.say(cx, || format!("everything begins anew at {}", instant(floor_us)));
+            }
+            Op::NextValue(clock, widths) => self.next_value(cx, clock, widths),
+            Op::OpenValue(floor_us, horizon) => {
+                let Some(running) = &mut self.running else { return false };
+                running.shared.open_value(floor_us, horizon);
+                self.say(cx, || {
+                    format!(
+                        "value {} of the clock sequence is opened at {}",
+                        horizon.value(),
+                        instant(floor_us)
+                    )
+                });
+                cx.count("(value of the clock sequence opened)");
+            }
+            Op::Seal => self.seal(cx),
+            Op::EndSeal(ends) => {
+                let reach_us = self.max_drift_us + self.lease_us;
+                let Some(running) = &mut self.running else { return false };
+                running.keeper.has_committed = false;
+                running.keeper.reach_us = reach_us;
+                running.shared.past.promised = ends;
+            }
+            Op::Exit => {
+                let Some(running) = &mut self.running else { return false };
+                match running.keeper.ending.take() {
+                    Some(Ending::Server) => self.down(cx),
+                    _ => running.keeper = Keeper::default(),
+                }
+                return false;
+            }
+        }
+        true
+    }
+
+    fn prepare(&mut self, cx: &mut Context, is_active: bool) {
+        let reach_us = self.max_drift_us + self.lease_us;
+        let (now_us, since_boot_us) = (self.clock_us(cx), self.since_boot_us(cx));
+        let Some(running) = &mut self.running else { return };
+        let (shared, keeper) = (&mut running.shared, &mut running.keeper);
+        if keeper.ending.is_some() {
+            self.begin_stop(cx);
+            return;
+        }
+        if reach_us < keeper.reach_us && shared.gate.identity().is_some() {
+            if !keeper.has_committed {
+                shared.seal(true);
+                keeper.reach_us = reach_us;
+            } else {
+                keeper.ops.push_back(Op::Seal);
+            }
+            keeper.ops.push_back(Op::Prepare);
+            self.say(cx, || "settings were lowered".into());
+            return;
+        }
+        keeper.reach_us = reach_us;
+        let offset_us = now_us - since_boot_us;
+        if shared.order == Some(Order::AcceptClock) {
+            shared.past.clock_offset_us = Some(offset_us);
+            shared.order = None;
+        }
+        let mut watch = match shared.past.clock_offset_us {
+            Some(offset_us) => ClockWatch::with_offset_us(offset_us),
+            None => ClockWatch::new(now_us, since_boot_us),
+        };
+        let reached_us = shared.past.published[0].until_us();
+        let is_good = watch.look(now_us, since_boot_us, MAX_CLOCK_JUMP_US, reached_us).is_none();
+        shared.past.clock_offset_us = Some(watch.offset_us());
+        let widths = std::mem::take(&mut shared.asked);
+        let clock = Clock { now_us, offset_us, is_good };
+        keeper.ops.push_back(Op::Plan { clock, news: shared.news, is_active, widths });
+    }
+
+    fn plan(&mut self, cx: &mut Context, clock: Clock, news: News, is_active: bool, widths: Widths) {
+        let Some((stored, is_elsewhere)) = self.lock() else {
+            self.fail(cx, Transaction::Plan, "there is no extension");
+            return;
+        };
+        let wanted = if self.is_leased { news.lease } else { self.fixed_lease() };
+        let (max_drift_us, lease_us) = (self.max_drift_us, self.lease_us);
+        let Some(running) = &mut self.running else { return };
+        let shared = &mut running.shared;
+        let advance_to_us = match shared.order {
+            Some(Order::Advance(floor_us)) => Some(floor_us),
+            _ => None,
+        };
+        let is_confirmed = |us: i64| us.abs_diff(clock.offset_us) <= 1_000_000;
+        let seen = Seen {
+            now_us: clock.now_us,
+            max_drift_us,
+            lease_us,
+            tracks: shared.tracks(stored.horizons),
+            is_elsewhere,
+            uses: stored.uses.clone(),
+            past: shared.past.snapshot(),
+            advance_to_us,
+            wanted: wanted.map(|lease| match cx.is(Mutation::LeaseOverrun) && !lease.is_for_good() {
+                true => Lease { until_us: lease.until_us + shared.overrun_us, ..lease },
+                false => lease,
+            }),
+            is_lease_inherited: news.is_inherited,
+            open_for: shared.open_for(),
+            is_clock_confirmed: news.confirmed_clock_us.is_some_and(is_confirmed),
+            is_anew_ordered: shared.order == Some(Order::BeginAnew(None)),
+            has_room_to_begin_anew: shared.has_room_to_begin_anew(),
+            is_active,
+            is_clock_good: clock.is_good,
+        };
+        let mut plan = plan(&seen);
+        if cx.is(Mutation::FloorAtClock) && !shared.is_begun() {
+            plan.tracks[0].begun.floor_us = plan.tracks[0].begun.floor_us.min(clock.now_us);
+        }
+        let horizons = plan.tracks.map(|track| track.horizon);
+        let gate = plan.gate;
+        let loss = plan.loss;
+        self.say(cx, || {
+            let loss = loss.map(|loss| format!("{loss:?} lost; ")).unwrap_or_default();
+            let write = match horizons {
+                [None, None] => "writes no horizon".into(),
+                _ => format!("writes {}", horizons_in_words(horizons.map(Option::unwrap_or_default))),
+            };
+            format!("the keeper plans: {loss}{write}; gate: {}", gate_in_words(gate))
+        });
+        let promises = (0..TRACKS).filter_map(|at| Some(Op::Promise(at, horizons[at]?)));
+        let promises: Vec<_> = promises.collect();
+        let writes = self.writes(&stored, &plan.records, horizons, Transaction::Plan);
+        let done = Box::new(Done { plan, wanted, place: stored.oid, news });
+        let number = news.number;
+        let mut ops = vec![];
+        if cx.is(Mutation::PromiseLate) {
+            ops.extend(writes);
+            ops.extend(promises);
+            ops.extend([Op::CarryOut(done), Op::Publish(horizons)]);
+        } else if cx.is(Mutation::PublishFirst) {
+            ops.extend(promises);
+            ops.extend([Op::Publish(horizons)]);
+            ops.extend(writes);
+            ops.push(Op::CarryOut(done));
+        } else {
+            ops.extend(promises);
+            ops.extend(writes);
+            ops.extend([Op::CarryOut(done), Op::Publish(horizons)]);
+        }
+        // CarryOut moves what it has been given on to the gate.
+        ops.extend(advance_to_us.map(|floor_us| Op::Advance(floor_us, number)));
+        ops.push(Op::NextValue(clock, widths));
+        self.push_front(ops);
+    }
+
+    fn commit(&mut self, cx: &mut Context, transaction: Transaction) -> bool {
+        if self.is_commit_failing {
+            self.is_commit_failing = false;
+            self.fail(cx, transaction, "an error before its commit");
+            cx.count("commit of the keeper fails");
+            return true;
+        }
+        let is_durable = self.disk.commit(transaction == Transaction::Seal);
+        let Some(running) = &mut self.running else { return false };
+        let keeper = &mut running.keeper;
+        let is_stopping = keeper.ending.is_some();
+        if !is_durable && !is_stopping {
+            keeper.ops.push_front(Op::Commit(transaction));
+            return false;
+        }
+        keeper.is_locked = false;
+        if is_stopping && transaction != Transaction::Seal {
+            // A wait that was cut short ends like one that was successful: nothing is published.
+            self.begin_stop(cx);
+        }
+        true
+    }
+
+    fn carry_out(&mut self, cx: &mut Context, done: Box<Done>) {
+        let Some(running) = &mut self.running else { return };
+        let shared = &mut running.shared;
+        shared.past.place = Some(done.place);
+        if !shared.is_begun() {
+            shared.begin(done.plan.tracks.map(|track| track.begun));
+        }
+        if done.plan.is_another_needed {
+            shared.another_needed_after = done.news.number;
+        }
+        // Behind what publishes and advances.
+        let ops = &mut running.keeper.ops;
+        let at = ops.iter().position(|op| matches!(op, Op::NextValue(..))).unwrap_or(ops.len());
+        ops.insert(at, Op::Gate(done));
+        if cx.is(Mutation::PublishFirst)
+            && let Some(running) = &mut self.running
+        {
+            // Slots that came into use meanwhile.
+            let published = running.shared.past.published.map(Some);
+            running.shared.publish(published);
+            running.keeper.has_committed = true;
+        }
+    }
+
+    fn apply_gate(&mut self, cx: &mut Context, done: Done) {
+        let Some(running) = &mut self.running else { return };
+        let shared = &mut running.shared;
+        if shared.order == Some(Order::BeginAnew(None))
+            && done.wanted.is_some()
+            && !done.plan.is_another_needed
+        {
+            shared.order = None; // Nothing begins anew.
+        }
+        match done.plan.gate {
+            GatePlan::Stay => {
+                if let Some(lease) = done.wanted {
+                    shared.set_lease(&lease);
+                }
+            }
+            GatePlan::BeginAnew(lease) => {
+                running.keeper.ops.clear();
+                running.keeper.ops.push_back(Op::CheckAnew(lease));
+            }
+            GatePlan::Open { lease, is_another } => {
+                let floors_us = done.plan.tracks.map(|track| track.from_us);
+                if (is_another || floors_us != [0; TRACKS]) && !cx.is(Mutation::OpenUnfenced) {
+                    shared.fence(floors_us, is_another);
+                }
+                let Some(wanted) = done.wanted else { return };
+                shared.set_lease(&wanted);
+                shared.past.last_identity = Some(lease.identity);
+                open_gate(shared, &wanted, done.news.number);
+                self.say(cx, || format!("the gate is opened for {}", wanted.identity));
+            }
+            GatePlan::Close | GatePlan::Refuse { .. } => {
+                if shared.gate.identity().is_some() {
+                    shared.close_gate();
+                    self.say(cx, || "the gate is closed".into());
+                }
+            }
+        }
+    }
+
+    fn refuses_anew(&mut self, cx: &Context, lease: &Lease, stored: &Stored, is_elsewhere: bool) -> bool {
+        let now_us = self.clock_us(cx);
+        let Some(running) = &self.running else { return true };
+        let past = running.shared.past.snapshot();
+        check_reset(lease.identity, &stored.uses, &past, is_elsewhere, now_us).is_err()
+    }
+
+    fn check_anew(&mut self, cx: &mut Context, lease: Lease) {
+        let Some((stored, is_elsewhere)) = self.lock() else {
+            self.fail(cx, Transaction::BeginAnew, "there is no extension");
+            return;
+        };
+        let is_refused = self.refuses_anew(cx, &lease, &stored, is_elsewhere);
+        let Some(running) = &mut self.running else { return };
+        running.keeper.is_locked = false;
+        if is_refused || !running.shared.has_room_to_begin_anew() {
+            running.shared.order = None;
+            self.say(cx, || format!("a reset for {} is refused", lease.identity));
+            return;
+        }
+        self.push_front(vec![Op::SealAnew, Op::StoreAnew(lease)]);
+    }
+
+    fn store_anew(&mut self, cx: &mut Context, lease: Lease) {
+        let reach_us = self.max_drift_us + self.lease_us;
+        let floor_us = self.clock_us(cx).max(lease.from_us);
+        let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
+        let horizon = Horizon::new(0, horizon_us);
+        let Some((stored, is_elsewhere)) = self.lock() else {
+            self.fail(cx, Transaction::BeginAnew, "there is no extension");
+            return;
+        };
+        if self.refuses_anew(cx, &lease, &stored, is_elsewhere) {
+            self.fail(cx, Transaction::BeginAnew, "the reset is refused");
+            return;
+        }
+        let Some(running) = &self.running else { return };
+        let highest_us = running.shared.past.snapshot().highest_us;
+        let mut records =
+            records_before_reset(&stored.uses, lease.identity, running.shared.value(), highest_us);
+        if cx.is(Mutation::ResetUnshut) {
+            records.clear();
+        }
+        let mut ops =
+            self.writes(&stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::BeginAnew);
+        ops.push(Op::BeginAnew(floor_us, horizon));
+        // Order ends here: what is written may be durable although the reset is not carried out.
+        self.last.clear();
+        self.say(cx, || format!("a reset for {} writes {}", lease.identity, instant(horizon_us)));
+        self.push_front(ops);
+    }
+
+    fn next_value(&mut self, cx: &mut Context, clock: Clock, widths: Widths) {
+        let reach_us = self.max_drift_us + self.lease_us;
+        let Some(running) = &self.running else { return };
+        let Some(lease) = running.shared.open_for() else { return };
+        if widths == Widths::default() || !clock.is_good || !running.shared.has_room_for_value() {
+            return;
+        }
+        let asked = Asked { now_us: clock.now_us, reach_us, widths, lease };
+        let Some((stored, is_elsewhere)) = self.lock() else {
+            self.fail(cx, Transaction::NextValue, "there is no extension");
+            return;
+        };
+        let Some(running) = &mut self.running else { return };
+        let tracks = running.shared.tracks(stored.horizons);
+        let next =
+            next_value(&tracks, &stored.uses, &asked).filter(|_| !is_elsewhere && !tracks[1].is_changed());
+        let Some(mut next) = next else {
+            running.keeper.is_locked = false;
+            return;
+        };
+        if cx.is(Mutation::RecordForgotten) {
+            next.closing.clear();
+        }
+        let mut ops = vec![Op::Promise(1, next.horizon)];
+        ops.extend(self.writes(&stored, &next.closing, [None, Some(next.horizon)], Transaction::NextValue));
+        ops.push(Op::OpenValue(next.floor_us, next.horizon));
+        self.push_front(ops);
+    }
+
+    fn seal(&mut self, cx: &mut Context) {
+        let Some((stored, _)) = self.lock() else {
+            self.fail(cx, Transaction::Seal, "there is no extension");
+            return;
+        };
+        let is_fenced = !cx.is(Mutation::SealUnfenced);
+        let Some(running) = &mut self.running else { return };
+        let ends = running.shared.seal(is_fenced);
+        let tracks = running.shared.tracks(stored.horizons);
+        let records = records_to_seal(&stored.uses, &tracks, &running.shared.past.snapshot());
+        let changed = [0, 1].map(|at| Some(ends[at]).filter(|end| *end != stored.horizons[at]));
+        let mut ops = self.writes(&stored, &records, changed, Transaction::Seal);
+        ops.push(Op::EndSeal(ends));
+        self.say(cx, || format!("the keeper seals: {}", horizons_in_words(ends)));
+        self.push_front(ops);
+    }
+}
+
+/// Opens the gate for a lease, unless the news has changed since a plan was made with it.
+fn open_gate(shared: &Shared, lease: &Lease, number: u64) {
+    if lease.is_for_good() || shared.news.number == number {
+        shared.gate.open(lease.identity);
+    }
+}
+
+fn gate_in_words(gate: GatePlan) -> String {
+    match gate {
+        GatePlan::Stay => "stays".into(),
+        GatePlan::Open { lease, is_another } => {
+            let other = if is_another { ", another one" } else { "" };
+            format!("opens for {}{other}, up to {}", lease.identity, instant(lease.until_us))
+        }
+        GatePlan::BeginAnew(lease) => format!("everything begins anew for {}", lease.identity),
+        GatePlan::Close => "is closed".into(),
+        GatePlan::Refuse { identity, until_us } => {
+            format!("{identity} is refused up to {}", instant(until_us))
+        }
+    }
+}

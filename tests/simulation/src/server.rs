@@ -1,0 +1,394 @@
+//! A server: what it has on disk, what it has in memory while it runs, and what can happen to it as a whole.
+
+use std::collections::BTreeMap;
+
+use snowflake_id_core::lease_state::LeaseState;
+use snowflake_id_core::track::{Begun, Horizon};
+use snowflake_id_core::used::Uses;
+use snowflake_id_core::{Identity, Layout, Lease};
+
+use crate::caller::Caller;
+use crate::context::{Context, duration};
+use crate::disk::{Disk, Pages, SEGMENTS, StandbyKind, Stored, Write};
+use crate::keeper::{Ending, Keeper};
+use crate::mutation::Mutation;
+use crate::numbers::{NumbersFile, NumbersWorker};
+use crate::random::Random;
+use crate::shared::{Order, PastWords, Shared};
+use crate::worker::Worker;
+
+/// What an original has and a copy has not: which file system, which boot of the host, which timeline.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Original {
+    pub disk: u64,
+    pub boot: u64,
+    pub timeline: u64,
+}
+
+#[derive(Clone, Default)]
+pub struct LeaseFile {
+    pub original: Original,
+    pub state: LeaseState,
+}
+
+/// A base backup, or a disk that was put aside.
+#[derive(Clone)]
+pub struct Backup {
+    pages: Pages,
+    file: LeaseFile,
+    numbers: NumbersFile,
+    timeline: u64,
+}
+
+/// What a server has while it runs.
+pub struct Running {
+    pub shared: Shared,
+    pub keeper: Keeper,
+    pub worker: Worker,
+    pub numbers: NumbersWorker,
+    pub callers: Vec<Caller>,
+}
+
+pub struct Server {
+    pub at: usize,
+    pub name: String,
+    pub is_leased: bool,
+    /// The worker IDs that it may be given by its settings, and the one that it has now.
+    pub workers: Vec<u32>,
+    pub worker: Option<u32>,
+    /// It was restored: before it gets this worker ID back, its floor has to be moved here.
+    pub must_advance: Option<(i64, u32)>,
+    pub layout_at: usize,
+    pub max_drift_us: i64,
+    pub lease_us: i64,
+    pub spread: u32,
+    pub disk: Disk,
+    pub file: LeaseFile,
+    pub numbers_file: NumbersFile,
+    pub original: Original,
+    pub backup: Option<Backup>,
+    /// By how much its clock is wrong, and when its host was booted.
+    pub offset_us: i64,
+    pub booted_us: i64,
+    pub is_cut: bool,
+    /// The next commit of the keeper fails.
+    pub is_commit_failing: bool,
+    pub running: Option<Running>,
+    /// The highest ID that was returned, for each layout and value of the clock sequence.
+    pub last: BTreeMap<(usize, u8), i64>,
+    /// Ranges that the registry has given it.
+    pub granted: Vec<Lease>,
+    pub last_number: [i64; SEGMENTS],
+}
+
+pub const CALLERS: usize = 3;
+
+impl Server {
+    pub fn clock_us(&self, cx: &Context) -> i64 {
+        cx.now_us + self.offset_us
+    }
+
+    pub fn since_boot_us(&self, cx: &Context) -> i64 {
+        cx.now_us - self.booted_us
+    }
+
+    pub fn say(&self, cx: &mut Context, text: impl FnOnce() -> String) {
+        cx.say(&self.name, text);
+    }
+
+    /// What it gets from its settings.
+    pub fn fixed_lease(&self) -> Option<Lease> {
+        let worker = self.worker.filter(|_| self.must_advance.is_none())?;
+        Some(Lease::for_good(Identity { datacenter: 0, worker }))
+    }
+
+    pub fn start(&mut self, cx: &mut Context) {
+        if self.running.is_some() {
+            return;
+        }
+        self.say(cx, || "is started".into());
+        let past =
+            PastWords { clock_offset_us: Some(self.clock_us(cx) - self.since_boot_us(cx)), ..<_>::default() };
+        self.run_with(cx, past);
+    }
+
+    fn run_with(&mut self, cx: &mut Context, past: PastWords) {
+        let overrun_us = if cx.is(Mutation::LeaseOverrun) { 60_000_000 } else { 0 };
+        let worker = Worker::new(self, cx);
+        self.running = Some(Running {
+            shared: Shared::new(past, overrun_us),
+            keeper: Keeper::default(),
+            worker,
+            numbers: NumbersWorker::new(self),
+            callers: (0..CALLERS).map(|_| Caller::default()).collect(),
+        });
+    }
+
+    /// Power is cut, or the postmaster is killed.
+    pub fn crash(&mut self, cx: &mut Context, random: &mut Random) -> bool {
+        if self.running.is_none() || !self.disk.durable.is_sound() {
+            return false;
+        }
+        let unflushed = self.disk.unflushed();
+        let survivors = random.below(unflushed + 1);
+        self.disk.crash(survivors);
+        self.running = None;
+        self.say(cx, || match unflushed {
+            0 => "CRASHES".into(),
+            _ => format!("CRASHES; of {unflushed} writes that were not flushed {survivors} survive"),
+        });
+        true
+    }
+
+    /// A backend is killed: the shared memory is made again, but what the server knows of its past is kept.
+    pub fn crash_backend(&mut self, cx: &mut Context, random: &mut Random) -> bool {
+        let Some(past) = self.running.as_ref().map(|running| running.shared.past) else { return false };
+        if self.disk.durable.0.is_none() {
+            return false;
+        }
+        let survivors = random.below(self.disk.unflushed() + 1);
+        self.disk.crash(survivors);
+        self.say(cx, || "a backend is killed: shared memory is made again".into());
+        self.run_with(cx, past);
+        true
+    }
+
+    /// Whether a stop of the keeper stores again what was emptied.
+    fn may_stop(&self) -> bool {
+        let Some(running) = &self.running else { return false };
+        let seals = running.shared.gate.identity().is_some() && running.keeper.has_committed;
+        self.disk.read.0.as_ref().is_some_and(|stored| !stored.is_incomplete || seals)
+    }
+
+    pub fn stop(&mut self, cx: &mut Context, ending: Ending) -> bool {
+        if !self.may_stop() {
+            return false;
+        }
+        let Some(running) = &mut self.running else { return false };
+        if running.keeper.ending.is_some() {
+            return false;
+        }
+        running.keeper.ending = Some(ending);
+        self.say(cx, || match ending {
+            Ending::Server => "a clean stop begins".into(),
+            Ending::Keeper => "the keeper is terminated".into(),
+        });
+        true
+    }
+
+    /// What a clean stop ends with.
+    pub fn down(&mut self, cx: &mut Context) {
+        self.disk.flush(usize::MAX);
+        self.running = None;
+        self.say(cx, || "has stopped".into());
+    }
+
+    pub fn boot_host(&mut self, cx: &mut Context, random: &mut Random) -> bool {
+        if self.running.is_some() && !self.crash(cx, random) {
+            return false;
+        }
+        self.original.boot = random.bits();
+        self.booted_us = cx.now_us;
+        self.say(cx, || "its host is booted".into());
+        true
+    }
+
+    /// The standby takes over; the primary is no more.
+    pub fn promote(&mut self, cx: &mut Context) -> bool {
+        if self.disk.kind == StandbyKind::None || !self.disk.standby.pages.is_sound() {
+            return false;
+        }
+        let lsn = self.disk.standby.lsn;
+        cx.is_evidence_lost = true;
+        if self.disk.kind == StandbyKind::Asynchronous && !self.is_leased {
+            // It may repeat what it has not received.
+            cx.ledger.forget_rows(self.at, lsn);
+        }
+        let kind = self.disk.kind;
+        let behind = self.disk.standby.is_behind_by();
+        self.disk.promote();
+        self.running = None;
+        self.last.clear();
+        self.original.timeline += 1;
+        self.original.disk = self.original.disk.wrapping_mul(31) + 17;
+        self.last_number = [0; SEGMENTS];
+        // A base backup brought the files.
+        (self.file, self.numbers_file) = match &self.backup {
+            Some(backup) => (backup.file.clone(), backup.numbers.clone()),
+            None => <_>::default(),
+        };
+        self.say(cx, || format!("is lost; its {kind:?} standby, {behind} writes behind, is promoted"));
+        true
+    }
+
+    pub fn take_backup(&mut self, cx: &mut Context) -> bool {
+        let is_sound = self.disk.durable.is_sound();
+        if is_sound {
+            self.backup = Some(Backup {
+                pages: self.disk.durable.clone(),
+                file: self.file.clone(),
+                numbers: self.numbers_file.clone(),
+                timeline: self.original.timeline,
+            });
+            self.say(cx, || "its disk is copied".into());
+        }
+        is_sound
+    }
+
+    /// An older disk takes the place of the one that it has. With a fixed worker ID an administrator moves the floor first,
+    /// or gives it another one.
+    pub fn restore(&mut self, cx: &mut Context, random: &mut Random, layouts: &[Layout]) -> bool {
+        let Some(backup) = self.backup.clone() else { return false };
+        cx.is_evidence_lost = true;
+        if !self.is_leased {
+            let worker = match cx.fresh_worker().filter(|_| random.one_in(2)) {
+                Some(worker) => worker,
+                None => {
+                    let kept = random.pick(&self.workers);
+                    self.must_advance = Some((cx.ledger.end_us(kept, layouts).max(1), kept));
+                    kept
+                }
+            };
+            self.workers = vec![worker];
+            self.worker = Some(worker);
+        }
+        self.disk = Disk::new(backup.pages, self.disk.kind);
+        cx.ledger.keep_rows(self.at);
+        (self.file, self.numbers_file) = (backup.file, backup.numbers);
+        self.original = Original { disk: random.bits(), timeline: backup.timeline, ..self.original };
+        self.running = None;
+        self.last.clear();
+        self.last_number = [0; SEGMENTS];
+        let worker = self.worker;
+        self.say(cx, || format!("is lost, and restored from a copy of its disk; worker ID {worker:?}"));
+        true
+    }
+
+    /// A copy that runs beside the original.
+    pub fn copy(&mut self, cx: &mut Context, random: &mut Random, at: usize) -> Option<Server> {
+        let backup = self.backup.clone()?;
+        let worker = if self.is_leased { None } else { Some(cx.fresh_worker()?) };
+        let name = format!("S{at}");
+        let copied = &self.name;
+        cx.say(&name, || format!("begins as a copy of {copied}, with worker ID {worker:?}"));
+        Some(Server {
+            at,
+            name,
+            workers: worker.into_iter().collect(),
+            worker,
+            must_advance: None,
+            disk: Disk::new(backup.pages, self.disk.kind),
+            file: backup.file,
+            numbers_file: backup.numbers,
+            original: Original { disk: random.bits(), timeline: backup.timeline, boot: self.original.boot },
+            backup: None,
+            is_cut: false,
+            is_commit_failing: false,
+            running: None,
+            last: BTreeMap::new(),
+            granted: vec![],
+            last_number: [0; SEGMENTS],
+            ..*self
+        })
+    }
+
+    /// Whether DDL has not to wait for the keeper's lock, and a crash would be covered.
+    fn is_ddl_possible(&self) -> bool {
+        let is_standby_there = self.disk.kind != StandbyKind::Synchronous || !self.disk.standby.is_away;
+        let is_idle = |running: &Running| {
+            running.shared.is_begun() && !running.keeper.is_locked && running.keeper.ending.is_none()
+        };
+        is_standby_there && self.running.as_ref().is_some_and(is_idle)
+    }
+
+    pub fn drop_extension(&mut self, cx: &mut Context) -> bool {
+        if !self.is_ddl_possible() || self.disk.read.0.is_none() {
+            return false;
+        }
+        self.disk.write(Write::Drop);
+        self.disk.commit(false);
+        self.say(cx, || "DROP EXTENSION".into());
+        true
+    }
+
+    /// The script stores what the server knows of its past.
+    pub fn create_extension(&mut self, cx: &mut Context) -> bool {
+        let Some(running) = &self.running else { return false };
+        if self.disk.read.0.is_some() {
+            return false;
+        }
+        let shared = &running.shared;
+        let tracks = shared.tracks([Horizon::NONE; 2]);
+        let past = shared.past.snapshot();
+        let mut stored = Stored { oid: cx.fresh_oid(), ..Stored::default() };
+        if past.highest_us > 0 {
+            let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
+                begun if ![0, begun.value].contains(&track.promised.value()) => {
+                    Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
+                }
+                begun => begun,
+            });
+            let mut uses = Uses::default();
+            uses.add(past.records(&tracks, &begun, &Uses::default()));
+            stored.uses = uses;
+            stored.horizons = [0, 1].map(|at| Horizon::new(begun[at].value, tracks[at].used_us(begun[at])));
+        }
+        stored.had = self.numbers_file.had;
+        let horizons = stored.horizons;
+        self.disk.write(Write::Create(stored));
+        self.disk.commit(false);
+        self.say(cx, || format!("CREATE EXTENSION, with {}", horizons_in_words(horizons)));
+        true
+    }
+
+    pub fn empty(&mut self, cx: &mut Context, is_horizon: bool) -> bool {
+        // A keeper that has opened no gate and published nothing since the start has nothing to compare with.
+        let has_published = self.running.as_ref().is_some_and(|running| {
+            let past = &running.shared.past;
+            past.published[0] != Horizon::NONE && past.last_identity.is_some()
+        });
+        if !self.is_ddl_possible() || !self.disk.read.is_sound() || !has_published {
+            return false;
+        }
+        self.disk.write(if is_horizon { Write::EmptyHorizons } else { Write::EmptyUses });
+        self.disk.commit(false);
+        self.say(cx, || {
+            format!("the stored {} are emptied", if is_horizon { "horizons" } else { "records" })
+        });
+        true
+    }
+
+    pub fn step_clock(&mut self, cx: &mut Context, step_us: i64) {
+        self.offset_us += step_us;
+        let offset_us = self.offset_us;
+        self.say(cx, || format!("its clock is set by {}, to {} off", duration(step_us), duration(offset_us)));
+    }
+
+    pub fn order(&mut self, cx: &mut Context, order: Order) -> bool {
+        // The one before has waited for too long, and is withdrawn.
+        let Some(running) = &mut self.running else { return false };
+        running.shared.order = Some(order);
+        self.say(cx, || format!("an administrator orders {order:?}"));
+        true
+    }
+}
+
+pub fn horizons_in_words(horizons: [Horizon; 2]) -> String {
+    let one = |horizon: Horizon| match horizon.value() {
+        0 => format!("horizon {}", instant(horizon.until_us())),
+        value => format!("horizon {} of value {value}", instant(horizon.until_us())),
+    };
+    match horizons {
+        [first, Horizon::NONE] => one(first),
+        [first, second] => format!("{}, {}", one(first), one(second)),
+    }
+}
+
+/// An instant, since the beginning of the story.
+pub fn instant(us: i64) -> String {
+    match us {
+        0 => "none".into(),
+        i64::MAX => "never".into(),
+        _ => duration(us - crate::setup::BEGAN_US),
+    }
+}

@@ -1,0 +1,43 @@
+//! The shortest story: actions are left out of a schedule as long as it fails in the same way (delta debugging).
+
+use crate::action::Action;
+use crate::mutation::Broken;
+use crate::setup::Setup;
+use crate::world::run;
+
+/// A shorter schedule that violates the same property, after at most so many runs.
+pub fn shrink(setup: &Setup, broken: Broken, what: &str, mut most_runs: usize) -> Vec<Action> {
+    let mut schedule = setup.schedule.clone();
+    let mut fails = |candidate: &[Action]| {
+        most_runs = most_runs.saturating_sub(1);
+        most_runs > 0
+            && run(setup, candidate, broken, false).failure.is_some_and(|failure| failure.what == what)
+    };
+    let mut chunk = schedule.len().div_ceil(2);
+    while chunk > 0 {
+        let mut at = 0;
+        let before = schedule.len();
+        while at < schedule.len() {
+            let end = (at + chunk).min(schedule.len());
+            let mut candidate = schedule.clone();
+            // The time of what is left out passes all the same; if that does not fail, it does not.
+            let passed_us: i64 = candidate.drain(at..end).map(|action| action.after_us).sum();
+            if fails(&candidate) {
+                schedule = candidate;
+                continue;
+            }
+            if let Some(next) = candidate.get_mut(at).filter(|_| passed_us > 0) {
+                next.after_us += passed_us;
+                if fails(&candidate) {
+                    schedule = candidate;
+                    continue;
+                }
+            }
+            at = end;
+        }
+        if chunk > 1 || schedule.len() == before {
+            chunk /= 2;
+        }
+    }
+    schedule
+}
