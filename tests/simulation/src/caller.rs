@@ -7,6 +7,7 @@ use snowflake_id_core::clock_sequence::{FAR_AHEAD_US, Widths};
 use snowflake_id_core::{Field, Generator, Layout, SlotKey, Stall};
 
 use crate::context::{Context, duration};
+use crate::disk::{Pages, StandbyKind};
 use crate::ledger::Run;
 use crate::mutation::Mutation;
 use crate::random::Random;
@@ -240,6 +241,19 @@ impl Server {
         let begun = shared.begun(track);
         if begun.value == session.clock_seq && first_us < begun.floor_us {
             return cx.fail("no ID is below the floor", what());
+        }
+        // What was dropped or emptied is written again at the next look of the keeper.
+        let has_lost = |pages: &Pages| match &pages.0 {
+            Some(stored) if !stored.is_incomplete => {
+                last_us >= stored.horizons[track].until_us_of(session.clock_seq)
+            }
+            _ => false,
+        };
+        if has_lost(&self.disk.durable) {
+            return cx.fail("every ID lies below the durable horizon", what());
+        }
+        if self.disk.kind == StandbyKind::Synchronous && has_lost(&self.disk.standby.pages) {
+            return cx.fail("every ID lies below the horizon of a synchronous standby", what());
         }
         let is_granted = |lease: &snowflake_id_core::Lease| {
             lease.identity == identity

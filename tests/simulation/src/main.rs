@@ -126,6 +126,14 @@ fn are_well(seconds: u64, broken: Broken) -> bool {
         let setup = Setup::of(seeds.bits() >> 16);
         let outcome = run(&setup, &setup.schedule, broken, false);
         runs += 1;
+        if runs.is_multiple_of(100) {
+            let again = run(&setup, &setup.schedule, broken, false);
+            assert_eq!(
+                (outcome.digest(), outcome.lasted_us),
+                (again.digest(), again.lasted_us),
+                "a seed is a run"
+            );
+        }
         if outcome.failure.is_some() {
             println!("after {runs} runs, {:.1} s:", began.elapsed().as_secs_f64());
             tell(&setup, broken);

@@ -14,7 +14,7 @@ pub enum Mutation {
     CopyBelieved,
     GateFirst,
     SealUnfenced,
-    NumbersUnnoted,
+    NumbersUnwaited,
 }
 
 pub const ALL: [(Mutation, &str, &str); 12] = [
@@ -38,7 +38,7 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
     (Mutation::GateFirst, "gate-first", "a call loads the gate before the word of its slot"),
     (Mutation::SealUnfenced, "seal-unfenced", "a clean stop stores the end of use without a fence"),
     (
-        Mutation::NumbersUnnoted,
+        Mutation::NumbersUnwaited,
         "numbers-unwaited",
         "a range of numbers is used before there is a token for it",
     ),
@@ -48,5 +48,5 @@ pub fn find(name: &str) -> Option<Mutation> {
     ALL.iter().find(|(_, known, _)| *known == name).map(|(mutation, ..)| *mutation)
 }
 
-/// In the variables that tell a run what is broken.
+/// What is broken in a run, if anything is.
 pub type Broken = Option<Mutation>;

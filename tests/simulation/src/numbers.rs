@@ -122,7 +122,7 @@ impl Server {
                 };
                 let answer = self.ask_for_numbers(cx, random, registry, at, is_wanted);
                 let Some(Answer { range: Some(range), life, .. }) = answer else { return true };
-                self.push_number(match cx.is(Mutation::NumbersUnnoted) {
+                self.push_number(match cx.is(Mutation::NumbersUnwaited) {
                     true => Op::Note(at, range, None),
                     false => Op::AskForToken(at, range, life),
                 });

@@ -37,6 +37,13 @@ pub struct Outcome {
     pub lasted_us: i64,
 }
 
+impl Outcome {
+    /// The same for two runs that are the same.
+    pub fn digest(&self) -> (u64, u64, u64) {
+        (self.ids, self.numbers, self.faults.values().sum())
+    }
+}
+
 /// Runs a schedule, then lets all faults stop, and looks whether everybody goes on.
 pub fn run(setup: &Setup, schedule: &[Action], broken: Broken, is_told: bool) -> Outcome {
     let mut world = World::new(setup, broken, is_told);
@@ -428,6 +435,10 @@ impl World<'_> {
                 server.worker = server.workers.first().copied();
             }
         }
+        let leased = servers.iter().filter(|server| server.is_leased).count();
+        // Those that fit all layouts, as any server may have them.
+        let limits = setup.layouts.iter().map(|layout| 1usize << layout.bits(Field::Worker).min(31));
+        let is_for_all = limits.min().unwrap_or(0).min(setup.workers as usize) >= leased;
         let mut waiting: Vec<usize> = (0..servers.len()).collect();
         let mut step_us = 100_000;
         for round in 0..2_000 {
@@ -449,7 +460,8 @@ impl World<'_> {
                 {
                     server.order(cx, Order::Advance(to_us));
                 }
-                if round % 200 == 199 && server.is_leased && waiting.contains(&at) && server.kill_worker(cx) {
+                let is_due = round % 400 == 399 && is_for_all && waiting.contains(&at);
+                if is_due && server.is_leased && server.kill_worker(cx) {
                     // The keeper refuses a lease that an earlier life of a new server may have used. The worker goes on
                     // renewing it if no other worker ID is free. Then an administrator removes the file.
                     server.forget_lease(cx);
@@ -479,10 +491,6 @@ impl World<'_> {
                 let worker = layout.max(Field::Worker);
                 !server.is_leased && server.worker.is_some_and(|known| u64::from(known) <= worker)
             };
-            let leased = servers.iter().filter(|server| server.is_leased).count();
-            // Those that fit all layouts, as any server may have them.
-            let limits = setup.layouts.iter().map(|layout| 1usize << layout.bits(Field::Worker).min(31));
-            let is_for_all = limits.min().unwrap_or(0).min(setup.workers as usize) >= leased;
             let stuck: Vec<_> = waiting
                 .iter()
                 .filter(|at| if servers[**at].is_leased { is_for_all } else { is_helped(at) })
