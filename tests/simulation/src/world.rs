@@ -296,7 +296,13 @@ impl World<'_> {
                 servers.push(copy);
                 Some("copy of a server started")
             }
-            Kind::Drop => fault(server.drop_extension(cx), "extension dropped"),
+            Kind::Drop => {
+                let is_dropped = server.drop_extension(cx);
+                if is_dropped && random.one_in(2) {
+                    server.create_extension(cx);
+                }
+                fault(is_dropped, "extension dropped")
+            }
             Kind::EmptyHorizon => fault(server.empty(cx, true), "stored horizon emptied"),
             Kind::EmptyRecords => fault(server.empty(cx, false), "records emptied"),
             Kind::Settings => {
