@@ -73,7 +73,7 @@ verify:
 
 simulate:
 	@cd tests/simulation && CARGO_TARGET_DIR=../../target/model cargo run --quiet --release -- \
-	    SECONDS=$(SECONDS) SEED=$(SEED) VERBOSE=$(VERBOSE) MUTATION=$(MUTATION) MUTATIONS=$(MUTATIONS)
+	    SECONDS=$(SECONDS) BASE=$(BASE) SEED=$(SEED) VERBOSE=$(VERBOSE) MUTATION=$(MUTATION) MUTATIONS=$(MUTATIONS)
 
 bench:
 	@scripts/bench.sh $(TABLES)

@@ -242,10 +242,12 @@ impl Server {
         if begun.value == session.clock_seq && first_us < begun.floor_us {
             return cx.fail("no ID is below the floor", what());
         }
-        // What was dropped or emptied is written again at the next look of the keeper.
+        // What was dropped or emptied is written again at the next look of the keeper. When another value is about to be
+        // opened, the end of the one in use is recorded.
         let has_lost = |pages: &Pages| match &pages.0 {
             Some(stored) if !stored.is_incomplete => {
-                last_us >= stored.horizons[track].until_us_of(session.clock_seq)
+                let recorded_us = stored.uses.until_us(identity, session.clock_seq).unwrap_or(0);
+                last_us >= stored.horizons[track].until_us_of(session.clock_seq).max(recorded_us)
             }
             _ => false,
         };

@@ -258,8 +258,8 @@ impl Server {
                     open_gate(shared, &lease, number);
                 }
                 shared.order = None;
-                if self.must_advance.is_some_and(|(to_us, _)| to_us <= floor_us) {
-                    self.must_advance = None;
+                if let Some(to) = self.must_advance.take_if(|(to_us, _)| *to_us <= floor_us) {
+                    self.has_advanced = Some((self.disk.lsn, to));
                 }
                 self.say(cx, || format!("the floor is moved to {}", instant(floor_us)));
             }

@@ -116,10 +116,11 @@ fn tell(setup: &Setup, broken: Broken) {
 
 /// Runs with fresh seeds until time is up.
 fn are_well(seconds: u64, broken: Broken) -> bool {
-    let base = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let base = variable("BASE").and_then(|base| base.parse().ok()).unwrap_or_else(fresh);
     let mut seeds = random::Random::new(base);
     let began = Instant::now();
-    println!("seeds of this hour: from {base}");
+    println!("The seeds of the runs are drawn from BASE={base}.");
     let (mut runs, mut ids, mut numbers, mut lasted_us) = (0u64, 0, 0, 0);
     let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
     while began.elapsed() < Duration::from_secs(seconds) {

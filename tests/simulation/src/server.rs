@@ -58,6 +58,8 @@ pub struct Server {
     pub worker: Option<u32>,
     /// It was restored: before it gets this worker ID back, its floor has to be moved here.
     pub must_advance: Option<(i64, u32)>,
+    /// That was done, when its disk had so many writes: a standby that has fewer does not know of it.
+    pub has_advanced: Option<(u64, (i64, u32))>,
     pub layout_at: usize,
     pub max_drift_us: i64,
     pub lease_us: i64,
@@ -203,6 +205,9 @@ impl Server {
         if self.disk.kind == StandbyKind::Asynchronous && !self.is_leased {
             // It may repeat what it has not received.
             cx.ledger.forget_rows(self.at, lsn);
+            if let Some((_, to)) = self.has_advanced.take_if(|(done, _)| *done > lsn) {
+                self.must_advance = Some(to);
+            }
         }
         let kind = self.disk.kind;
         let behind = self.disk.standby.is_behind_by();
@@ -252,6 +257,7 @@ impl Server {
             self.workers = vec![worker];
             self.worker = Some(worker);
         }
+        self.has_advanced = None;
         self.disk = Disk::new(backup.pages, self.disk.kind);
         cx.ledger.keep_rows(self.at);
         (self.file, self.numbers_file) = (backup.file, backup.numbers);
@@ -277,6 +283,7 @@ impl Server {
             workers: worker.into_iter().collect(),
             worker,
             must_advance: None,
+            has_advanced: None,
             disk: Disk::new(backup.pages, self.disk.kind),
             file: backup.file,
             numbers_file: backup.numbers,

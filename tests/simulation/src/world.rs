@@ -95,6 +95,7 @@ impl World<'_> {
                 worker: workers.first().copied(),
                 workers,
                 must_advance: None,
+                has_advanced: None,
                 layout_at: server.layout_at,
                 max_drift_us: server.max_drift_us,
                 lease_us: server.lease_us,
