@@ -46,11 +46,7 @@ impl Pages {
         match write {
             Write::Horizon(track, horizon) => stored.horizons[*track] = *horizon,
             Write::Use(record) => {
-                let is_it = |it: &&mut Use| (it.identity, it.scope) == (record.identity, record.scope);
-                match stored.uses.0.iter_mut().find(is_it) {
-                    Some(row) => *row = *record,
-                    None => stored.uses.0.push(*record),
-                }
+                stored.uses.add([*record]);
             }
             Write::Had(had) => stored.had = *had,
             Write::EmptyHorizons => (stored.horizons, stored.is_incomplete) = (<_>::default(), true),

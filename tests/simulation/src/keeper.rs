@@ -7,9 +7,8 @@ use std::collections::VecDeque;
 use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
-use snowflake_id_core::keeper_plan::{
-    GatePlan, Plan, Seen, check_reset, plan, records_before_reset, records_to_seal,
-};
+use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan, records_to_seal};
+use snowflake_id_core::reset::{check_reset, records_before_reset};
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::Use;
 
@@ -69,7 +68,7 @@ enum Op {
     CheckAnew(Lease),
     SealAnew,
     StoreAnew(Lease),
-    BeginAnew(i64, Horizon),
+    BeginAnew(i64),
     NextValue(Clock, Widths),
     OpenValue(i64, Horizon),
     Seal,
@@ -271,11 +270,11 @@ impl Server {
                 self.say(cx, || "the keeper fences, for a reset".into());
             }
             Op::StoreAnew(lease) => self.store_anew(cx, lease),
-            Op::BeginAnew(floor_us, horizon) => {
+            Op::BeginAnew(floor_us) => {
                 let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
                 let Some(running) = &mut self.running else { return false };
                 running.shared.past.clock_offset_us = Some(offset_us);
-                running.shared.begin_anew(floor_us, horizon);
+                running.shared.begin_anew(floor_us);
                 running.shared.order = None;
                 self.say(cx, || format!("everything begins anew at {}", instant(floor_us)));
             }
@@ -548,8 +547,10 @@ impl Server {
             self.fail(cx, Transaction::BeginAnew, "the reset is refused");
             return;
         }
-        let Some(running) = &self.running else { return };
+        let Some(running) = &mut self.running else { return };
         let highest_us = running.shared.past.snapshot().highest_us;
+        // What is written can be read, committed or not: it must not seem to be changed by somebody else.
+        running.shared.promise_anew(horizon);
         let mut records =
             records_before_reset(&stored.uses, lease.identity, running.shared.value(), highest_us);
         if cx.is(Mutation::ResetUnshut) {
@@ -557,7 +558,7 @@ impl Server {
         }
         let mut ops =
             self.writes(&stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::BeginAnew);
-        ops.push(Op::BeginAnew(floor_us, horizon));
+        ops.push(Op::BeginAnew(floor_us));
         // Order ends here: what is written may be durable although the reset is not carried out.
         self.last.clear();
         self.say(cx, || format!("a reset for {} writes {}", lease.identity, instant(horizon_us)));

@@ -3,8 +3,8 @@
 //! of the product.
 
 use snowflake_id_core::clock_sequence::Widths;
-use snowflake_id_core::keeper_plan::Past;
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
+use snowflake_id_core::used::Past;
 use snowflake_id_core::{Gate, Identity, Layout, Lease, Segment, Slot, SlotKey};
 
 use crate::disk::SEGMENTS;
@@ -280,16 +280,20 @@ impl Shared {
         MAX_SLOTS - self.places.len() >= in_use.count()
     }
 
-    pub fn begin_anew(&mut self, floor_us: i64, horizon: Horizon) {
+    /// Before the low horizon is written.
+    pub fn promise_anew(&mut self, horizon: Horizon) {
+        self.past.last_identity = None;
+        self.past.promised = [horizon, Horizon::NONE];
+        self.past.published = [horizon, Horizon::NONE];
+    }
+
+    pub fn begin_anew(&mut self, floor_us: i64) {
         for place in &mut self.places {
             if place.layout.take().is_some() {
                 place.slot.set_horizon(0);
             }
         }
         self.begun = [Begun { value: 0, floor_us }, Begun::NONE];
-        self.past.last_identity = None;
-        self.past.promised = [horizon, Horizon::NONE];
-        self.past.published = [horizon, Horizon::NONE];
     }
 
     pub fn key_of(&self, layout: &Layout) -> SlotKey {
