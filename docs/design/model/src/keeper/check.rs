@@ -173,7 +173,8 @@ pub fn broken(mutation: Mutation) -> Protocol {
         ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
         AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
         JumpFollowed => jumps(),
-        InheritedIsNew | LeaseUncapped => leases(),
+        InheritedIsNew => Protocol { clock_max: 0, ..leases() },
+        LeaseUncapped => leases(),
         LossForgets => Protocol { losses: DROP, ..values(&[PLAIN, NARROW], 1, 1) },
         ZeroAgain => values(&[PLAIN, NARROW], 1, 2),
         ReusedEarly | KeyWithoutValue | OpenedFirst | ClosedAfter | ValueKeepsLimit | WordWithoutValue => {

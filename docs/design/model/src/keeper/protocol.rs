@@ -336,8 +336,7 @@ impl Protocol {
                 },
             )
         });
-        let for_good =
-            (0..self.identities).filter(|_| self.leases.is_empty()).map(|identity| Wanted::ForGood(identity));
+        let for_good = (0..self.identities).filter(|_| self.leases.is_empty()).map(Wanted::ForGood);
         let nobody = (self.identities == 1 || !self.leases.is_empty()).then_some(Wanted::Nobody);
         for wanted in leased.chain(for_good).chain(nobody) {
             for clock in self.clocks() {
