@@ -107,8 +107,8 @@ pub enum GatePlan {
     Open {
         /// For what.
         lease: Lease,
-        /// Whether the gate was last open for another identity: each slot then goes on in its next tick, to
-        /// keep the order.
+        /// Whether the gate was last open for another identity, as far as is known: each slot then goes on in its next
+        /// tick, to keep the order.
         is_another: bool,
     },
     /// Everything begins anew at the present, under an identity that was never used. That opens the gate in the
@@ -297,9 +297,7 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
     let latest_us = seen.next_us(&seen.tracks[0], begun).min(soon_us.max(begun.floor_us));
     match uses.until_us(identity, 0) {
         Some(until_us) if until_us > latest_us => GatePlan::Refuse { identity, until_us },
-        _ => {
-            GatePlan::Open { lease, is_another: seen.past.last_identity.is_some_and(|last| last != identity) }
-        }
+        _ => GatePlan::Open { lease, is_another: seen.past.last_identity != Some(identity) },
     }
 }
 

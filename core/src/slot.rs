@@ -6,7 +6,7 @@
 //! can succeed any more:
 //!
 //! * An attempt loads the counter *first*, then the gate. If it loaded the counter before the raise, its
-//!   exchange finds another word and fails; no word returns once it has gone.
+//!   exchange finds another word and fails; no word returns from which anything was, or could be, taken.
 //! * If it loaded the counter after the raise (Acquire of a value that was written, directly or by later
 //!   exchanges, on top of the Release of the raise), it happens after the closing of the gate and sees the
 //!   gate closed.

@@ -25,7 +25,7 @@ fn layouts_share_a_slot_while_their_values_are_equal() {
     assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(same, current)), [true, true, true]);
     assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(narrow, current)), [true, true, false]);
     assert_eq!(key(narrow, 2).track(), 0);
-    // At another place: with value 1 their numbers differ.
+    // At another place: with value 1 they are other numbers of other layouts.
     let elsewhere = "time:41 worker:8 clock_seq:2 sequence:12";
     assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(elsewhere, current)), [true, false, false]);
     assert_eq!(key(wide, 1), key(wide, 2));

@@ -16,7 +16,7 @@ fn a_new_server_begins_where_no_drift_can_have_been() {
     assert_eq!(floor_us(&plan), NOW_US + MAX_DRIFT_US);
     assert_eq!(horizon_us(&plan), Some(AHEAD_US));
     assert_eq!(of_zero(&plan.records), [used(1, 0)]);
-    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: false });
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: true });
     assert_eq!(plan.tracks[0].from_us, 0);
 }
 
@@ -40,7 +40,7 @@ fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
     let plan = plan(&Seen { uses, past, ..new_server() });
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
     assert_eq!(floor_us(&plan), NOW_US + MAX_DRIFT_US);
-    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: false });
+    assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: true });
     // Nor do they say which values of the clock sequence were used.
     let of_values: Vec<_> = plan.records.iter().filter(|record| record.scope != Scope::ZERO).collect();
     assert_eq!(of_values.len(), 1);
@@ -178,10 +178,9 @@ fn after_a_loss_the_value_in_use_was_used_up_to_what_was_published() {
         promised: Horizon::new(2, NOW_US + 10),
         end_of_use_us: until_us,
     };
-    let uses = Uses::default();
-    let seen = Seen { is_elsewhere: true, uses: uses.clone(), ..busy_server() };
+    let seen = Seen { is_elsewhere: true, uses: Uses::default(), ..busy_server() };
     let plan = plan(&seen.with(|seen| seen.tracks[1] = in_use));
-    let known = Uses([uses.0, plan.records].concat());
+    let known = Uses::from_iter(plan.records);
     assert!(known.until_us(worker(1), 1) >= Some(until_us), "{known:?}");
 }
 

@@ -46,19 +46,21 @@ pub fn tell(
     registry_problem: Option<String>,
 ) -> Result<(), Problem> {
     warn(warning);
-    if let GatePlan::Refuse { identity, until_us } = gate {
-        return Err(Problem(format!(
+    let problem = match (jump_us, gate) {
+        // First: an identity may be refused just because that clock is not followed.
+        (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
+        (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
             "{identity} may have been used by this server up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
             snowflake_id_core::message::instant(until_us)
-        )));
-    }
-    shared.board.keeper.has_succeeded.store(true, Ordering::Relaxed);
-    if let Some(jump_us) = jump_us {
-        complain(shared, &format!("the clock has jumped ahead by {} s", jump_us / 1_000_000));
-    } else if let Some(text) = registry_problem.or_else(|| shared.gate.identity().and_then(misfit)) {
-        complain(shared, &text);
-    } else {
-        report::report_error(None, 0);
+        )),
+        _ => registry_problem.or_else(|| shared.gate.identity().and_then(misfit)),
+    };
+    let is_refused = matches!(gate, GatePlan::Refuse { .. });
+    shared.board.keeper.has_succeeded.fetch_or(!is_refused, Ordering::Relaxed);
+    match problem {
+        Some(text) if is_refused => return Err(Problem(text)),
+        Some(text) => complain(shared, &text),
+        None => report::report_error(None, 0),
     }
     Ok(())
 }

@@ -102,6 +102,8 @@ impl State {
     pub fn open_value(&self, floor_us: i64, horizon: Horizon) {
         let directory = DIRECTORY.exclusive();
         let value = horizon.value();
+        // First, so that a call which finds another word looks for its new slot.
+        self.board.begin(1, Begun { value, floor_us });
         for (key, slot, record) in directory.in_use(&self.places).filter(|(key, ..)| key.track() == 1) {
             let first = key.word(value, key.first_counter_from(floor_us));
             if !key.has_room_for(value) {
@@ -114,7 +116,6 @@ impl State {
                 record.note_new(first);
             }
         }
-        self.board.begin(1, Begun { value, floor_us });
         self.publish_in(&directory, [None, Some(horizon)]);
     }
 
