@@ -59,8 +59,8 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
         ),
         (
             "resets",
-            "one layout, two identities, resets, clock 0 to 1",
-            Protocol { resets: true, ..bounds(&[FINE], 2, 1) },
+            "one layout, two identities, resets, one caller, clock 0 to 1",
+            Protocol { resets: true, callers: 1, ..bounds(&[FINE], 2, 1) },
         ),
         (
             "dropped",
