@@ -13,4 +13,8 @@ cargo clippy --quiet -p snowflake-id-core --all-targets -- -D warnings
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings
+for tree in docs/design/model tests/simulation; do
+    cargo fmt --manifest-path "$tree/Cargo.toml" --check
+    CARGO_TARGET_DIR=target/model cargo clippy --quiet --release --manifest-path "$tree/Cargo.toml" -- -D warnings
+done
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p snowflake-id-core --no-deps
