@@ -2,7 +2,7 @@
 
 use pgrx::prelude::*;
 use snowflake_id_core::Lease;
-use snowflake_id_core::lease_state::{Asking, Held, LeaseState};
+use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs};
 use snowflake_id_core::message::instant;
 use uuid::Uuid;
 
@@ -97,6 +97,22 @@ impl Hand {
             );
         }
         self.is_unknown = true;
+    }
+
+    /// Whether nothing can be done with the lease, now or later: it was granted in an earlier life of the server, of which
+    /// nobody knows what it was used for.
+    pub fn is_refused(&self, needs: &Needs) -> bool {
+        let is_unwanted = |held: &Held| needs.unwanted.contains(&held.lease.identity.worker);
+        self.is_inherited
+            && self.shared.gate.identity().is_none()
+            && self.state.held.as_ref().is_some_and(is_unwanted)
+    }
+
+    /// Nothing can be done with the lease. As nobody renews it, it ends, and what is granted then begins above it.
+    pub fn let_go(&mut self) -> Result<(), String> {
+        self.keep(|state| state.held = None)?;
+        lease::tell(|news| news.lease = None);
+        Ok(())
     }
 
     /// Somebody else makes IDs under this very lease, and may have done so for some time.

@@ -43,6 +43,11 @@ impl Unwanted {
         }
     }
 
+    /// Another lease of this worker ID would do.
+    pub fn forget(&mut self, worker: u32) {
+        self.workers.retain(|(unwanted, _)| *unwanted != worker);
+    }
+
     /// Which identities will do, or why none will.
     pub fn needs(&self) -> Result<Needs, String> {
         let (datacenter, pin) = (config::datacenter_id(), config::worker_id());

@@ -103,6 +103,13 @@ impl Worker {
     fn round(&mut self, string: &CStr) -> Result<Round, NoAnswer> {
         self.unwanted.look(self.shared, self.dialogue.lease_time());
         self.asked_for = self.unwanted.needs();
+        if let (Ok(needs), Some(held)) = (&self.asked_for, &self.hand.state().held)
+            && self.hand.is_refused(needs)
+        {
+            self.unwanted.forget(held.lease.identity.worker);
+            self.asked_for = self.unwanted.needs();
+            self.hand.let_go()?;
+        }
         let needs = match self.asked_for.clone() {
             Ok(needs) => needs,
             Err(why) => return Ok(Round::Refused(Refusal::new(RegistryState::Misconfigured, why))),

@@ -80,14 +80,16 @@ impl Server {
         true
     }
 
-    /// An administrator removes the file with the lease, and ends the process.
-    pub fn forget_lease(&mut self, cx: &mut Context) {
-        self.file = LeaseFile::default();
-        let worker = Worker::new(self, cx);
-        if let Some(running) = &mut self.running {
-            running.worker = worker;
+    /// The keeper refuses the lease for good: it ends, as nobody renews it.
+    fn let_go(&mut self, cx: &mut Context) {
+        let Some(running) = &mut self.running else { return };
+        let worker = &mut running.worker;
+        let mut state = worker.state.clone();
+        if let Some(held) = state.held.take() {
+            worker.unwanted.retain(|(unwanted, _)| *unwanted != held.lease.identity.worker);
         }
-        self.say(cx, || "its lease file is removed".into());
+        self.keep_state(state);
+        self.tell_lease(cx);
     }
 
     /// The registry worker takes so many steps, at most to the end of a round.
@@ -111,6 +113,13 @@ impl Server {
                 Some(op) => op,
                 None if step > 0 => return, // The round is over.
                 None => {
+                    let is_unwanted = |held: &Held| needs.unwanted.contains(&held.lease.identity.worker);
+                    if worker.is_inherited
+                        && running.shared.open_for().is_none()
+                        && worker.state.held.as_ref().is_some_and(is_unwanted)
+                    {
+                        return self.let_go(cx);
+                    }
                     worker.ops.push_back(if worker.has_known_lease() { Op::Renew } else { Op::Acquire });
                     continue;
                 }

@@ -467,13 +467,6 @@ impl World<'_> {
                 {
                     server.order(cx, Order::Advance(to_us));
                 }
-                let is_due = round % 400 == 399 && is_for_all && waiting.contains(&at);
-                if is_due && server.is_leased && server.kill_worker(cx) {
-                    // The keeper refuses a lease that an earlier life of a new server may have used. The worker goes on
-                    // renewing it if no other worker ID is free. Then an administrator removes the file.
-                    server.forget_lease(cx);
-                    cx.count("(lease file removed by hand)");
-                }
                 if round % 8 == 7 {
                     server.order(cx, Order::AcceptClock);
                 }

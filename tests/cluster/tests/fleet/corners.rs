@@ -74,6 +74,26 @@ fn the_floor_is_moved_by_hand_under_a_lease() {
     assert_eq!(leased_worker(&server), worker);
 }
 
+/// The lease in the file is from a life of which nothing is known any more: another database of the same server. There is
+/// no other worker ID for it. It lets the lease end, and goes on above it.
+#[test]
+fn a_lease_of_a_forgotten_life_ends() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let server = fleet.server().worker(5).start();
+    let mut all = some_ids(&server);
+    server.connect().run("CREATE DATABASE other");
+    server.connect_to("other").run("CREATE EXTENSION snowflake_id");
+    server.configure(&[("snowflake_id.database", "other")]);
+    server.stop_server("fast");
+    server.start_server();
+    let mut client = server.connect();
+    client.run("SET snowflake_id.max_wait = '1s'");
+    let next = eventually("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).ok());
+    all.push(next.get(0));
+    assert_increasing(&all);
+    assert_eq!(leased_worker(&server), 5);
+}
+
 /// A server of which nobody knows what it was used for does not try one worker ID after another.
 #[test]
 fn a_server_without_a_past_does_not_take_all_worker_ids() {
