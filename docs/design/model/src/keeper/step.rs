@@ -420,10 +420,9 @@ impl Protocol {
         let lease = self.lease(Lease { identity: shared.gate?, range: shared.range });
         let now_us = self.us(clock);
         let asked = Asked { now_us, reach_us: self.reach_us(), widths: Widths(widths), lease };
-        let mut known = uses.clone();
-        if self.is(Mutation::ReusedEarly) {
-            known = ProductUses::default();
-        }
+        // Only when broken: what is recorded of values is passed over.
+        let is_passed_over = |record: &Use| self.is(Mutation::ReusedEarly) && record.scope != Scope::ZERO;
+        let known: ProductUses = uses.iter().filter(|record| !is_passed_over(record)).collect();
         let next = match next_value(&tracks, &known, &asked) {
             _ if self.is(Mutation::ZeroAgain) && shared.value() > 0 => {
                 let horizon = Mark { value: 0, at: self.instant(now_us + self.reach_us()) };
