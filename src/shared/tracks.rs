@@ -105,10 +105,12 @@ impl State {
         // First, so that a call which finds another word looks for its new slot.
         self.board.begin(1, Begun { value, floor_us });
         for (key, slot, record) in directory.in_use(&self.places).filter(|(key, ..)| key.track() == 1) {
-            let first = key.word(value, key.first_counter_from(floor_us));
             if !key.has_room_for(value) {
                 slot.set_horizon(0); // Its layouts have value 0, on track 0.
-            } else if key.parts(slot.word()).0 == value {
+                continue;
+            }
+            let first = key.word(value, key.first_counter_from(floor_us));
+            if key.parts(slot.word()).0 == value {
                 let (before, after) = slot.raise(|word| word.max(first));
                 record.note_raised(&key, before, after);
             } else {

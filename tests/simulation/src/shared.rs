@@ -214,10 +214,12 @@ impl Shared {
         let value = horizon.value();
         for place in &mut self.places {
             let Some(key) = place.key().filter(|key| key.track() == 1) else { continue };
-            let first = key.word(value, key.first_counter_from(floor_us));
             if !key.has_room_for(value) {
                 place.slot.set_horizon(0);
-            } else if key.parts(place.slot.word()).0 == value {
+                continue;
+            }
+            let first = key.word(value, key.first_counter_from(floor_us));
+            if key.parts(place.slot.word()).0 == value {
                 let (before, after) = place.slot.raise(|word| word.max(first));
                 place.note_raised(&key, before, after);
             } else {

@@ -83,3 +83,23 @@ fn a_narrow_field_beside_a_wide_one() {
     assert!(narrow_ids.iter().all(|ids| !ids.is_empty()));
     assert_distinct(&[all, narrow_ids.concat()].concat());
 }
+
+/// A layout whose other fields leave no room for a higher value, not even in the word of its slot.
+#[test]
+fn a_field_with_nothing_beside_it() {
+    let narrow = "time:50 clock_seq:1 sequence:12";
+    let cluster = start_with_a_past(server(WIDE).worker(0));
+    let mut sessions = [WIDE, narrow].map(|layout| session(&cluster, layout));
+    let mut all = [Vec::new(), Vec::new()];
+    for value in 0..=3 {
+        cluster.set_clock(-HOUR * f64::from(value));
+        expect_value(&mut sessions[0], &mut all[0], value);
+        if value < 2 {
+            expect_value(&mut sessions[1], &mut all[1], value);
+        }
+    }
+    sessions[1].run("SET snowflake_id.max_wait = '200ms'");
+    assert_eq!(failure(&mut sessions[1], BATCH).0, "55P03");
+    assert!(!cluster.log().contains("bug:"));
+    all.iter().for_each(|all| assert_distinct(all));
+}
