@@ -117,7 +117,9 @@ impl Store {
 
     /// Writes records, then horizons: no crash leaves a horizon without the records that go with it.
     pub fn write(&self, records: &[Use], horizons: [Option<Horizon>; TRACKS]) {
-        for record in self.uses().add(records.iter().copied()) {
+        // What is stored is read again only if there is something to compare with it, which is rare.
+        let new = if records.is_empty() { vec![] } else { self.uses().add(records.iter().copied()) };
+        for record in new {
             // An identity has at most 31 bits.
             let part =
                 |part: fn(Identity) -> u32| record.identity.map_or(OTHERS, |identity| part(identity) as i32);
