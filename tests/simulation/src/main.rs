@@ -39,35 +39,37 @@ fn variable(name: &str) -> Option<String> {
     values.next_back()
 }
 
-fn main() -> ExitCode {
-    let seed = match variable("SEED").map(|seed| seed.parse::<u64>()) {
-        None => None,
-        Some(Ok(seed)) => Some(seed),
-        Some(Err(error)) => return refuse(&format!("SEED: {error}")),
-    };
-    let seconds = match variable("SECONDS").map(|seconds| seconds.parse()) {
-        None => 60,
-        Some(Ok(seconds)) => seconds,
-        Some(Err(error)) => return refuse(&format!("SECONDS: {error}")),
-    };
-    let broken = match variable("MUTATION") {
-        None => None,
-        Some(name) => match mutation::find(&name) {
-            Some(mutation) => Some(mutation),
-            None => return refuse(&format!("no mutation {name}")),
-        },
-    };
-    let is_well = match seed {
-        _ if variable("MUTATIONS").is_some() => are_all_caught(seconds),
-        Some(seed) => is_well(seed, broken),
-        None => are_well(seconds, broken),
-    };
-    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+/// An argument that is a number.
+fn number(name: &str) -> Result<Option<u64>, String> {
+    let parse =
+        |value: String| value.parse().map_err(|_| format!("{name} is not a number from 0 on: {value}"));
+    variable(name).map(parse).transpose()
 }
 
-fn refuse(why: &str) -> ExitCode {
-    eprintln!("{why}");
-    ExitCode::FAILURE
+fn main() -> ExitCode {
+    match simulate() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what the arguments say. Returns whether all went well.
+fn simulate() -> Result<bool, String> {
+    let (seed, base, seconds) = (number("SEED")?, number("BASE")?, number("SECONDS")?.unwrap_or(60));
+    let find = |name: String| {
+        let names = || mutation::ALL.map(|(_, name, _)| name).join(", ");
+        mutation::find(&name).ok_or_else(|| format!("there is no mutation {name}, but {}", names()))
+    };
+    let broken = variable("MUTATION").map(find).transpose()?;
+    Ok(match seed {
+        _ if variable("MUTATIONS").is_some() => are_all_caught(seconds),
+        Some(seed) => is_well(seed, broken),
+        None => are_well(base, seconds, broken),
+    })
 }
 
 /// One run, in full if that is asked for.
@@ -115,9 +117,9 @@ fn tell(setup: &Setup, broken: Broken) {
 }
 
 /// Runs with fresh seeds until time is up.
-fn are_well(seconds: u64, broken: Broken) -> bool {
+fn are_well(base: Option<u64>, seconds: u64, broken: Broken) -> bool {
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let base = variable("BASE").and_then(|base| base.parse().ok()).unwrap_or_else(fresh);
+    let base = base.unwrap_or_else(fresh);
     let mut seeds = random::Random::new(base);
     let began = Instant::now();
     println!("The seeds of the runs are drawn from BASE={base}.");
