@@ -10,12 +10,12 @@
 #   make test-all        the same, and on 15 to 18 what may depend on the version         (VERSIONS="16 18")
 #   make soak            rounds of crashes and clock steps            (ROUNDS=200)
 #   make fleet-patroni   registry and shard under Patroni, switched over and killed under load
-#   make clients         the programs of docs/clients.md, against a throw-away server
+#   make clients         the programs of docs/how-to/clients.md, against a throw-away server
 #   make test-monitoring what Prometheus and its exporter see of a fleet, and each alert
 #   make verify          models of the protocols, in every state
 #   make simulate        simulated fleets with faults, each run from a seed      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
 #   make bench           the benchmark, as Markdown tables          (TABLES="throughput latency")
-#   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/costs.md
+#   make figures         the same, and its figures as CSV files in docs/figures and as tables in docs/explanation/costs.md
 #   make instructions    instructions of one ID, compared with those in git           (RECORD=1 writes them)
 #   make pictures        the pictures of the book, drawn from these
 #   make book            the book of docs/, into target/book; and all links, also those of the Markdown files

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/clients.md against throw-away servers. Called by scripts/test.sh, which prepares the rest.
+# Runs the programs of docs/how-to/clients.md against throw-away servers. Called by scripts/test.sh, which prepares the rest.
 #
 # What they need is installed below target/clients, in the versions that tests/clients pins.
 set -euo pipefail

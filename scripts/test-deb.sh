@@ -111,7 +111,7 @@ grep "PASS: Installation, upgrade and purging tests" "$DEB_DIR/piuparts.log" || 
 say "autopkgtest: packaging/debian/tests"
 mkdir "$tree/debian"
 cp -R packaging/debian/tests "$tree/debian"
-cp --parents docs/README.md docs/packages.md scripts/installcheck.sh "$tree"
+cp --parents docs/README.md docs/how-to/packages.md scripts/installcheck.sh "$tree"
 cp -R --parents tests/regress "$tree"
 pg_regress=lib/postgresql/$PG_MAJOR/lib/pgxs/src/test/regress/pg_regress
 

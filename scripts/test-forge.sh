@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The file with which a forge makes the packages: it fits the forge's schema, gives away no rights, and is tidy. So are the
-# examples of docs/packages.md for Kubernetes.
+# examples of docs/how-to/packages.md for Kubernetes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -13,5 +13,5 @@ readonly rules='{extends: default, rules: {line-length: {max: 130}, document-sta
 "$bin/check-jsonschema" --builtin-schema vendor.github-workflows .github/workflows/*.yml
 "$bin/zizmor" --offline --no-progress .github/workflows
 
-awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/packages.md |
+awk '/^```yaml$/ { print "---"; on = 1; next } /^```$/ { on = 0 } on' docs/how-to/packages.md |
     "$bin/yamllint" --strict --config-data "$rules" -

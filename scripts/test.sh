@@ -144,7 +144,7 @@ case ${1:-all} in
         test_core
         test_sql
         test_servers
-        step "clients: the programs of docs/clients.md"
+        step "clients: the programs of docs/how-to/clients.md"
         scripts/clients.sh
         ;;
     versions)

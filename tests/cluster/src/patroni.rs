@@ -1,4 +1,4 @@
-//! Clusters of two servers under Patroni. The configuration is that of docs/patroni.md, the programs are Debian's.
+//! Clusters of two servers under Patroni. The configuration is that of docs/how-to/patroni.md, the programs are Debian's.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::user::{as_server_user, new_dir};
 use crate::{Cluster, ask_pg_config, cut_power, eventually, kill, pg_config, successful};
 
-const PAGE: &str = include_str!("../../../docs/patroni.md");
+const PAGE: &str = include_str!("../../../docs/how-to/patroni.md");
 
 /// The block of the page that begins like this, without the line of its language.
 pub fn block(beginning: &str) -> &'static str {

@@ -1,4 +1,4 @@
-//! The programs of docs/clients.md, run as they stand. They print; the comment behind a line that prints says
+//! The programs of docs/how-to/clients.md, run as they stand. They print; the comment behind a line that prints says
 //! what: `an ID` stands for the ID of a row in table `orders`.
 //!
 //! No part of a plain `cargo test`: scripts/clients.sh installs what they need below target/clients, and asks
@@ -9,7 +9,7 @@ use std::process::Command;
 
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/clients.md");
+const PAGE: &str = include_str!("../../../../docs/how-to/clients.md");
 
 #[test]
 #[ignore = "needs packages: make clients"]
@@ -55,7 +55,7 @@ fn installed(file: &str) -> PathBuf {
 /// Runs the program in a database of its own and compares what it prints with what its comments say. The
 /// mappers make their table `orders` themselves, the others find it there.
 fn check(database: &str, source: &str, program: &mut Command) {
-    assert!(PAGE.contains(&format!("\n{source}```\n")), "docs/clients.md does not show the program as it is");
+    assert!(PAGE.contains(&format!("\n{source}```\n")), "docs/how-to/clients.md does not show the program as it is");
     let cluster = Cluster::builder().worker(1).start();
     cluster.connect().run(&format!("CREATE DATABASE {database}"));
     let mut client = cluster.connect_to(database);

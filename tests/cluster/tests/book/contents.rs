@@ -28,7 +28,7 @@ fn the_tests_of_the_promises_exist() {
     let sources: String =
         [files("tests", ".rs"), files("core", ".rs")].concat().iter().map(|path| read(path)).collect();
     let makefile = read("Makefile");
-    let page = read("docs/promises.md");
+    let page = read("docs/explanation/promises.md");
     let mut named = 0;
     for cells in rows(&page).filter(|cells| cells[2] != "test") {
         for name in quoted(cells[2]) {

@@ -16,7 +16,7 @@ const OF_A_SERVER: &str = include_str!("../../../../monitoring/postgres_exporter
 const OF_A_REGISTRY: &str = include_str!("../../../../monitoring/postgres_exporter_registry.yml");
 const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const DASHBOARD: &str = include_str!("../../../../monitoring/dashboard.json");
-const PAGE: &str = include_str!("../../../../docs/monitoring.md");
+const PAGE: &str = include_str!("../../../../docs/how-to/monitoring.md");
 
 /// A query of the exporter's files.
 struct Query {
@@ -87,7 +87,7 @@ fn every_alert_is_on_the_page() {
     assert!(alerts.len() >= 20);
 
     let runbooks = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("runbook: "));
-    let expected = alerts.iter().map(|name| format!("\"docs/monitoring.md#{}\"", name.to_lowercase()));
+    let expected = alerts.iter().map(|name| format!("\"docs/how-to/monitoring.md#{}\"", name.to_lowercase()));
     assert_eq!(runbooks.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 

@@ -6,36 +6,36 @@ use harness::*;
 
 /// The pages in docs/ that have examples, and how many results at least they tell.
 const PAGES: [(&str, &str, usize); 14] = [
-    ("clients", include_str!("../../../../docs/clients.md"), 4),
-    ("clock_sequence", include_str!("../../../../docs/clock-sequence.md"), 1),
-    ("columns", include_str!("../../../../docs/columns.md"), 5),
-    ("filling", include_str!("../../../../docs/copy.md"), 2),
+    ("clients", include_str!("../../../../docs/how-to/clients.md"), 4),
+    ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
+    ("columns", include_str!("../../../../docs/how-to/columns.md"), 5),
+    ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
     ("functions", include_str!("../../../../docs/reference/functions.md"), 11),
-    ("ids_outside", include_str!("../../../../docs/ids-outside.md"), 17),
-    ("layouts", include_str!("../../../../docs/layouts.md"), 2),
-    ("monitoring", include_str!("../../../../docs/monitoring.md"), 1),
-    ("moving_over", include_str!("../../../../docs/moving-over.md"), 5),
-    ("other_ids", include_str!("../../../../docs/other-ids.md"), 16),
-    ("reading_elsewhere", include_str!("../../../../docs/reading-elsewhere.md"), 3),
-    ("status", include_str!("../../../../docs/status.md"), 0),
-    ("text_and_masks", include_str!("../../../../docs/text-and-masks.md"), 7),
-    ("time_ranges", include_str!("../../../../docs/time-ranges.md"), 7),
+    ("public_ids", include_str!("../../../../docs/how-to/public-ids.md"), 17),
+    ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
+    ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
+    ("moving_over", include_str!("../../../../docs/how-to/moving-over.md"), 5),
+    ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 16),
+    ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
+    ("status", include_str!("../../../../docs/reference/states.md"), 0),
+    ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 7),
+    ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 7),
 ];
 
 /// Those for people who come from elsewhere, or choose.
 const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
-    ("auto-increment", include_str!("../../../../docs/from/auto-increment.md"), 7),
-    ("baidu", include_str!("../../../../docs/from/baidu.md"), 7),
-    ("leaf", include_str!("../../../../docs/from/leaf.md"), 5),
-    ("redis", include_str!("../../../../docs/from/redis.md"), 5),
-    ("sonyflake", include_str!("../../../../docs/from/sonyflake.md"), 5),
-    ("tinyid", include_str!("../../../../docs/from/tinyid.md"), 4),
-    ("twitter", include_str!("../../../../docs/from/twitter.md"), 3),
-    ("uuid", include_str!("../../../../docs/from/uuid.md"), 5),
-    ("which-number", include_str!("../../../../docs/which-number.md"), 5),
+    ("auto-increment", include_str!("../../../../docs/how-to/from/auto-increment.md"), 7),
+    ("baidu", include_str!("../../../../docs/how-to/from/baidu.md"), 7),
+    ("leaf", include_str!("../../../../docs/how-to/from/leaf.md"), 5),
+    ("redis", include_str!("../../../../docs/how-to/from/redis.md"), 5),
+    ("sonyflake", include_str!("../../../../docs/how-to/from/sonyflake.md"), 5),
+    ("tinyid", include_str!("../../../../docs/how-to/from/tinyid.md"), 4),
+    ("twitter", include_str!("../../../../docs/how-to/from/twitter.md"), 3),
+    ("uuid", include_str!("../../../../docs/how-to/from/uuid.md"), 5),
+    ("choosing", include_str!("../../../../docs/choosing-an-id-type.md"), 5),
 ];
 
-const SEGMENTS: &str = include_str!("../../../../docs/segments.md");
+const SEGMENTS: &str = include_str!("../../../../docs/how-to/segments.md");
 
 /// On a server with its registry in the same database. What comes from other systems is run in `registry_segments.rs`.
 #[test]
@@ -50,7 +50,7 @@ fn examples_of_segments() {
 /// Those of Patroni's page are run by `make fleet-patroni`, procedures for a fleet by `fleet::moves`.
 #[test]
 fn no_page_is_left_out() {
-    let elsewhere = ["docs/patroni.md", "docs/moving-a-fleet.md"];
+    let elsewhere = ["docs/how-to/patroni.md", "docs/how-to/moving-a-fleet.md"];
     for page in files("docs", ".md").iter().filter(|page| !elsewhere.contains(&page.as_str())) {
         let is_run = include_str!("pages.rs").contains(&format!("../{page}\")"));
         assert!(is_run || !read(page).contains("```sql\n"), "the examples of {page} are not run");
@@ -77,8 +77,8 @@ fn examples_for_administrators() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     single::<i64>(&mut client, "SELECT snowflake_nextval()");
-    run_examples(&mut client, include_str!("../../../../docs/setting-up.md"));
-    let checked = run_examples(&mut client, include_str!("../../../../docs/accidents.md"));
+    run_examples(&mut client, include_str!("../../../../docs/how-to/setting-up.md"));
+    let checked = run_examples(&mut client, include_str!("../../../../docs/how-to/accidents.md"));
     assert!(checked >= 1, "only {checked} results were checked");
 }
 
@@ -112,7 +112,7 @@ fn examples_of_the_pages_from_elsewhere() {
 /// comes with the first block that needs one.
 #[test]
 fn examples_of_a_fleet() {
-    let page = include_str!("../../../../docs/fleet.md");
+    let page = include_str!("../../../../docs/how-to/fleet.md");
     let registry = Cluster::builder().stopped();
     registry.start_server();
     let mut server = None;

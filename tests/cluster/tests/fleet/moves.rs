@@ -8,7 +8,7 @@ use std::time::Duration;
 use harness::examples::run_block;
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/moving-a-fleet.md");
+const PAGE: &str = include_str!("../../../../docs/how-to/moving-a-fleet.md");
 /// Leases that end during a test.
 const LEASES: &str = "lease => '6s', renew_every => '300ms'";
 

@@ -178,10 +178,10 @@ fn a_server_comes_from_another_registry() {
     }
 }
 
-/// What docs/segments.md says about moving over.
+/// What docs/how-to/segments.md says about moving over.
 #[test]
 fn numbers_of_other_systems_go_on() {
-    let page = include_str!("../../../../docs/segments.md");
+    let page = include_str!("../../../../docs/how-to/segments.md");
     let statements = |title: &str| -> String {
         let (_, after) = page.split_once(&format!("### {title}\n")).unwrap_or_else(|| panic!("{title}"));
         let lines = after.lines().skip_while(|line| !line.starts_with("    "));

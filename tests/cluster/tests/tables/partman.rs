@@ -7,7 +7,7 @@ use std::process::Command;
 
 use harness::*;
 
-const PAGE: &str = include_str!("../../../../docs/time-ranges.md");
+const PAGE: &str = include_str!("../../../../docs/how-to/time-ranges.md");
 /// Where `postgresql-15-partman` is unpacked: see scripts/test.sh.
 const PARTMAN: &str = "SNOWFLAKE_ID_PARTMAN";
 
