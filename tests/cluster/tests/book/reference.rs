@@ -117,7 +117,7 @@ fn in_milliseconds(value: &str) -> String {
 fn settings() {
     let cluster = Cluster::builder().worker(1).start();
     let query = "SELECT name, CASE context WHEN 'sighup' THEN 'reload' WHEN 'postmaster' THEN 'restart'
-                     WHEN 'user' THEN 'anybody' ELSE context END,
+                     WHEN 'user' THEN 'any user' ELSE context END,
                      boot_val, coalesce(min_val || ', ' || max_val, '')
                  FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'";
     let settings = cluster.connect().query(query, &[]).unwrap();
