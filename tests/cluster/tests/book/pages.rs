@@ -5,11 +5,12 @@ use harness::examples::{blocks, run_block, run_examples};
 use harness::*;
 
 /// The pages in docs/ that have examples, and how many results at least they tell.
-const PAGES: [(&str, &str, usize); 14] = [
+const PAGES: [(&str, &str, usize); 15] = [
     ("clients", include_str!("../../../../docs/how-to/clients.md"), 4),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
     ("columns", include_str!("../../../../docs/how-to/columns.md"), 5),
     ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
+    ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
     ("functions", include_str!("../../../../docs/reference/functions.md"), 11),
     ("public_ids", include_str!("../../../../docs/how-to/public-ids.md"), 17),
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
@@ -68,6 +69,47 @@ fn examples_of_the_first_pages() {
         client.run("DROP EXTENSION snowflake_id");
         let checked = run_examples(&mut client, page);
         assert!(checked >= at_least, "only {checked} results were checked");
+    }
+}
+
+/// With the crash of the sixth step, in which a transaction is lost.
+#[test]
+fn examples_of_the_tutorial() {
+    let page = include_str!("../../../../docs/tutorial/fifteen-minutes.md");
+    let (before, after) = page.split_once("stop -m immediate").expect("the tutorial has no crash");
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let mut checked = run_examples(&mut client, before);
+    client.run("BEGIN");
+    let lost: i64 = single(&mut client, "INSERT INTO orders (item) VALUES ('lost') RETURNING id");
+
+    cluster.restart("immediate");
+    let mut client = cluster.connect();
+    checked += run_examples(&mut client, after);
+    assert!(checked >= 10, "only {checked} results were checked");
+    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > lost);
+}
+
+/// The query that the first pages and the page about packages show as well.
+#[test]
+fn the_library_is_appended_to_those_that_are_preloaded() {
+    let page = include_str!("../../../../docs/how-to/setting-up.md");
+    let append = blocks(page).next().expect("no query");
+    for (before, after) in [
+        ("", "snowflake_id"),
+        ("plpgsql", "plpgsql, snowflake_id"),
+        ("plpgsql,\"dict_snowball\"", "plpgsql, dict_snowball, snowflake_id"),
+        ("snowflake_id, plpgsql", "snowflake_id, plpgsql"),
+    ] {
+        let cluster = Cluster::builder().set("shared_preload_libraries", before).start();
+        run_block(&mut cluster.connect(), append);
+        cluster.restart("fast");
+        assert_eq!(single::<String>(&mut cluster.connect(), "SHOW shared_preload_libraries"), after);
+    }
+
+    let query = append.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    for page in ["README.md", "docs/README.md", "docs/how-to/packages.md"] {
+        assert!(read(page).contains(&query), "{page} has another query");
     }
 }
 
