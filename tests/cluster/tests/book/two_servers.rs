@@ -6,7 +6,7 @@ use std::path::Path;
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/tutorial/two-servers.md");
-/// The command that the harness carries out, which knows how its servers are started.
+/// The harness runs this command itself: it knows how its servers are started.
 const RESTART: &str = "sudo pg_ctlcluster 15 main restart\n";
 
 /// One of the two hosts.
@@ -16,7 +16,7 @@ struct Host {
 }
 
 impl Host {
-    /// One with an address of its own. It lets in clients of this host alone.
+    /// A running server that has an address, and takes connections on its Unix socket only.
     fn new(network: u8) -> Host {
         let server = Cluster::builder().stopped();
         let hba = server.data_dir().join("pg_hba.conf");
@@ -31,7 +31,7 @@ impl Host {
         let directory = self.server.host().display();
         let mut command = command.to_owned();
         for (there, here) in [
-            ("10.0.0.0/24", "127.0.0.1/32"), // Who connects to another address of this host comes from there.
+            ("10.0.0.0/24", "127.0.0.1/32"), // Clients on this host connect from there.
             ("10.0.0.1", registry),
             ("listen_addresses = '*'", &format!("listen_addresses = '{}'", self.address)),
             ("/etc/postgresql/15/main", &format!("{directory}/data")),
@@ -52,7 +52,7 @@ impl Host {
     }
 }
 
-/// What psql prints, whatever the width of its columns, and whatever IDs there are.
+/// The words that psql prints, without the lines of its tables. All IDs are the same.
 fn shape(output: &str) -> Vec<&str> {
     let is_line = |word: &str| word.trim_matches(['-', '+']).is_empty();
     let is_id = |word: &str| word.len() >= 15 && word.bytes().all(|byte| byte.is_ascii_digit());
@@ -63,7 +63,8 @@ fn shape(output: &str) -> Vec<&str> {
 #[test]
 fn two_servers_in_ten_commands() {
     let [alpha, beta] = [78, 79].map(Host::new);
-    let mut blocks = PAGE.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap()).peekable();
+    let blocks = PAGE.split("```").skip(1).step_by(2);
+    let mut blocks = blocks.map(|block| block.split_once('\n').unwrap()).peekable();
     let mut commands = 0;
     while let Some((language, block)) = blocks.next() {
         assert_eq!(language, "sh", "{block}");
@@ -79,10 +80,11 @@ fn two_servers_in_ten_commands() {
             if command == RESTART {
                 host.server.restart("fast");
             } else if let Some(expected) = expected {
-                // The lease comes a moment after the command before.
+                // The lease arrives a moment after the previous command.
                 eventually(command, || {
                     let output = host.run(command, &alpha.address);
-                    if shape(&output) == shape(expected) { Ok(()) } else { Err(std::io::Error::other(output)) }
+                    let is_expected = shape(&output) == shape(expected);
+                    is_expected.then_some(()).ok_or_else(|| std::io::Error::other(output))
                 });
             } else {
                 let output = host.run(command, &alpha.address);
@@ -92,7 +94,7 @@ fn two_servers_in_ten_commands() {
         commands += 1;
     }
     assert_eq!(commands, 10);
-    // They have found the registry by the network, with their passwords.
+    // Both have reached the registry over the network, with their passwords.
     for host in [&alpha, &beta] {
         let mut client = host.server.connect();
         assert_eq!(shown(&mut client, "registry_state").as_deref(), Some("granted"));
