@@ -178,8 +178,8 @@ fn examples_of_a_fleet() {
 fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     let server = Cluster::builder().stopped();
     for name in ["shared_preload_libraries", "snowflake_id.registry"] {
-        let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
-        let value = lines.filter_map(|line| line.split_once(" = ")).find(|(found, _)| *found == name);
+        let mut lines = page.lines().filter_map(|line| line.trim_start().split_once(" = "));
+        let value = lines.find(|(found, _)| *found == name);
         let value = value.unwrap_or_else(|| panic!("{name} is not on the page")).1.trim_matches('\'');
         let host = registry.host().display().to_string();
         server.configure(&[(name, &value.replace("host=registry1,registry2", &format!("host={host}")))]);
