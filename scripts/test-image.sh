@@ -60,7 +60,7 @@ psql=("$bin_dir/psql" -X -q -v ON_ERROR_STOP=1)
 "${psql[@]}" -d regression -c "CREATE EXTENSION snowflake_id" -c "CREATE EXTENSION snowflake_id_registry"
 # The keeper looks for its database now and then.
 for _ in $(seq 300); do
-    state=$("${psql[@]}" -A -t -d regression -c "SELECT DISTINCT state FROM snowflake_status")
+    state=$("${psql[@]}" -A -t -d regression -c "SELECT state FROM snowflake_status")
     [ "$state" != ready ] || break
     sleep 0.1
 done

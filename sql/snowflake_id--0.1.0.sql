@@ -153,6 +153,17 @@ STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_guess_layout_wrapper';
 
+CREATE FUNCTION "snowflake_layouts_in_use"() RETURNS TABLE (
+    "layout" TEXT,
+    "last_id_time" timestamp with time zone,
+    "ahead" interval,
+    "ids_issued" bigint,
+    "clock_seq" INT
+)
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_layouts_in_use_wrapper';
+
 CREATE FUNCTION "snowflake_mask"(
     "id" bigint,
     "key" bytea
@@ -247,17 +258,6 @@ CREATE FUNCTION "snowflake_server_status"() RETURNS TABLE (
 STRICT VOLATILE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_server_status_wrapper';
-
-CREATE FUNCTION "snowflake_slots"() RETURNS TABLE (
-    "layout" TEXT,
-    "last_id_time" timestamp with time zone,
-    "drift" interval,
-    "ids_issued" bigint,
-    "clock_seq" INT
-)
-STRICT VOLATILE PARALLEL SAFE
-LANGUAGE c
-AS 'MODULE_PATHNAME', 'snowflake_slots_wrapper';
 
 CREATE FUNCTION "snowflake_to_public"(
     "prefix" text,
@@ -418,8 +418,8 @@ COMMENT ON FUNCTION snowflake_worker_check() IS 'keeps rows of snowflake_worker 
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
 
-CREATE FUNCTION snowflake_internal.store_past() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_past_wrapper';
-COMMENT ON FUNCTION snowflake_internal.store_past() IS
+CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
+COMMENT ON FUNCTION snowflake_internal.store_history() IS
     'for CREATE EXTENSION: stores again what the server knows of its past';
 
 -- The accessors: one part of an ID each. See src/read/direct.rs for why pgrx does not declare them.
@@ -1718,13 +1718,11 @@ BEGIN
 END
 $$;
 
--- View snowflake_status, and the functions with which an administrator orders the keeper about.
+-- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions by which an administrator
+-- sends requests to the keeper.
 
-CREATE VIEW snowflake_status AS
-    SELECT server.*, slot.*
-    FROM @extschema@.snowflake_server_status() AS server LEFT JOIN @extschema@.snowflake_slots() AS slot ON true;
-COMMENT ON VIEW snowflake_status IS
-    'whether this server can make snowflake IDs, and each layout in use';
+CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
+COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
 
 COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'the datacenter ID of new IDs';
@@ -1747,11 +1745,15 @@ COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the re
 COMMENT ON COLUMN snowflake_status.lease_until IS 'the end of the lease of the worker ID: no ID bears this time or a later one';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'when the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of that of the registry';
-COMMENT ON COLUMN snowflake_status.layout IS 'a layout in use; the columns from here on are about it';
-COMMENT ON COLUMN snowflake_status.last_id_time IS 'the time of the last ID in this layout; before the first one, the floor';
-COMMENT ON COLUMN snowflake_status.drift IS 'how far last_id_time is ahead of the clock';
-COMMENT ON COLUMN snowflake_status.ids_issued IS 'how many IDs were taken in this layout, since the server was started; lags by up to a lease';
-COMMENT ON COLUMN snowflake_status.clock_seq IS 'the value of the clock sequence in new IDs of this layout; NULL if it has none';
+
+CREATE VIEW snowflake_layout_status AS SELECT * FROM @extschema@.snowflake_layouts_in_use();
+COMMENT ON VIEW snowflake_layout_status IS 'one row for each layout in which this server has issued snowflake IDs since it was started';
+
+COMMENT ON COLUMN snowflake_layout_status.layout IS 'a layout in use; the columns from here on are about it';
+COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'the time of the last ID in this layout; before the first one, the floor';
+COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahead of the clock';
+COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'how many IDs were taken in this layout, since the server was started; lags by up to a lease';
+COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'the value of the clock sequence in new IDs of this layout; NULL if it has none';
 
 CREATE VIEW snowflake_clock_sequence AS SELECT * FROM @extschema@.snowflake_clock_sequence_values();
 COMMENT ON VIEW snowflake_clock_sequence IS
@@ -1761,17 +1763,17 @@ COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'whether layouts that ha
 COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'until when it is used up; NULL for the one in use';
 
 COMMENT ON FUNCTION snowflake_clock_sequence_values() IS
-    'for view snowflake_clock_sequence: the values';
+    'for view snowflake_clock_sequence';
 COMMENT ON FUNCTION snowflake_server_status() IS
-    'for view snowflake_status: the server''s own facts';
-COMMENT ON FUNCTION snowflake_slots() IS
-    'for view snowflake_status: the layouts in use';
+    'for view snowflake_status';
+COMMENT ON FUNCTION snowflake_layouts_in_use() IS
+    'for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'follows a clock that jumped ahead, so that IDs go on';
 COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
     'makes no more IDs whose time is earlier';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
-    'begins anew at the present after the clock was far ahead, under a worker ID that this server has never used';
+    'resets the horizon to the present after the clock was far ahead, under a worker ID that this server has never used';
 
 -- The view of layouts, and comments and grants for the functions that the library declares.
 
@@ -1858,6 +1860,7 @@ BEGIN
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status',
+                '@extschema@.snowflake_layout_status',
                 '@extschema@.snowflake_clock_sequence',
                 '@extschema@.snowflake_segments'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
@@ -1866,11 +1869,11 @@ BEGIN
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
             WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                'snowflake_internal.store_past()',
+                'snowflake_internal.store_history()',
                 'snowflake_internal.refuse_refresh()',
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
-                '@extschema@.snowflake_slots()',
+                '@extschema@.snowflake_layouts_in_use()',
                 '@extschema@.snowflake_clock_sequence_values()',
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_advance(timestamptz)',
@@ -1899,11 +1902,11 @@ $$;
 -- A view checks EXECUTE on its functions as the caller.
 GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
-    snowflake_slots(),
+    snowflake_layouts_in_use(),
     snowflake_clock_sequence_values(),
     snowflake_segments_in_use()
     TO pg_monitor;
-GRANT SELECT ON snowflake_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
 
 -- Stores what the server knows of its past, if this is the keeper's database: see src/keeper/store.rs.
-SELECT snowflake_internal.store_past();
+SELECT snowflake_internal.store_history();

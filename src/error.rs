@@ -7,7 +7,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::message::instant;
-use snowflake_id_core::outside::{PrefixError, PublicTextError, UuidError};
+use snowflake_id_core::public::{PrefixError, PublicTextError, UuidError};
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 use uuid::Uuid;
 
@@ -86,10 +86,10 @@ pub enum Error {
     },
     IdentityUsed(Identity),
     /// Whichever identity the registry gives.
-    NothingBeginsAnew,
+    NothingIsReset,
     /// Which identities this server has used is not known.
-    PastUnknown(Identity),
-    AnotherOrder,
+    HistoryUnknown(Identity),
+    AnotherRequest,
     NotAnIdentity {
         datacenter_id: i32,
         worker_id: i32,
@@ -367,7 +367,7 @@ impl Error {
                 "snowflake_id.registry is set, so that the registry gives another worker ID.",
                 "Call snowflake_reset_horizon() without arguments.",
             ),
-            Error::NothingBeginsAnew => texts(
+            Error::NothingIsReset => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "no worker ID can begin at the present",
                 "A floor that snowflake_advance() has set, or a past of which nothing is known, holds for every worker ID up to a time that lies ahead.",
@@ -437,13 +437,13 @@ impl Error {
                 "Its IDs would repeat when the clock comes to where it has been.",
                 "Choose a worker ID that no server of the fleet has ever used.",
             ),
-            Error::PastUnknown(identity) => texts(
+            Error::HistoryUnknown(identity) => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("cannot tell whether {identity} has been used by this server"),
                 "What it knew was lost, as with DROP EXTENSION. Any worker ID may have been used up to the highest horizon that there was.",
                 "Wait until the clock has come to that horizon. If that is too far in the future, and no ID with a time that lies ahead is in use: drop the extension in this database, restart the server, and create it again.",
             ),
-            Error::AnotherOrder => texts(
+            Error::AnotherRequest => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "another order to the keeper is under way",
                 "The keeper takes one at a time.",

@@ -96,7 +96,7 @@ impl Record {
         let began = self.began_at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         while self.began.elapsed() < until {
             let mut ask = |query: &str| -> Option<f64> { client.query_one(query, &[]).ok()?.get(0) };
-            let horizon = ask("SELECT extract(epoch FROM horizon)::float8 FROM snowflake_status LIMIT 1");
+            let horizon = ask("SELECT extract(epoch FROM horizon)::float8 FROM snowflake_status");
             let id = ask("SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()))::float8");
             self.add("", horizon.map(|time| time - began), id.map(|time| time - began));
             thread::sleep(EVERY);

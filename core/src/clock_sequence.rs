@@ -24,7 +24,7 @@ use crate::used::{Scope, Use, Uses};
 /// The highest value that is used, however wide the field is: it has to fit into a word beside its horizon.
 pub const MAX_VALUE: u8 = u8::MAX;
 
-/// How much further than a server comes by itself (`max_drift` and `lease` ahead of the clock) it has to stand ahead
+/// How much further than a server comes by itself (`max_ahead` and `lease` ahead of the clock) it has to stand ahead
 /// of the clock before something is done about it: a crash alone is no reason.
 pub const FAR_AHEAD_US: i64 = 1_000_000;
 
@@ -92,8 +92,8 @@ pub fn next_value(tracks: &[Track; TRACKS], uses: &Uses, asked: &Asked) -> Optio
     let [_, Begun { value: in_use, .. }] = begun;
     let Lease { identity, from_us, until_us } = asked.lease;
     // Who makes IDs was recorded before the first of them. Without that record the others are gone as well, and say nothing.
-    let is_past_gone = uses.recorded(Some(identity), Scope::ZERO).is_none();
-    if tracks[0].begun.is_none() || is_past_gone || !(from_us..until_us).contains(&asked.now_us) {
+    let is_history_lost = uses.recorded(Some(identity), Scope::ZERO).is_none();
+    if tracks[0].begun.is_none() || is_history_lost || !(from_us..until_us).contains(&asked.now_us) {
         return None;
     }
     let is_asked_for = |max_value: &u8| {

@@ -37,7 +37,7 @@ impl ClockWatch {
     /// How far the clock has jumped ahead of where it ever was, if that is further than `max_jump_us`.
     /// Smaller steps are followed. So are steps back, and from there ahead again to where the clock was or
     /// where the horizon is (`reached_us`): IDs have been there already.
-    pub fn look(
+    pub fn observe(
         &mut self,
         clock_us: i64,
         since_boot_us: i64,

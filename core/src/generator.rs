@@ -13,8 +13,8 @@ use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::slot_key::SlotKey;
 
-/// 146,000 years: any drift, and small enough that a time since the epoch plus a drift stays in 64 bits.
-const MAX_DRIFT_US: u64 = 1 << 62;
+/// 146,000 years: any `max_ahead`, and small enough that a time since the epoch plus it stays in 64 bits.
+const MAX_AHEAD_US: u64 = 1 << 62;
 
 /// Values that belong to the caller alone: `count` of them from `first` on, as counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub struct Generator {
     /// The value of the clock sequence, as it stands in the words of slots: see [`SlotKey::word`].
     value_bits: u64,
     sequence_bits: u32,
-    max_drift_us: u64,
+    max_ahead_us: u64,
     /// `sequence_spread`, as far as the layout's sequence reaches.
     spread: u64,
 }
@@ -76,7 +76,7 @@ pub struct Generator {
 impl Generator {
     /// A generator for `layout`.
     ///
-    /// `max_drift_us`: how far the start of a tick in use may be ahead of the clock, in microseconds.
+    /// `max_ahead_us`: how far the start of a tick in use may be ahead of the clock, in microseconds.
     /// `sequence_spread`: a tick that is entered by the clock (and not by counting on from the tick before)
     /// starts its sequence at a value from 0 to this that depends on the tick. Otherwise almost all IDs made
     /// at a low rate would have sequence 0, and IDs that are spread over shards by hash or modulo would all
@@ -87,7 +87,7 @@ impl Generator {
     pub fn new(
         layout: Layout,
         identity: Identity,
-        max_drift_us: u64,
+        max_ahead_us: u64,
         sequence_spread: u32,
     ) -> Result<Generator, RangeError> {
         let identity_bits = layout.pack(&crate::layout::Parts {
@@ -101,7 +101,7 @@ impl Generator {
             identity_bits: identity_bits as u64,
             value_bits: 0,
             sequence_bits: layout.bits(Field::Sequence),
-            max_drift_us: max_drift_us.min(MAX_DRIFT_US),
+            max_ahead_us: max_ahead_us.min(MAX_AHEAD_US),
             spread: u64::from(sequence_spread).min(layout.max(Field::Sequence)),
         })
     }
@@ -170,7 +170,7 @@ impl Generator {
         // In this order, the product is that of a tick of the layout, and cannot overflow.
         if last_tick < limit
             && last_tick < self.layout.ticks()
-            && last_tick * self.layout.unit_us() <= elapsed_us + self.max_drift_us
+            && last_tick * self.layout.unit_us() <= elapsed_us + self.max_ahead_us
         {
             return Ok(Reservation { first, count: n.get() });
         }
@@ -189,7 +189,7 @@ impl Generator {
         if last_tick >= self.layout.ticks() {
             return Err(Stall::Exhausted);
         }
-        Ok((last_tick * self.layout.unit_us()).saturating_sub(elapsed_us + self.max_drift_us))
+        Ok((last_tick * self.layout.unit_us()).saturating_sub(elapsed_us + self.max_ahead_us))
     }
 
     /// Microseconds since the epoch.
@@ -238,7 +238,7 @@ impl Generator {
         n: NonZeroU64,
     ) -> Result<Reservation, Stall> {
         let unit_us = self.layout.unit_us();
-        let reach_us = elapsed_us + self.max_drift_us;
+        let reach_us = elapsed_us + self.max_ahead_us;
         let first_tick = first >> self.sequence_bits;
         if first_tick * unit_us > reach_us {
             return Err(Stall::Ahead { wait_us: first_tick * unit_us - reach_us });

@@ -19,19 +19,19 @@
 use crate::clock_sequence::FAR_AHEAD_US;
 use crate::identity::Identity;
 use crate::lease::Lease;
-use crate::reset::{MOST_AHEAD_US, check_reset, is_past_unknown};
+use crate::reset::{MOST_AHEAD_US, check_reset, is_history_unknown};
 use crate::track::{Begun, Horizon, TRACKS, Track};
-use crate::used::{Past, Scope, Use, Uses};
+use crate::used::{History, Scope, Use, Uses};
 
 /// What the keeper sees in one look.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The clock.
     pub now_us: i64,
-    /// The setting `max_drift`.
-    pub max_drift_us: i64,
+    /// The setting `max_ahead`.
+    pub max_ahead_us: i64,
     /// The setting `lease`.
-    pub lease_us: i64,
+    pub horizon_margin_us: i64,
     /// The tracks.
     pub tracks: [Track; TRACKS],
     /// Whether what is stored is elsewhere than where this server stored it last: dropped and created again,
@@ -40,7 +40,7 @@ pub struct Seen {
     /// The records of use that are stored.
     pub uses: Uses,
     /// What the server itself knows.
-    pub past: Past,
+    pub history: History,
     /// Where an administrator wants the floor to be.
     pub advance_to_us: Option<i64>,
     /// The lease of the identity that the settings, the table or the registry gives.
@@ -53,9 +53,9 @@ pub struct Seen {
     /// Whether the registry has found lately that this server's clock is right.
     pub is_clock_confirmed: bool,
     /// Whether an administrator wants everything to begin anew under another leased identity.
-    pub is_anew_ordered: bool,
+    pub is_reset_requested: bool,
     /// Whether there are places for the layouts in use when everything begins anew.
-    pub has_room_to_begin_anew: bool,
+    pub has_room_for_reset: bool,
     /// Whether IDs are being made, so that the horizon has to move on.
     pub is_active: bool,
     /// Whether the clock may be followed.
@@ -113,7 +113,7 @@ pub enum GatePlan {
     },
     /// Everything begins anew at the present, under an identity that was never used. That opens the gate in the
     /// next look.
-    BeginAnew(Lease),
+    Reset(Lease),
     /// It is closed: there is no identity.
     Close,
     /// It is closed: the identity may have been used up to an instant that lies too far ahead.
@@ -127,26 +127,27 @@ pub enum GatePlan {
 
 /// The records to store because what is stored is not what this server stored, or because a horizon was stored before
 /// there was an identity. What is there then proves nothing either: it may be an older copy.
-fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], past: &Past, is_lost: bool) -> Vec<Use> {
+fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], history: &History, is_lost: bool) -> Vec<Use> {
     let is_first = tracks[0].stored != Horizon::NONE && uses.is_empty();
     match is_lost || is_first {
-        true => past.records(tracks, &tracks.map(|track| track.begun(is_lost)), uses),
+        true => history.records(tracks, &tracks.map(|track| track.begun(is_lost)), uses),
         false => vec![],
     }
 }
 
 /// The records to store together with the exact end of what was handed out, given what is stored: those that
 /// are gone.
-pub fn records_to_seal(uses: &Uses, tracks: &[Track; TRACKS], past: &Past) -> Vec<Use> {
-    lost_records(uses, tracks, past, past.lacks_record(uses))
+pub fn records_at_shutdown(uses: &Uses, tracks: &[Track; TRACKS], history: &History) -> Vec<Use> {
+    lost_records(uses, tracks, history, history.lacks_record(uses))
 }
 
 /// Decides what to do about everything that was seen.
 pub fn plan(seen: &Seen) -> Plan {
-    let is_lost =
-        seen.is_elsewhere || seen.past.lacks_record(&seen.uses) || seen.tracks.iter().any(Track::is_changed);
+    let is_lost = seen.is_elsewhere
+        || seen.history.lacks_record(&seen.uses)
+        || seen.tracks.iter().any(Track::is_changed);
     let mut uses = seen.uses.clone();
-    let mut records = uses.add(lost_records(&seen.uses, &seen.tracks, &seen.past, is_lost));
+    let mut records = uses.add(lost_records(&seen.uses, &seen.tracks, &seen.history, is_lost));
     if let Some(until_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {
         // A value that is opened later begins at the present, and a leased server that is far ahead begins anew by
         // itself; but not below that.
@@ -185,7 +186,7 @@ impl Seen {
         self.tracks[0].is_unknown()
     }
 
-    /// The value of a track, and where its slots begin: on a new server where no drift can have been.
+    /// The value of a track, and where its slots begin: on a new server where no ID can have been ahead.
     fn begun(&self, at: usize, is_lost: bool) -> Begun {
         let track = &self.tracks[at];
         let begun = track.begun(is_lost);
@@ -226,24 +227,24 @@ impl Seen {
 
     /// How far ahead of the clock IDs may be.
     fn soon_us(&self) -> i64 {
-        self.now_us.saturating_add(self.max_drift_us)
+        self.now_us.saturating_add(self.max_ahead_us)
     }
 
     /// How far ahead of the clock a horizon is written.
     fn reach_us(&self) -> i64 {
-        self.soon_us().saturating_add(self.lease_us)
+        self.soon_us().saturating_add(self.horizon_margin_us)
     }
 
     /// Whether a leased identity is to be exchanged for one under which everything begins at the present: IDs would
     /// have to wait for the clock longer than they ever do otherwise, and the clock is right.
-    fn has_to_begin_anew(&self, uses: &Uses, begun: Begun) -> bool {
+    fn has_to_reset(&self, uses: &Uses, begun: Begun) -> bool {
         let stands_at_us = begun.floor_us.max(self.tracks[0].end_of_use_us);
         let is_far_ahead = stands_at_us > self.reach_us().saturating_add(FAR_AHEAD_US);
         // Nobody may begin below what holds for all: then it is no use.
         let can_begin_now = uses.recorded(None, Scope::ZERO).is_none_or(|until_us| until_us <= self.now_us);
         let is_called_for =
-            self.is_anew_ordered || (is_far_ahead && can_begin_now && self.is_clock_confirmed);
-        is_called_for && self.has_room_to_begin_anew
+            self.is_reset_requested || (is_far_ahead && can_begin_now && self.is_clock_confirmed);
+        is_called_for && self.has_room_for_reset
     }
 }
 
@@ -283,11 +284,11 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
         return GatePlan::Refuse { identity, until_us: lease.until_us };
     }
     if seen.is_leased()
-        && seen.has_to_begin_anew(uses, begun)
+        && seen.has_to_reset(uses, begun)
         && !is_lost
-        && check_reset(identity, uses, &seen.past, seen.is_elsewhere, seen.now_us).is_ok()
+        && check_reset(identity, uses, &seen.history, seen.is_elsewhere, seen.now_us).is_ok()
     {
-        return GatePlan::BeginAnew(lease);
+        return GatePlan::Reset(lease);
     }
     if seen.is_continued() {
         return GatePlan::Stay;
@@ -297,7 +298,7 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
     let latest_us = seen.next_us(&seen.tracks[0], begun).min(soon_us.max(begun.floor_us));
     match uses.until_us(identity, 0) {
         Some(until_us) if until_us > latest_us => GatePlan::Refuse { identity, until_us },
-        _ => GatePlan::Open { lease, is_another: seen.past.last_identity != Some(identity) },
+        _ => GatePlan::Open { lease, is_another: seen.history.last_identity != Some(identity) },
     }
 }
 
@@ -308,10 +309,10 @@ fn is_another_needed(seen: &Seen, uses: &Uses, begun: Begun, gate: GatePlan) -> 
         GatePlan::Refuse { identity, .. } => {
             seen.is_unknown() || uses.recorded(Some(identity), Scope::ZERO).is_some()
         }
-        GatePlan::BeginAnew(_) => false,
+        GatePlan::Reset(_) => false,
         _ => {
-            seen.has_to_begin_anew(uses, begun)
-                && !is_past_unknown(uses, &seen.past, seen.is_elsewhere, seen.now_us)
+            seen.has_to_reset(uses, begun)
+                && !is_history_unknown(uses, &seen.history, seen.is_elsewhere, seen.now_us)
         }
     }
 }

@@ -117,7 +117,7 @@ pub enum Outcome {
 
 impl LeaseState {
     /// What is left of it in a copy of the server: a stranger, who knows the registry and holds nothing.
-    pub fn of_a_stranger(self) -> LeaseState {
+    pub fn of_an_unrecognized_server(self) -> LeaseState {
         LeaseState { held: None, asking: None, ..self }
     }
 

@@ -57,7 +57,7 @@ pub mod lease;
 pub mod lease_state;
 pub mod mask;
 pub mod message;
-pub mod outside;
+pub mod public;
 pub mod range;
 pub mod reader_sql;
 pub mod reset;

@@ -3,7 +3,7 @@
 //! All instants are microseconds of Unix time.
 
 use crate::identity::Identity;
-use crate::used::{Past, Scope, Use, Uses};
+use crate::used::{History, Scope, Use, Uses};
 
 /// For how long an identity may have to wait until it has come to its own end of use, beyond what the clock
 /// allows: if it would have to wait longer, it is not let in. To let it in lifts every slot to that end, and
@@ -18,7 +18,7 @@ pub enum ResetRefusal {
     /// IDs were made under it.
     Used,
     /// It is not known which identities were used.
-    PastUnknown,
+    HistoryUnknown,
 }
 
 /// Whether everything may begin anew at `now_us` for an identity: not if IDs may have been made under it.
@@ -28,17 +28,17 @@ pub enum ResetRefusal {
 pub fn check_reset(
     identity: Identity,
     uses: &Uses,
-    past: &Past,
+    history: &History,
     is_elsewhere: bool,
     now_us: i64,
 ) -> Result<(), ResetRefusal> {
     let is_used = uses.recorded(Some(identity), Scope::ZERO).is_some();
-    if past.last_identity == Some(identity) {
+    if history.last_identity == Some(identity) {
         Err(ResetRefusal::InUse)
-    } else if is_used && !is_past_gone(uses, past, is_elsewhere) {
+    } else if is_used && !is_history_lost(uses, history, is_elsewhere) {
         Err(ResetRefusal::Used)
-    } else if is_past_unknown(uses, past, is_elsewhere, now_us) {
-        Err(ResetRefusal::PastUnknown)
+    } else if is_history_unknown(uses, history, is_elsewhere, now_us) {
+        Err(ResetRefusal::HistoryUnknown)
     } else {
         Ok(())
     }
@@ -46,14 +46,14 @@ pub fn check_reset(
 
 /// Whether it is not known which identities were used. An unknown past that ends soon does not count: an identity begins
 /// above it.
-pub(crate) fn is_past_unknown(uses: &Uses, past: &Past, is_elsewhere: bool, now_us: i64) -> bool {
+pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: bool, now_us: i64) -> bool {
     let soon_us = now_us.saturating_add(MOST_AHEAD_US);
-    is_past_gone(uses, past, is_elsewhere) || uses.recorded(None, Scope::ZERO) > Some(soon_us)
+    is_history_lost(uses, history, is_elsewhere) || uses.recorded(None, Scope::ZERO) > Some(soon_us)
 }
 
 /// Without any record, unless there is no past at all.
-fn is_past_gone(uses: &Uses, past: &Past, is_elsewhere: bool) -> bool {
-    is_elsewhere || past.lacks_record(uses) || (uses.is_empty() && past.highest_us > 0)
+fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
+    is_elsewhere || history.lacks_record(uses) || (uses.is_empty() && history.highest_us > 0)
 }
 
 /// The records to store before everything begins anew: each identity that was used is shut out up to `end_us`, the

@@ -24,7 +24,7 @@ use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// How many ranges have room: the one in use, and those ahead.
-const PLACES: u64 = 4;
+const RANGES: u64 = 4;
 /// How many bits say how much of a range is gone; the other 24 are the generation.
 const OFFSET_BITS: u32 = 40;
 const GENERATIONS: u64 = 1 << (u64::BITS - OFFSET_BITS);
@@ -118,7 +118,7 @@ impl Standing {
 
 /// Room for one range.
 #[derive(Debug)]
-struct Place {
+struct RangeWords {
     first: AtomicI64,
     increment: AtomicI64,
     count: AtomicU64,
@@ -127,9 +127,9 @@ struct Place {
     wanted_at: AtomicU64,
 }
 
-impl Place {
-    fn new() -> Place {
-        Place {
+impl RangeWords {
+    fn new() -> RangeWords {
+        RangeWords {
             first: AtomicI64::new(0),
             increment: AtomicI64::new(0),
             count: AtomicU64::new(0),
@@ -165,7 +165,7 @@ pub struct Segment {
     /// sees its range.
     newest: AtomicU64,
     /// Written by the one writer. Relaxed: see above, and the head of this module.
-    places: [Place; PLACES as usize],
+    ranges: [RangeWords; RANGES as usize],
 }
 
 impl Default for Segment {
@@ -173,7 +173,7 @@ impl Default for Segment {
         Segment {
             word: Apart(AtomicU64::new(0)),
             newest: AtomicU64::new(0),
-            places: std::array::from_fn(|_| Place::new()),
+            ranges: std::array::from_fn(|_| RangeWords::new()),
         }
     }
 }
@@ -187,8 +187,8 @@ fn after(generation: u64) -> u64 {
 }
 
 impl Segment {
-    fn place(&self, generation: u64) -> &Place {
-        &self.places[(generation % PLACES) as usize]
+    fn range_words(&self, generation: u64) -> &RangeWords {
+        &self.ranges[(generation % RANGES) as usize]
     }
 
     /// Takes `n` numbers, or as many as are left in the range in use. A range whose end has come is left for the next.
@@ -201,14 +201,14 @@ impl Segment {
         loop {
             let word = self.word.0.load(Ordering::Acquire);
             let (generation, offset) = split(word);
-            let place = self.place(generation);
-            let range = place.range();
+            let words = self.range_words(generation);
+            let range = words.range();
             let left = range.count.saturating_sub(offset);
             if left == 0 || range.ends_us != NEVER_ENDS && clock() >= range.ends_us {
                 self.go_on(word, generation)?;
                 continue;
             }
-            let wanted_at = place.wanted_at.load(Ordering::Relaxed);
+            let wanted_at = words.wanted_at.load(Ordering::Relaxed);
             let count = n.get().min(left);
             // Release: who replaces this range has seen a later generation, and so comes after the loads above.
             let exchanged =
@@ -247,15 +247,15 @@ impl Segment {
         let (generation, _) = split(self.word.0.load(Ordering::Acquire));
         let newest = self.newest.load(Ordering::Relaxed);
         let ahead = (newest + GENERATIONS - generation) % GENERATIONS;
-        if ahead + 1 == PLACES {
+        if ahead + 1 == RANGES {
             return Err(Full);
         }
-        let place = self.place(after(newest));
-        place.first.store(range.first, Ordering::Relaxed);
-        place.increment.store(range.increment, Ordering::Relaxed);
-        place.count.store(range.count, Ordering::Relaxed);
-        place.ends_us.store(range.ends_us, Ordering::Relaxed);
-        place.wanted_at.store(wanted_at, Ordering::Relaxed);
+        let words = self.range_words(after(newest));
+        words.first.store(range.first, Ordering::Relaxed);
+        words.increment.store(range.increment, Ordering::Relaxed);
+        words.count.store(range.count, Ordering::Relaxed);
+        words.ends_us.store(range.ends_us, Ordering::Relaxed);
+        words.wanted_at.store(wanted_at, Ordering::Relaxed);
         self.newest.store(after(newest), Ordering::Release);
         Ok(())
     }
@@ -266,13 +266,14 @@ impl Segment {
             let word = self.word.0.load(Ordering::Acquire);
             let (generation, offset) = split(word);
             let newest = self.newest.load(Ordering::Acquire);
-            let range_of = |generation| Some(self.place(generation).range()).filter(|range| range.count > 0);
+            let range_of =
+                |generation| Some(self.range_words(generation).range()).filter(|range| range.count > 0);
             let (mut at, mut left) = (generation, 0);
             let mut counted = 0;
             loop {
-                left += self.place(at).range().count;
+                left += self.range_words(at).range().count;
                 counted += 1;
-                if at == newest || counted == PLACES {
+                if at == newest || counted == RANGES {
                     break;
                 }
                 at = after(at);
@@ -283,7 +284,7 @@ impl Segment {
                 next: (generation != newest).then(|| range_of(after(generation))).flatten(),
                 left: left.saturating_sub(offset),
                 is_next_wanted: generation == newest
-                    && offset >= self.place(generation).wanted_at.load(Ordering::Relaxed),
+                    && offset >= self.range_words(generation).wanted_at.load(Ordering::Relaxed),
             };
             // Within one generation nothing of it is replaced; more may be added.
             if split(self.word.0.load(Ordering::Acquire)).0 == generation {

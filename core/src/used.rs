@@ -152,14 +152,14 @@ impl Uses {
 /// What a server knows of its own past without looking at what is stored: in shared memory. What it knows of horizons is
 /// with the tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Past {
+pub struct History {
     /// The highest horizon that may ever have been stored.
     pub highest_us: i64,
     /// The identity for which the gate was open last.
     pub last_identity: Option<Identity>,
 }
 
-impl Past {
+impl History {
     /// Whether records are gone: the identity in use was recorded before its first ID.
     pub(crate) fn lacks_record(&self, uses: &Uses) -> bool {
         self.last_identity.is_some_and(|last| uses.recorded(Some(last), Scope::ZERO).is_none())

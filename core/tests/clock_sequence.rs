@@ -5,7 +5,7 @@ use snowflake_id_core::clock_sequence::{Asked, FAR_AHEAD_US, NextValue, Widths, 
 use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan};
 use snowflake_id_core::reset::records_before_reset;
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Past, Scope, Use, Uses};
+use snowflake_id_core::used::{History, Scope, Use, Uses};
 use snowflake_id_core::{Identity, Layout, Lease};
 
 const SECOND_US: i64 = 1_000_000;
@@ -120,10 +120,10 @@ fn the_lowest_value_is_taken_whose_use_has_ended() {
 #[test]
 fn a_lease_that_begins_later_or_has_ended_gives_no_other_value() {
     let with = |from_us, until_us| Asked { lease: Lease { identity: ME, from_us, until_us }, ..asked() };
-    for (lease_us, value) in
+    for (horizon_margin_us, value) in
         [((NOW_US, NOW_US + 1), Some(1)), ((NOW_US + 1, i64::MAX), None), ((0, NOW_US), None)]
     {
-        assert_eq!(next(&in_use(0, 0), &with(lease_us.0, lease_us.1)), value);
+        assert_eq!(next(&in_use(0, 0), &with(horizon_margin_us.0, horizon_margin_us.1)), value);
     }
     let next = next_value(&in_use(0, 0), &mine(), &with(0, NOW_US + SECOND_US));
     assert_eq!(next.unwrap().horizon.until_us(), NOW_US + SECOND_US);
@@ -214,43 +214,43 @@ fn an_identity_that_was_never_used_has_used_no_value() {
 
 #[test]
 fn what_somebody_else_stored_is_noticed() {
-    let past = |published, promised| (published, promised);
+    let history = |published, promised| (published, promised);
     let changed = |stored: Horizon, (published, promised): (Horizon, Horizon), value: Option<u8>| {
         let begun = value.map(|value| Begun { value, floor_us: 0 });
         Track { stored, published, promised, begun, end_of_use_us: 0 }.is_changed()
     };
     let (one, two, none) = (horizon(1, 50_000), horizon(2, 20_000), Horizon::NONE);
     // At a start whatever is stored is the truth.
-    assert!(!changed(one, past(none, none), None));
-    assert!(!changed(one, past(none, none), Some(1)));
-    assert!(changed(two, past(none, none), Some(1)));
-    assert!(changed(one, past(none, none), Some(0)));
+    assert!(!changed(one, history(none, none), None));
+    assert!(!changed(one, history(none, none), Some(1)));
+    assert!(changed(two, history(none, none), Some(1)));
+    assert!(changed(one, history(none, none), Some(0)));
     // Lowered; another one; gone.
-    assert!(!changed(one, past(one, one), Some(1)));
-    assert!(changed(horizon(1, 49_000), past(one, one), Some(1)));
-    assert!(changed(two, past(one, one), Some(1)));
-    assert!(changed(none, past(one, one), Some(1)));
+    assert!(!changed(one, history(one, one), Some(1)));
+    assert!(changed(horizon(1, 49_000), history(one, one), Some(1)));
+    assert!(changed(two, history(one, one), Some(1)));
+    assert!(changed(none, history(one, one), Some(1)));
     // About to be opened.
-    assert!(!changed(two, past(one, two), Some(1)));
-    assert!(!changed(one, past(none, one), Some(0)));
+    assert!(!changed(two, history(one, two), Some(1)));
+    assert!(!changed(one, history(none, one), Some(0)));
 }
 
 fn busy_server() -> Seen {
     Seen {
         now_us: NOW_US,
-        max_drift_us: SECOND_US,
-        lease_us: 3 * SECOND_US,
+        max_ahead_us: SECOND_US,
+        horizon_margin_us: 3 * SECOND_US,
         tracks: in_use(1, SECOND_US),
         is_elsewhere: false,
         uses: Uses::from_iter([used(Some(ME), Some(0), 0)]),
-        past: Past { highest_us: NOW_US + HOUR_US, last_identity: Some(ME) },
+        history: History { highest_us: NOW_US + HOUR_US, last_identity: Some(ME) },
         advance_to_us: None,
         wanted: Some(Lease::for_good(ME)),
         open_for: Some(Lease::for_good(ME)),
         is_lease_inherited: false,
         is_clock_confirmed: false,
-        is_anew_ordered: false,
-        has_room_to_begin_anew: true,
+        is_reset_requested: false,
+        has_room_for_reset: true,
         is_active: true,
         is_clock_good: true,
     }
@@ -276,7 +276,7 @@ fn each_track_is_renewed() {
 fn a_start_goes_on_with_the_stored_value_at_its_horizon() {
     let stored = [horizon(0, NOW_US), horizon(1, NOW_US + 500)];
     let tracks = stored.map(|stored| Track { stored, ..Track::default() });
-    let start = plan(&Seen { tracks, past: Past::default(), open_for: None, ..busy_server() });
+    let start = plan(&Seen { tracks, history: History::default(), open_for: None, ..busy_server() });
     assert_eq!(start.tracks[1].begun, Begun { value: 1, floor_us: NOW_US + 500 });
     assert_eq!((start.loss, start.tracks[1].from_us), (None, 0));
 }
@@ -302,7 +302,7 @@ fn a_lost_value_is_written_again() {
 }
 
 #[test]
-fn an_ordered_floor_holds_for_each_track() {
+fn a_requested_floor_holds_for_each_track() {
     let advance_to_us = Some(NOW_US + 2 * HOUR_US);
     let advanced = plan(&Seen { advance_to_us, is_active: false, ..busy_server() });
     assert_eq!(
@@ -381,16 +381,16 @@ proptest! {
 }
 
 #[test]
-fn an_identity_of_whose_past_nothing_is_known_has_used_every_value() {
+fn an_identity_with_unknown_history_has_used_every_value() {
     let fresh = Seen {
         tracks: Default::default(),
         uses: Uses::default(),
-        past: Past::default(),
+        history: History::default(),
         open_for: None,
         ..busy_server()
     };
     let first = plan(&fresh);
-    let all = used(Some(ME), None, NOW_US + fresh.max_drift_us);
+    let all = used(Some(ME), None, NOW_US + fresh.max_ahead_us);
     assert_eq!(of_values(&first), [all]);
     assert!(first.tracks[0].horizon.is_some());
     // Not if it is leased: no one else has had the range. Not if it is known that it was never used.

@@ -7,33 +7,33 @@ const SECOND_US: i64 = 1_000_000;
 #[test]
 fn the_watch_follows_small_steps_and_steps_back_but_no_jump_ahead() {
     let mut watch = ClockWatch::new(1_000 * SECOND_US, 10 * SECOND_US);
-    assert_eq!(watch.look(1_005 * SECOND_US, 15 * SECOND_US, 60 * SECOND_US, 0), None);
+    assert_eq!(watch.observe(1_005 * SECOND_US, 15 * SECOND_US, 60 * SECOND_US, 0), None);
     // An hour back, then on from there.
-    assert_eq!(watch.look(-2_590 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
-    assert_eq!(watch.look(-2_530 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
+    assert_eq!(watch.observe(-2_590 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
+    assert_eq!(watch.observe(-2_530 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
     // Back to where it was, and a little further.
-    assert_eq!(watch.look(1_040 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
+    assert_eq!(watch.observe(1_040 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
     // Ten years ahead, as often as one looks.
     for _ in 0..2 {
-        let jump = watch.look(315_001_040 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0);
+        let jump = watch.observe(315_001_040 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0);
         assert_eq!(jump, Some(315_000_000 * SECOND_US));
     }
     // A horizon that lies there shows that the clock has been there, before the server was started.
     let reached_us = 400_000_000 * SECOND_US;
     let mut restarted = ClockWatch::new(1_000 * SECOND_US, 10 * SECOND_US);
-    assert_eq!(restarted.look(reached_us, 20 * SECOND_US, 60 * SECOND_US, reached_us), None);
+    assert_eq!(restarted.observe(reached_us, 20 * SECOND_US, 60 * SECOND_US, reached_us), None);
     // Set right again.
-    assert_eq!(watch.look(1_041 * SECOND_US, 21 * SECOND_US, 60 * SECOND_US, 0), None);
+    assert_eq!(watch.observe(1_041 * SECOND_US, 21 * SECOND_US, 60 * SECOND_US, 0), None);
     // Time that the machine slept through is no jump.
-    assert_eq!(watch.look(101_040 * SECOND_US, 100_020 * SECOND_US, 60 * SECOND_US, 0), None);
+    assert_eq!(watch.observe(101_040 * SECOND_US, 100_020 * SECOND_US, 60 * SECOND_US, 0), None);
 }
 
 /// The two clocks are not read at the same instant.
 #[test]
 fn a_millisecond_is_no_step() {
     let mut watch = ClockWatch::new(1_000 * SECOND_US, 0);
-    assert_eq!(watch.look(1_000 * SECOND_US + 1_000, 0, 0, 0), None);
-    assert_eq!(watch.look(1_000 * SECOND_US + 2_001, 0, 0, 0), Some(1_001));
+    assert_eq!(watch.observe(1_000 * SECOND_US + 1_000, 0, 0, 0), None);
+    assert_eq!(watch.observe(1_000 * SECOND_US + 2_001, 0, 0, 0), Some(1_001));
     assert_eq!(ClockWatch::step_back_us(5_000, 4_000), None);
     assert_eq!(ClockWatch::step_back_us(5_000, 3_999), Some(1_001));
     assert_eq!(ClockWatch::step_back_us(5_000, 9_000), None);

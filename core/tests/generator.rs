@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use snowflake_id_core::{Gate, Generator, Identity, Layout, RangeError, Slot, SlotKey, Stall};
 
 const ME: Identity = Identity { datacenter: 0, worker: 0 };
-const DRIFT_US: u64 = 1_000_000;
+const MAX_AHEAD_US: u64 = 1_000_000;
 const NO_LIMIT: u64 = u64::MAX;
 /// 2024-01-01T00:00:00Z, the epoch of layouts that name none.
 const EPOCH_US: i64 = 1_704_067_200_000_000;
@@ -18,11 +18,11 @@ struct Server {
 }
 
 impl Server {
-    fn new(layout: &str, max_drift_us: u64, spread: u32) -> Server {
+    fn new(layout: &str, max_ahead_us: u64, spread: u32) -> Server {
         let server = Server {
             gate: Gate::default(),
             slot: Slot::new(0, NO_LIMIT),
-            generator: generator(layout, max_drift_us, spread),
+            generator: generator(layout, max_ahead_us, spread),
         };
         server.gate.open(ME);
         server
@@ -42,8 +42,8 @@ impl Server {
     }
 }
 
-fn generator(layout: &str, max_drift_us: u64, spread: u32) -> Generator {
-    Generator::new(layout.parse().unwrap(), ME, max_drift_us, spread).unwrap()
+fn generator(layout: &str, max_ahead_us: u64, spread: u32) -> Generator {
+    Generator::new(layout.parse().unwrap(), ME, max_ahead_us, spread).unwrap()
 }
 
 fn count(n: u64) -> NonZeroU64 {
@@ -52,7 +52,7 @@ fn count(n: u64) -> NonZeroU64 {
 
 #[test]
 fn ids_of_one_tick_count_on() {
-    let server = Server::new("time:41 worker:10 sequence:12", DRIFT_US, 0);
+    let server = Server::new("time:41 worker:10 sequence:12", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(5_000, 1), Ok(vec![(5, 0)]));
     assert_eq!(server.parts(5_999, 2), Ok(vec![(5, 1), (5, 2)]));
     assert_eq!(server.parts(6_000, 1), Ok(vec![(6, 0)]));
@@ -60,7 +60,7 @@ fn ids_of_one_tick_count_on() {
 
 #[test]
 fn a_full_tick_carries_into_the_next() {
-    let server = Server::new("time:41 sequence:2", DRIFT_US, 0);
+    let server = Server::new("time:41 sequence:2", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(5_000, 3), Ok(vec![(5, 0), (5, 1), (5, 2)]));
     assert_eq!(server.parts(5_000, 3), Ok(vec![(5, 3), (6, 0), (6, 1)]));
     // The clock enters tick 6, which is in use already.
@@ -69,7 +69,7 @@ fn a_full_tick_carries_into_the_next() {
 
 #[test]
 fn a_clock_set_back_is_not_followed() {
-    let server = Server::new("time:41 sequence:12", DRIFT_US, 0);
+    let server = Server::new("time:41 sequence:12", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(10_000_000, 1), Ok(vec![(10_000, 0)]));
     assert_eq!(server.parts(9_500_000, 1), Ok(vec![(10_000, 1)]));
     assert_eq!(server.parts(9_000_000, 1), Ok(vec![(10_000, 2)]));
@@ -80,14 +80,14 @@ fn a_clock_set_back_is_not_followed() {
 
 #[test]
 fn a_clock_far_ahead_is_followed_at_once() {
-    let server = Server::new("time:41 sequence:12", DRIFT_US, 0);
+    let server = Server::new("time:41 sequence:12", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(0, 1), Ok(vec![(0, 0)]));
     let ten_years_us = 315_576_000_000_000;
     assert_eq!(server.parts(ten_years_us, 1), Ok(vec![(315_576_000_000, 0)]));
 }
 
 #[test]
-fn drift_ends_at_its_limit() {
+fn ids_run_ahead_up_to_the_limit() {
     let server = Server::new("time:41", 3_000, 0);
     // Without sequence bits every ID is a tick of its own: now and three ahead.
     assert_eq!(server.parts(0, 10), Ok(vec![(0, 0), (1, 0), (2, 0), (3, 0)]));
@@ -97,7 +97,7 @@ fn drift_ends_at_its_limit() {
 }
 
 #[test]
-fn without_drift_a_tick_is_used_from_its_start() {
+fn with_max_ahead_0_a_tick_is_used_from_its_start() {
     let server = Server::new("time:41 sequence:1", 0, 0);
     assert_eq!(server.parts(7_999, 5), Ok(vec![(7, 0), (7, 1)]));
     assert_eq!(server.parts(7_999, 1), Err(Stall::Ahead { wait_us: 1 }));
@@ -118,14 +118,14 @@ fn any_unit() {
 }
 
 #[test]
-fn the_last_tick_of_a_layout_is_used_up() {
-    let server = Server::new("time:3 sequence:1 unit=1s", DRIFT_US, 0);
+fn the_last_tick_of_a_layout_is_exhausted() {
+    let server = Server::new("time:3 sequence:1 unit=1s", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(7_500_000, 9), Ok(vec![(7, 0), (7, 1)]));
     assert_eq!(server.parts(7_500_000, 1), Err(Stall::Exhausted));
     assert_eq!(server.parts(8_000_000, 1), Err(Stall::Exhausted));
     assert_eq!(server.parts(0, 1), Err(Stall::Exhausted));
 
-    let late = Server::new("time:3 sequence:1 unit=1s", DRIFT_US, 0);
+    let late = Server::new("time:3 sequence:1 unit=1s", MAX_AHEAD_US, 0);
     assert_eq!(late.parts(8_000_000, 1), Err(Stall::Exhausted));
     assert_eq!(late.parts(i64::MAX - EPOCH_US, 1), Err(Stall::Exhausted));
     // Nothing was taken, and nothing is broken, if the clock was wrong.
@@ -149,7 +149,7 @@ fn the_largest_layout_ends_without_a_wrap() {
 
 #[test]
 fn a_clock_before_the_epoch_is_an_error() {
-    let server = Server::new("time:41 sequence:12", DRIFT_US, 0);
+    let server = Server::new("time:41 sequence:12", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(-1, 1), Err(Stall::BeforeEpoch { wait_us: 1 }));
     let at = |now_us| server.generator.advance(0, now_us, NO_LIMIT, count(1));
     assert_eq!(at(0), Err(Stall::BeforeEpoch { wait_us: EPOCH_US as u64 }));
@@ -159,7 +159,7 @@ fn a_clock_before_the_epoch_is_an_error() {
 
 #[test]
 fn an_epoch_before_1970_works() {
-    let server = Server::new("time:63 unit=1us epoch=0001-01-01T00:00:00Z", DRIFT_US, 0);
+    let server = Server::new("time:63 unit=1us epoch=0001-01-01T00:00:00Z", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(1_234_567, 1), Ok(vec![(1_234_567, 0)]));
     let last_us = i64::MAX;
     assert_eq!(
@@ -170,7 +170,7 @@ fn an_epoch_before_1970_works() {
 
 #[test]
 fn the_horizon_is_a_limit() {
-    let server = Server::new("time:41 sequence:1", DRIFT_US, 0);
+    let server = Server::new("time:41 sequence:1", MAX_AHEAD_US, 0);
     server.slot.set_horizon(7);
     assert_eq!(server.parts(5_000, 9), Ok(vec![(5, 0), (5, 1), (6, 0), (6, 1)]));
     assert_eq!(server.parts(5_000, 1), Err(Stall::Horizon));
@@ -196,8 +196,8 @@ fn a_stall_takes_nothing() {
 
 #[test]
 fn a_batch_is_one_exchange_and_takes_what_fits() {
-    let server = Server::new("time:41 sequence:12", DRIFT_US, 0);
-    // 1 s of drift and the tick of now, 4096 each.
+    let server = Server::new("time:41 sequence:12", MAX_AHEAD_US, 0);
+    // 1 s ahead and the tick of now, 4096 each.
     assert_eq!(server.take(0, 5_000_000).map(|ids| ids.len()), Ok(1001 * 4096));
     assert_eq!(server.slot.word(), 1001 * 4096);
     assert_eq!(server.take(1_000, 5_000).map(|ids| ids.len()), Ok(4096));
@@ -205,7 +205,7 @@ fn a_batch_is_one_exchange_and_takes_what_fits() {
 
 #[test]
 fn a_hopeless_wait_is_known_beforehand() {
-    let generator = generator("time:41 sequence:12", DRIFT_US, 0);
+    let generator = generator("time:41 sequence:12", MAX_AHEAD_US, 0);
     let wait_us = |current, n| generator.wait_us(current, EPOCH_US, count(n));
     assert_eq!(wait_us(0, 1), Ok(0));
     assert_eq!(wait_us(0, 1001 * 4096), Ok(0));
@@ -217,7 +217,7 @@ fn a_hopeless_wait_is_known_beforehand() {
 
 #[test]
 fn the_gate_decides() {
-    let server = Server::new("standard", DRIFT_US, 0);
+    let server = Server::new("standard", MAX_AHEAD_US, 0);
     let other = Identity { datacenter: 0, worker: 1 };
     assert!(server.take(0, 1).is_ok());
     server.gate.open(other);
@@ -275,7 +275,7 @@ fn ids_carry_the_identity_in_its_place() {
 
 #[test]
 fn spread_moves_ticks_entered_by_the_clock() {
-    let server = Server::new("standard", DRIFT_US, 15);
+    let server = Server::new("standard", MAX_AHEAD_US, 15);
     let mut starts = [0; 16];
     for tick in 1..=16_000 {
         let parts = server.parts(tick * 1_000, 2).unwrap();
@@ -291,7 +291,7 @@ fn spread_moves_ticks_entered_by_the_clock() {
 
 #[test]
 fn spread_leaves_ticks_alone_that_are_entered_by_counting() {
-    let server = Server::new("time:41 sequence:4", DRIFT_US, 15);
+    let server = Server::new("time:41 sequence:4", MAX_AHEAD_US, 15);
     let first = server.parts(1_000, 1).unwrap()[0].1;
     let rest = server.parts(1_000, 32).unwrap();
     let expected: Vec<_> = (first + 1..first + 33).map(|value| (1 + value / 16, value % 16)).collect();
@@ -301,7 +301,7 @@ fn spread_leaves_ticks_alone_that_are_entered_by_counting() {
 #[test]
 fn spread_is_cut_down_to_the_sequence() {
     for (layout, most) in [("time:41", 0), ("time:41 sequence:1", 1)] {
-        let server = Server::new(layout, DRIFT_US, u32::MAX);
+        let server = Server::new(layout, MAX_AHEAD_US, u32::MAX);
         let sequences: Vec<_> = (1..100).map(|tick| server.parts(tick * 1_000, 1).unwrap()[0]).collect();
         assert_eq!(sequences.iter().map(|&(_, sequence)| sequence).max(), Some(most));
         assert!(sequences.iter().zip(1..).all(|(&(tick, _), expected)| tick == expected));

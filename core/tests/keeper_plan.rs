@@ -7,13 +7,13 @@ use servers::*;
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Seen, plan};
 use snowflake_id_core::reset::{ResetRefusal, check_reset, records_before_reset};
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Past, Scope, Uses};
+use snowflake_id_core::used::{History, Scope, Uses};
 
 #[test]
-fn a_new_server_begins_where_no_drift_can_have_been() {
+fn a_new_server_begins_above_any_id_that_ran_ahead() {
     let plan = plan(&new_server());
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
-    assert_eq!(floor_us(&plan), NOW_US + MAX_DRIFT_US);
+    assert_eq!(floor_us(&plan), NOW_US + MAX_AHEAD_US);
     assert_eq!(horizon_us(&plan), Some(AHEAD_US));
     assert_eq!(of_zero(&plan.records), [used(1, 0)]);
     assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: true });
@@ -22,12 +22,12 @@ fn a_new_server_begins_where_no_drift_can_have_been() {
 
 /// A horizon that could not be stored, as at the first look of a server without disk space, says nothing of the past.
 #[test]
-fn a_promise_that_was_not_kept_is_no_past() {
+fn a_promise_that_was_not_kept_is_no_history() {
     let mut seen = new_server();
     seen.tracks[0].promised = Horizon::new(0, NOW_US + 70);
     let plan = plan(&seen);
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
-    assert!(floor_us(&plan) >= NOW_US + MAX_DRIFT_US);
+    assert!(floor_us(&plan) >= NOW_US + MAX_AHEAD_US);
     assert!(horizon_us(&plan) >= Some(NOW_US + 70));
 }
 
@@ -36,15 +36,15 @@ fn a_promise_that_was_not_kept_is_no_past() {
 fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
     let until_us = NOW_US - 5_000_000;
     let uses = Uses::from_iter([used(1, 0), used(2, until_us)]);
-    let past = Past { highest_us: until_us, ..Past::default() };
-    let plan = plan(&Seen { uses, past, ..new_server() });
+    let history = History { highest_us: until_us, ..History::default() };
+    let plan = plan(&Seen { uses, history, ..new_server() });
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
-    assert_eq!(floor_us(&plan), NOW_US + MAX_DRIFT_US);
+    assert_eq!(floor_us(&plan), NOW_US + MAX_AHEAD_US);
     assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: true });
     // Nor do they say which values of the clock sequence were used.
     let of_values: Vec<_> = plan.records.iter().filter(|record| record.scope != Scope::ZERO).collect();
     assert_eq!(of_values.len(), 1);
-    assert!(of_values[0].until_us >= NOW_US + MAX_DRIFT_US, "{of_values:?}");
+    assert!(of_values[0].until_us >= NOW_US + MAX_AHEAD_US, "{of_values:?}");
 }
 
 #[test]
@@ -95,13 +95,17 @@ fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
 /// An older copy has records that are out of date: what was used since counts for all of them.
 #[test]
 fn the_records_of_an_older_copy_prove_nothing() {
-    let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };
-    let seen =
-        Seen { is_elsewhere: true, uses: Uses::from_iter([used(1, 0), used(2, 0)]), past, ..busy_server() };
+    let history = History { highest_us: NOW_US + 9_000_000, ..busy_server().history };
+    let seen = Seen {
+        is_elsewhere: true,
+        uses: Uses::from_iter([used(1, 0), used(2, 0)]),
+        history,
+        ..busy_server()
+    };
     let plan = plan(&seen);
     assert_eq!(
         of_zero(&plan.records),
-        [everybody(past.highest_us), used(2, past.highest_us), used(1, NOW_US + 50)]
+        [everybody(history.highest_us), used(2, history.highest_us), used(1, NOW_US + 50)]
     );
 }
 
@@ -130,7 +134,7 @@ fn a_loss_is_found_again_when_its_records_were_not_all_written() {
 fn an_identity_that_would_wait_for_long_is_not_let_in() {
     let until_us = NOW_US + 60_000_000;
     let seen = Seen {
-        lease_us: 3_600_000_000,
+        horizon_margin_us: 3_600_000_000,
         wanted: Some(settled(2)),
         uses: Uses::from_iter([used(1, 0), used(2, until_us)]),
         ..busy_server()
@@ -145,31 +149,31 @@ fn an_identity_that_would_wait_for_long_is_not_let_in() {
 /// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each
 /// other one may have been used up to the highest horizon that there ever was.
 #[test]
-fn an_unknown_past_means_that_everything_was_used() {
-    let past = Past { highest_us: NOW_US + 9_000_000, ..busy_server().past };
-    let elsewhere = Seen { is_elsewhere: true, uses: Uses::default(), past, ..busy_server() };
+fn an_unknown_history_means_that_everything_was_used() {
+    let history = History { highest_us: NOW_US + 9_000_000, ..busy_server().history };
+    let elsewhere = Seen { is_elsewhere: true, uses: Uses::default(), history, ..busy_server() };
     let elsewhere = elsewhere.with(|seen| seen.tracks[0].stored = Horizon::NONE);
-    let emptied = Seen { uses: Uses::default(), past, ..busy_server() };
-    let lowered = Seen { past, ..busy_server() }.with(|seen| seen.tracks[0].stored = Horizon::new(0, 7));
+    let emptied = Seen { uses: Uses::default(), history, ..busy_server() };
+    let lowered = Seen { history, ..busy_server() }.with(|seen| seen.tracks[0].stored = Horizon::new(0, 7));
     for seen in [elsewhere, emptied, lowered] {
         let plan = plan(&seen);
         assert_eq!(plan.loss, Some(Loss::Stored));
-        assert_eq!(of_zero(&plan.records), [everybody(past.highest_us), used(1, NOW_US + 50)]);
+        assert_eq!(of_zero(&plan.records), [everybody(history.highest_us), used(1, NOW_US + 50)]);
         assert_eq!(plan.gate, GatePlan::Stay);
         assert!(horizon_us(&plan) >= Some(NOW_US + 50));
         // Once that is stored, another one is refused.
         let uses = seen.uses.iter().chain(plan.records.iter().copied()).collect();
-        let again = Seen { uses, wanted: Some(settled(2)), past, ..busy_server() };
+        let again = Seen { uses, wanted: Some(settled(2)), history, ..busy_server() };
         let again = again.with(|seen| seen.tracks[0].stored = plan.tracks[0].horizon.unwrap());
         let refused = self::plan(&again);
-        assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: past.highest_us });
+        assert_eq!(refused.gate, GatePlan::Refuse { identity: worker(2), until_us: history.highest_us });
         assert!(refused.records.is_empty() && refused.loss.is_none());
     }
 }
 
 /// Another value was promised, and not opened: the promise for the one in use is forgotten, its IDs are not.
 #[test]
-fn after_a_loss_the_value_in_use_was_used_up_to_what_was_published() {
+fn after_a_loss_the_value_counts_as_used_up_to_what_was_published() {
     let until_us = NOW_US + 70;
     let in_use = Track {
         begun: Some(Begun { value: 1, floor_us: NOW_US }),
@@ -185,7 +189,7 @@ fn after_a_loss_the_value_in_use_was_used_up_to_what_was_published() {
 }
 
 #[test]
-fn a_loss_before_the_first_look_raises_the_floor_to_what_was_promised() {
+fn a_loss_before_the_first_cycle_raises_the_floor_to_what_was_promised() {
     let seen = Seen { open_for: None, is_elsewhere: true, ..busy_server() };
     let tracks = seen.tracks.map(|track| Track { begun: None, stored: Horizon::NONE, ..track });
     assert_eq!(floor_us(&plan(&Seen { tracks, ..seen })), NOW_US + 50);
@@ -195,7 +199,8 @@ fn a_loss_before_the_first_look_raises_the_floor_to_what_was_promised() {
 #[test]
 fn a_loss_before_anything_was_stored_raises_the_floor_to_what_was_published() {
     let floor = Horizon::new(0, NOW_US + 70);
-    let mut seen = Seen { uses: Uses::default(), past: Past::default(), open_for: None, ..busy_server() };
+    let mut seen =
+        Seen { uses: Uses::default(), history: History::default(), open_for: None, ..busy_server() };
     seen.tracks = [Track { published: floor, ..Track::default() }, Track::default()];
     let plan = plan(&seen);
     assert_eq!(plan.loss, Some(Loss::Stored));
@@ -210,7 +215,7 @@ fn a_lost_horizon_is_written_again_but_not_by_a_clock_that_is_not_followed() {
 }
 
 #[test]
-fn an_order_moves_floor_and_horizon_also_without_an_identity() {
+fn a_request_moves_floor_and_horizon_without_an_identity() {
     let seen = Seen { advance_to_us: Some(NOW_US + 700), wanted: None, open_for: None, ..busy_server() };
     assert_eq!((floor_us(&plan(&seen)), horizon_us(&plan(&seen))), (NOW_US + 700, Some(NOW_US + 700)));
     // It takes the place of nothing that is stored.
@@ -219,19 +224,19 @@ fn an_order_moves_floor_and_horizon_also_without_an_identity() {
 }
 
 #[test]
-fn everything_begins_anew_only_for_an_identity_that_was_never_used() {
-    let past = busy_server().past;
+fn everything_is_reset_only_for_an_identity_that_was_never_used() {
+    let history = busy_server().history;
     let uses = Uses::from_iter([used(1, 0), used(2, 0)]);
-    let check = |number, uses: &Uses| check_reset(worker(number), uses, &past, false, NOW_US);
+    let check = |number, uses: &Uses| check_reset(worker(number), uses, &history, false, NOW_US);
     assert_eq!(check(1, &uses), Err(ResetRefusal::InUse));
     assert_eq!(check(2, &uses), Err(ResetRefusal::Used));
     assert_eq!(check(3, &uses), Ok(()));
     let until_us = NOW_US + 10_000_001;
     let unknown = Uses::from_iter([used(1, 0), everybody(until_us)]);
-    assert_eq!(check(3, &unknown), Err(ResetRefusal::PastUnknown));
+    assert_eq!(check(3, &unknown), Err(ResetRefusal::HistoryUnknown));
     assert_eq!(check(3, &Uses::from_iter([used(1, 0), everybody(until_us - 1)])), Ok(()));
     assert!(check(3, &Uses::default()).is_err());
-    assert!(check_reset(worker(3), &uses, &past, true, NOW_US).is_err());
+    assert!(check_reset(worker(3), &uses, &history, true, NOW_US).is_err());
     let before_reset = |uses: &Uses| records_before_reset(uses, worker(3), 0, 5_000);
     assert_eq!(before_reset(&uses), [used(1, 5_000), used(2, 5_000)]);
     // The new identity has no record, and is not shut out.
@@ -255,7 +260,7 @@ proptest! {
             now_us: now,
             tracks: [track(stored.unwrap_or(0), published, floor, end_of_use), Track::default()],
             is_elsewhere,
-            past: Past { highest_us: published, last_identity: Some(worker(1)) },
+            history: History { highest_us: published, last_identity: Some(worker(1)) },
             open_for: is_open.then_some(settled(1)),
             is_active,
             is_clock_good,

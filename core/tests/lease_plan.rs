@@ -6,7 +6,7 @@ use servers::*;
 use snowflake_id_core::Lease;
 use snowflake_id_core::keeper_plan::{GatePlan, Seen, plan};
 use snowflake_id_core::track::Track;
-use snowflake_id_core::used::{Past, Uses};
+use snowflake_id_core::used::{History, Uses};
 
 /// A lease of worker 3.
 fn leased(from_us: i64, until_us: i64) -> Lease {
@@ -15,9 +15,9 @@ fn leased(from_us: i64, until_us: i64) -> Lease {
 
 /// One that has made IDs as worker 3 under a lease, and goes on.
 fn leasing_server(lease: Lease) -> Seen {
-    let past = Past { last_identity: Some(worker(3)), ..busy_server().past };
+    let history = History { last_identity: Some(worker(3)), ..busy_server().history };
     let uses = Uses::from_iter([used(3, 0)]);
-    Seen { wanted: Some(lease), open_for: Some(lease), past, uses, ..busy_server() }
+    Seen { wanted: Some(lease), open_for: Some(lease), history, uses, ..busy_server() }
 }
 
 /// The horizon never goes beyond the lease for its sake, and what is published already is not written again.
@@ -73,13 +73,13 @@ fn a_leased_identity_that_was_used_before() {
 
 /// The server stands an hour ahead of a clock that the registry confirms.
 #[test]
-fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
+fn a_server_far_ahead_exchanges_its_identity_and_resets() {
     const HOUR_US: i64 = 3_600_000_000;
     let ahead = NOW_US + HOUR_US;
     let lease = leased(5, NOW_US + 900);
     let stuck = Seen {
         tracks: [track(ahead, ahead, Some(NOW_US - 5_000), ahead), Track::default()],
-        past: Past { highest_us: ahead, last_identity: Some(worker(3)) },
+        history: History { highest_us: ahead, last_identity: Some(worker(3)) },
         is_clock_confirmed: true,
         ..leasing_server(lease)
     };
@@ -90,7 +90,7 @@ fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
 
     let another = Lease { identity: worker(4), ..lease };
     let exchanged = plan(&Seen { wanted: Some(another), ..stuck.clone() });
-    assert_eq!((exchanged.gate, exchanged.is_another_needed), (GatePlan::BeginAnew(another), false));
+    assert_eq!((exchanged.gate, exchanged.is_another_needed), (GatePlan::Reset(another), false));
     assert_eq!((horizon_us(&exchanged), exchanged.records), (None, vec![]));
 
     // One that was used before will not do, nor is there anything to exchange for an identity of the settings.
@@ -101,9 +101,9 @@ fn a_server_far_ahead_exchanges_its_identity_and_begins_anew() {
     assert!(matches!(settled.gate, GatePlan::Open { .. }) && !settled.is_another_needed);
 
     // By order also where nothing is far ahead.
-    let ordered = Seen { is_anew_ordered: true, ..leasing_server(lease) };
+    let ordered = Seen { is_reset_requested: true, ..leasing_server(lease) };
     assert!(plan(&ordered).is_another_needed);
-    assert_eq!(plan(&Seen { wanted: Some(another), ..ordered }).gate, GatePlan::BeginAnew(another));
+    assert_eq!(plan(&Seen { wanted: Some(another), ..ordered }).gate, GatePlan::Reset(another));
 }
 
 /// The file has a lease from an earlier life of the server, and nothing that is stored says how far it was used.
@@ -123,7 +123,7 @@ fn a_lease_from_a_life_that_is_forgotten() {
 
 /// A floor that an administrator has ordered is no reason to begin anew below it.
 #[test]
-fn an_ordered_floor_holds_under_a_lease() {
+fn a_requested_floor_holds_under_a_lease() {
     let floor_us = NOW_US + 60_000_000;
     let lease = leased(5, NOW_US + 900_000_000);
     let ordered = Seen { advance_to_us: Some(floor_us), is_clock_confirmed: true, ..leasing_server(lease) };
@@ -135,7 +135,7 @@ fn an_ordered_floor_holds_under_a_lease() {
     let restarted = Seen {
         tracks: stored(horizon_us(&first).unwrap()),
         uses,
-        past: Past::default(),
+        history: History::default(),
         advance_to_us: None,
         open_for: None,
         ..ordered
@@ -146,12 +146,12 @@ fn an_ordered_floor_holds_under_a_lease() {
         (horizon_us(&first).unwrap(), false)
     );
     let another = Lease { identity: worker(4), ..lease };
-    assert!(!matches!(plan(&Seen { wanted: Some(another), ..restarted }).gate, GatePlan::BeginAnew(_)));
+    assert!(!matches!(plan(&Seen { wanted: Some(another), ..restarted }).gate, GatePlan::Reset(_)));
 }
 
 /// What is not known of anybody shuts out every identity: another one would not help.
 #[test]
-fn an_unknown_past_is_no_reason_for_another_identity() {
+fn an_unknown_history_is_no_reason_for_another_identity() {
     let until_us = NOW_US + 1_000_000_000;
     let uses = Uses::from_iter([used(1, 0), everybody(until_us)]);
     let refused = Seen { wanted: Some(leased(5, until_us)), uses, ..busy_server() };

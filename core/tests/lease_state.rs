@@ -86,7 +86,7 @@ fn a_copy_holds_nothing_but_knows_the_registry() {
     state.ask(&new_token);
     state.hold(lease(3, 10, 20), &new_token);
     state.ask(&new_token);
-    let stranger = state.of_a_stranger();
+    let stranger = state.of_an_unrecognized_server();
     assert_eq!(stranger.registry_id, Some(Uuid::from_u128(77)));
     assert_eq!((stranger.held, stranger.asking), (None, None));
 }
@@ -116,7 +116,7 @@ fn evidence_outlives_the_lease_and_is_replaced_by_later_evidence() {
     let told = |state: &LeaseState| state.evidence.iter().map(|it| it.token.clone()).collect::<Vec<_>>();
     assert_eq!(told(&state), ["second of 4", "second of 3"]);
     // A copy may show it, and holds nothing.
-    let mut stranger = state.clone().of_a_stranger();
+    let mut stranger = state.clone().of_an_unrecognized_server();
     assert_eq!(told(&stranger), told(&state));
     assert!(!stranger.is_proved());
     stranger.prove("of nothing".into(), 15);

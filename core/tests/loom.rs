@@ -23,7 +23,7 @@ fn server() -> Arc<Server> {
     Arc::new(server)
 }
 
-/// Two sequence bits, a clock that stands still in tick 1, room for drift.
+/// Two sequence bits, a clock that stands still in tick 1, room to run ahead.
 fn generator(identity: Identity) -> Generator {
     let layout = "time:40 worker:2 sequence:2 epoch=1970-01-01T00:00:00Z".parse().unwrap();
     Generator::new(layout, identity, 1_000_000, 0).unwrap()

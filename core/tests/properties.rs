@@ -136,17 +136,17 @@ proptest! {
     }
 
     /// The promises, for any layout, clock, limit and history: IDs increase strictly, none lies past the
-    /// drift, the limit or the end, none before the clock, and a stall takes nothing.
+    /// `max_ahead`, the limit or the end, none before the clock, and a stall takes nothing.
     #[test]
     fn any_history_keeps_the_promises(
         layout in layouts(),
-        max_drift_us in prop_oneof![Just(0u64), 0u64..10_000_000, any::<u64>()],
+        max_ahead_us in prop_oneof![Just(0u64), 0u64..10_000_000, any::<u64>()],
         spread in prop_oneof![Just(0u32), any::<u32>()],
         start in any::<u64>(),
         steps in prop::collection::vec((-5_000_000i64..5_000_000, 1u64..2_000, any::<bool>()), 1..40),
     ) {
         let identity = Identity { datacenter: 0, worker: 0 };
-        let generator = Generator::new(layout, identity, max_drift_us, spread).unwrap();
+        let generator = Generator::new(layout, identity, max_ahead_us, spread).unwrap();
         let (gate, slot) = (Gate::default(), Slot::new(0, u64::MAX));
         gate.open(identity);
         let length_us = layout.end_us().abs_diff(layout.epoch_us());
@@ -169,7 +169,7 @@ proptest! {
                         prop_assert!(id > newest);
                         newest = id;
                         let start_us = i128::from(layout.time_of(id).unwrap());
-                        prop_assert!(start_us - i128::from(now_us) <= i128::from(max_drift_us));
+                        prop_assert!(start_us - i128::from(now_us) <= i128::from(max_ahead_us));
                         prop_assert!(start_us + i128::from(layout.unit_us()) > i128::from(now_us));
                         prop_assert!(layout.unpack(id).unwrap().tick < limit);
                     }

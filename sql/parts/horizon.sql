@@ -72,6 +72,6 @@ COMMENT ON FUNCTION snowflake_worker_check() IS 'keeps rows of snowflake_worker 
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
 
-CREATE FUNCTION snowflake_internal.store_past() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_past_wrapper';
-COMMENT ON FUNCTION snowflake_internal.store_past() IS
+CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
+COMMENT ON FUNCTION snowflake_internal.store_history() IS
     'for CREATE EXTENSION: stores again what the server knows of its past';

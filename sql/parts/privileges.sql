@@ -29,6 +29,7 @@ BEGIN
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status',
+                '@extschema@.snowflake_layout_status',
                 '@extschema@.snowflake_clock_sequence',
                 '@extschema@.snowflake_segments'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
@@ -37,11 +38,11 @@ BEGIN
                    coalesce(p.proacl, pg_catalog.acldefault('f', p.proowner))
             FROM pg_catalog.pg_proc AS p
             WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
-                'snowflake_internal.store_past()',
+                'snowflake_internal.store_history()',
                 'snowflake_internal.refuse_refresh()',
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
-                '@extschema@.snowflake_slots()',
+                '@extschema@.snowflake_layouts_in_use()',
                 '@extschema@.snowflake_clock_sequence_values()',
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_advance(timestamptz)',
@@ -70,8 +71,8 @@ $$;
 -- A view checks EXECUTE on its functions as the caller.
 GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
-    snowflake_slots(),
+    snowflake_layouts_in_use(),
     snowflake_clock_sequence_values(),
     snowflake_segments_in_use()
     TO pg_monitor;
-GRANT SELECT ON snowflake_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;

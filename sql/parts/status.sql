@@ -1,10 +1,8 @@
--- View snowflake_status, and the functions with which an administrator orders the keeper about.
+-- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions by which an administrator
+-- sends requests to the keeper.
 
-CREATE VIEW snowflake_status AS
-    SELECT server.*, slot.*
-    FROM @extschema@.snowflake_server_status() AS server LEFT JOIN @extschema@.snowflake_slots() AS slot ON true;
-COMMENT ON VIEW snowflake_status IS
-    'whether this server can make snowflake IDs, and each layout in use';
+CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
+COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
 
 COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'the datacenter ID of new IDs';
@@ -27,11 +25,15 @@ COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the re
 COMMENT ON COLUMN snowflake_status.lease_until IS 'the end of the lease of the worker ID: no ID bears this time or a later one';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'when the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of that of the registry';
-COMMENT ON COLUMN snowflake_status.layout IS 'a layout in use; the columns from here on are about it';
-COMMENT ON COLUMN snowflake_status.last_id_time IS 'the time of the last ID in this layout; before the first one, the floor';
-COMMENT ON COLUMN snowflake_status.drift IS 'how far last_id_time is ahead of the clock';
-COMMENT ON COLUMN snowflake_status.ids_issued IS 'how many IDs were taken in this layout, since the server was started; lags by up to a lease';
-COMMENT ON COLUMN snowflake_status.clock_seq IS 'the value of the clock sequence in new IDs of this layout; NULL if it has none';
+
+CREATE VIEW snowflake_layout_status AS SELECT * FROM @extschema@.snowflake_layouts_in_use();
+COMMENT ON VIEW snowflake_layout_status IS 'one row for each layout in which this server has issued snowflake IDs since it was started';
+
+COMMENT ON COLUMN snowflake_layout_status.layout IS 'a layout in use; the columns from here on are about it';
+COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'the time of the last ID in this layout; before the first one, the floor';
+COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahead of the clock';
+COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'how many IDs were taken in this layout, since the server was started; lags by up to a lease';
+COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'the value of the clock sequence in new IDs of this layout; NULL if it has none';
 
 CREATE VIEW snowflake_clock_sequence AS SELECT * FROM @extschema@.snowflake_clock_sequence_values();
 COMMENT ON VIEW snowflake_clock_sequence IS
@@ -41,14 +43,14 @@ COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'whether layouts that ha
 COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'until when it is used up; NULL for the one in use';
 
 COMMENT ON FUNCTION snowflake_clock_sequence_values() IS
-    'for view snowflake_clock_sequence: the values';
+    'for view snowflake_clock_sequence';
 COMMENT ON FUNCTION snowflake_server_status() IS
-    'for view snowflake_status: the server''s own facts';
-COMMENT ON FUNCTION snowflake_slots() IS
-    'for view snowflake_status: the layouts in use';
+    'for view snowflake_status';
+COMMENT ON FUNCTION snowflake_layouts_in_use() IS
+    'for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
     'follows a clock that jumped ahead, so that IDs go on';
 COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
     'makes no more IDs whose time is earlier';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
-    'begins anew at the present after the clock was far ahead, under a worker ID that this server has never used';
+    'resets the horizon to the present after the clock was far ahead, under a worker ID that this server has never used';

@@ -167,7 +167,7 @@ CREATE TABLE snowflake_registry.lease (
     clock_offset interval,
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
-    hands bigint NOT NULL,
+    grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
@@ -184,7 +184,7 @@ COMMENT ON COLUMN snowflake_registry.lease.nonce IS
 COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'the server''s own word, as all up to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.lease.hands IS 'how often it was given';
+COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'how often it was given';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'whether nobody gets it any more, as a server has it for good';
 
@@ -259,7 +259,7 @@ BEGIN
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To give out no more numbers: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of identities that nobody holds do no harm. To take an identity from a server: '
-                       'SELECT snowflake_registry.take_away(worker_id, datacenter_id);'
+                       'SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id);'
               END;
 END
 $$;
@@ -632,7 +632,7 @@ COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
     worker_id int,
-    hands bigint,
+    grant_count bigint,
     granted_from timestamptz,
     granted_until timestamptz,
     lease_mark text,
@@ -704,7 +704,7 @@ BEGIN
     END IF;
     RETURN (
         SELECT snowflake_registry.signed(concat_ws(
-            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.hands,
+            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
             snowflake_registry.microseconds(lease.granted_from),
             snowflake_registry.microseconds(lease.granted_until), settings.serial,
             snowflake_registry.mark_of(lease.lease_id), snowflake_registry.orders_in_token(settings)))
@@ -756,7 +756,7 @@ BEGIN
         IF parts[1] = 'lease' THEN
             shown.datacenter_id := parts[2];
             shown.worker_id := parts[3];
-            shown.hands := parts[4];
+            shown.grant_count := parts[4];
             shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
             shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
             shown.serial := parts[7];
@@ -805,8 +805,8 @@ BEGIN
         ELSIF shown.worker_id IS NOT NULL THEN
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
-            IF NOT FOUND OR shown.hands > lease.hands
-               OR shown.hands = lease.hands AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
+            IF NOT FOUND OR shown.grant_count > lease.grant_count
+               OR shown.grant_count = lease.grant_count AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
                OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
@@ -860,26 +860,26 @@ BEGIN
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             IF NOT FOUND THEN
                 INSERT INTO snowflake_registry.lease (
-                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, hands
+                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, grant_count
                 )
                 VALUES (
                     shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, holder, moment,
-                    moment, shown.hands
+                    moment, shown.grant_count
                 );
-            ELSIF shown.granted_from = lease.granted_from AND shown.hands <= lease.hands
-                  AND NOT coalesce(shown.hands = lease.hands
+            ELSIF shown.granted_from = lease.granted_from AND shown.grant_count <= lease.grant_count
+                  AND NOT coalesce(shown.grant_count = lease.grant_count
                                    AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id), false) THEN
                 UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
-            ELSIF shown.hands >= lease.hands OR shown.granted_until > lease.granted_from THEN
+            ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
                 -- Whoever holds it by what the registry knew goes on to the end of that.
                 UPDATE snowflake_registry.lease AS known
-                SET granted_from = CASE WHEN shown.hands > lease.hands THEN shown.granted_from
+                SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    hands = greatest(lease.hands + 1, shown.hands), nonce = NULL,
-                    lease_id = CASE WHEN shown.hands > lease.hands
+                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
+                    lease_id = CASE WHEN shown.grant_count > lease.grant_count
                                          AND lease.granted_until <= shown.granted_from THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;
@@ -1367,7 +1367,7 @@ BEGIN
     WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, clock_offset, acquired_at, renewed_at, hands
+        version, clock_offset, acquired_at, renewed_at, grant_count
     )
     VALUES (
         acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
@@ -1379,7 +1379,7 @@ BEGIN
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, hands = lease.hands + 1;
+        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',
@@ -2066,7 +2066,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
-    'what take() and take_here() have in common';
+    'what take() and take_local() have in common';
 
 CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
@@ -2089,7 +2089,7 @@ COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
     'gives a server ranges of numbers, and tells it the names of all segments';
 
 -- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
-CREATE FUNCTION snowflake_registry.take_here(registry_id uuid, requests jsonb, node_name text)
+CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2097,7 +2097,7 @@ BEGIN
         SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, true);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_here(uuid, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
     'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
 
 -- Who has taken in a commit that is lost can only be guessed: whoever may.
@@ -2169,7 +2169,7 @@ BEGIN
     END IF;
     registry := snowflake_registry.begin_order();
     -- What is only reserved was never given.
-    SELECT count(*) INTO given FROM snowflake_registry.lease WHERE hands > 0;
+    SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
         RAISE EXCEPTION 'there is a fleet already'
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -2212,7 +2212,7 @@ BEGIN
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('Ranges that have not ended: %s, the last of them at %s.', live.leases,
                                   snowflake_registry.in_words(live.until)),
-                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.take_away()), '
+                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.revoke_lease()), '
                          'and wait until then.';
     END IF;
     UPDATE snowflake_registry.settings SET is_started = false;
@@ -2223,7 +2223,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.end_fleet() IS
     'gives out no more worker IDs, and lets DROP EXTENSION work; fails while any is in use';
 
-CREATE FUNCTION snowflake_registry.take_away(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
+CREATE FUNCTION snowflake_registry.revoke_lease(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -2232,12 +2232,12 @@ DECLARE
     last_end timestamptz;
 BEGIN
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
-    WHERE lease.worker_id = take_away.worker_id AND lease.datacenter_id = take_away.datacenter_id
+    WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
       AND lease.lease_id IS NOT NULL
     RETURNING * INTO taken;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'nobody holds worker ID % of datacenter %',
-            take_away.worker_id, take_away.datacenter_id
+            revoke_lease.worker_id, revoke_lease.datacenter_id
             USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM snowflake_registry.fleet;';
     END IF;
     last_end := snowflake_registry.end_with_forgotten(taken.granted_until, registry);
@@ -2248,7 +2248,7 @@ BEGIN
     RETURN last_end;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_away(int, int) IS
+COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
     'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
     'until then';
 
@@ -2279,7 +2279,7 @@ BEGIN
     END IF;
     PERFORM snowflake_registry.begin_order();
     INSERT INTO snowflake_registry.lease (
-        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, is_reserved
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved
     )
     VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
@@ -2869,7 +2869,7 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.node_name, lease.host, lease.port, lease.layout, lease.version,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
-           lease.clock_offset, lease.hands,
+           lease.clock_offset, lease.grant_count,
            CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
                 THEN greatest(lease.granted_until, status.quarantine_until) END AS free_from,
            status.quarantine_until, status.synchronous, status.waits_for_standbys
@@ -2900,7 +2900,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
     'how long the server can go on if it does not reach the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.fleet.hands IS 'how often this identity was given';
+COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'how often this identity was given';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
     'from when on another server can get it, if it is not renewed; NULL: never';
 

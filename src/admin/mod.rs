@@ -1,4 +1,4 @@
 //! What administrators see of the server, and what they can order its keeper to do.
 
-mod orders;
+mod requests;
 mod status;

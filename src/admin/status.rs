@@ -1,4 +1,4 @@
-//! View `snowflake_status`.
+//! Views `snowflake_status`, `snowflake_layout_status` and `snowflake_clock_sequence`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ use crate::shared::lease;
 use crate::shared::memory::{self, State};
 use crate::shared::report;
 
-/// The server's own facts: one row.
+/// The state of the server: one row.
 #[pg_extern(volatile, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_server_status() -> TableIterator<
@@ -47,7 +47,7 @@ fn snowflake_server_status() -> TableIterator<
     ),
 > {
     let shared = memory::state().or_report();
-    let board = &shared.board;
+    let server_status = &shared.server_status;
     let now_us = clock::clock_us();
     let identity = shared.gate.identity();
     let source = match (config::registry(), config::identity()) {
@@ -55,14 +55,14 @@ fn snowflake_server_status() -> TableIterator<
         (None, Some(_)) => "settings",
         (None, None) => "snowflake_worker",
     };
-    let news = config::registry().map(|_| lease::news());
+    let lease_status = config::registry().map(|_| lease::lease_status());
     let report = report::report();
     // That of the session's layout.
     let track = config::valid_layout().map_or(0, |layout| shared.key_of(&layout).track());
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
     let count = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as i64;
-    let jump_us = board.keeper.clock_jump_us.load(Ordering::Relaxed);
+    let jump_us = server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
     TableIterator::once((
         state_word(shared, now_us),
         // An identity has at most 31 bits.
@@ -71,32 +71,32 @@ fn snowflake_server_status() -> TableIterator<
         identity.map(|_| source),
         config::node_name().into(),
         instant(shared.published_us(track)),
-        board.is_begun().then(|| timestamptz(board.begun(track).floor_us)),
+        server_status.is_begun().then(|| timestamptz(server_status.begun(track).floor_us)),
         timestamptz(resumes_at_us(shared, now_us)),
         (jump_us > 0).then(|| Interval::from_micros(jump_us)),
-        board.bell.pid(),
-        report.error().or_else(|| news?.problem()).map(Shown::from),
+        server_status.wakeup.pid(),
+        report.error().or_else(|| lease_status?.problem()).map(Shown::from),
         instant(report.error_at_us),
-        report.warning().or_else(|| news?.warning()).map(Shown::from),
+        report.warning().or_else(|| lease_status?.warning()).map(Shown::from),
         count(&statistics.calls_waited),
         Interval::from_micros(count(&statistics.waited_us)),
         count(&statistics.clock_steps_back),
         Interval::from_micros(count(&statistics.largest_step_back_us)),
-        news.map(|news| news.state.name()),
-        news.and_then(|news| news.lease).map(|lease| timestamptz(lease.until_us)),
-        news.and_then(|news| instant(news.renewed_at_us)),
-        news.and_then(|news| news.clock_offset_us).map(Interval::from_micros),
+        lease_status.map(|lease_status| lease_status.state.name()),
+        lease_status.and_then(|lease_status| lease_status.lease).map(|lease| timestamptz(lease.until_us)),
+        lease_status.and_then(|lease_status| instant(lease_status.renewed_at_us)),
+        lease_status.and_then(|lease_status| lease_status.clock_offset_us).map(Interval::from_micros),
     ))
 }
 
-/// The slots in use: a row each.
+/// One row for each layout in use.
 #[pg_extern(volatile, parallel_safe)]
-fn snowflake_slots() -> TableIterator<
+fn snowflake_layouts_in_use() -> TableIterator<
     'static,
     (
         name!(layout, String),
         name!(last_id_time, TimestampWithTimeZone),
-        name!(drift, Interval),
+        name!(ahead, Interval),
         name!(ids_issued, i64),
         name!(clock_seq, Option<i32>),
     ),
@@ -105,10 +105,10 @@ fn snowflake_slots() -> TableIterator<
     let slots = memory::state().or_report().slots_in_use();
     TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
         let last_us = slot.key.last_tick_us(slot.counter);
-        let drift = Interval::from_micros(last_us - now_us);
+        let ahead = Interval::from_micros(last_us - now_us);
         // 0 for a layout with the field as well as for one without; those show NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
-        (slot.layout.to_string(), timestamptz(last_us), drift, slot.issued as i64, value)
+        (slot.layout.to_string(), timestamptz(last_us), ahead, slot.issued as i64, value)
     }))
 }
 
@@ -119,10 +119,10 @@ fn snowflake_clock_sequence_values() -> TableIterator<
     'static,
     (name!(clock_seq, i32), name!(is_in_use, bool), name!(used_until, Option<TimestampWithTimeZone>)),
 > {
-    let board = &memory::state().or_report().board;
-    let (in_use, now_us) = (board.value(), clock::clock_us());
+    let server_status = &memory::state().or_report().server_status;
+    let (in_use, now_us) = (server_status.value(), clock::clock_us());
     let max_value = config::valid_layout().map_or(0, |layout| layout.max_clock_seq());
-    let used_up = board
+    let used_up = server_status
         .values
         .used()
         .filter(|&(value, end_us)| value != in_use && value <= max_value && end_us > now_us);
@@ -151,11 +151,11 @@ fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64
     let times = in_use.map(|slot| (slot.layout.max_clock_seq(), time_of(&slot.key, slot.counter)));
     let layout = config::valid_layout();
     let track = layout.map_or(0, |layout| shared.key_of(&layout).track());
-    let floor_us = shared.board.begun(track).floor_us;
+    let floor_us = shared.server_status.begun(track).floor_us;
     let begin = (layout.map_or(0, |layout| layout.max_clock_seq()), floor_us);
     let allowed = times.chain([begin]).map(|(max_value, time_us)| {
-        let allowed_us = time_us - max_drift_us();
-        match shared.board.another_value_from_us(max_value) {
+        let allowed_us = time_us - max_ahead_us();
+        match shared.server_status.another_value_from_us(max_value) {
             // Not to be waited for.
             Some(from_us) if is_far_ahead(allowed_us - now_us) => allowed_us.min(from_us.max(now_us)),
             _ => allowed_us,
@@ -164,33 +164,33 @@ fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64
     allowed.fold(0, i64::max)
 }
 
-fn max_drift_us() -> i64 {
-    config::max_drift().as_micros() as i64
+fn max_ahead_us() -> i64 {
+    config::max_ahead().as_micros() as i64
 }
 
 fn state_word(shared: &State, now_us: i64) -> &'static str {
-    let board = &shared.board;
+    let server_status = &shared.server_status;
     // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs; unless the
     // keeper could not extend it anyway.
     let is_hindered = report::report().error().is_some()
-        || board.keeper.committing_for_us(now_us).is_some()
-        || board.bell.is_wanted()
-        || !board.keeper.has_succeeded.load(Ordering::Relaxed);
-    let tracks = 0..if board.value() > 0 { TRACKS } else { 1 };
+        || server_status.keeper.committing_for_us(now_us).is_some()
+        || server_status.wakeup.is_wanted()
+        || !server_status.keeper.has_succeeded.load(Ordering::Relaxed);
+    let tracks = 0..if server_status.value() > 0 { TRACKS } else { 1 };
     let has_reached_horizon = tracks.into_iter().any(|track| shared.published_us(track) <= now_us);
     if server::is_in_recovery() {
         "recovery"
-    } else if board.bell.pid().is_none() {
+    } else if server_status.wakeup.pid().is_none() {
         "no keeper"
     } else if shared.gate.identity().is_none() {
-        match board.keeper.closed() {
+        match server_status.keeper.closed() {
             Closed::NoWorkerId => "no worker id",
             Closed::NoLease => "no lease",
             Closed::Starting | Closed::Problem => "starting",
         }
-    } else if board.keeper.clock_jump_us.load(Ordering::Relaxed) > 0 {
+    } else if server_status.keeper.clock_jump_us.load(Ordering::Relaxed) > 0 {
         "clock jumped"
-    } else if board.keeper.until_us() <= now_us {
+    } else if server_status.keeper.until_us() <= now_us {
         "lease ended"
     } else if has_reached_horizon && is_hindered {
         "horizon stalled"

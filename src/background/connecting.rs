@@ -87,18 +87,18 @@ fn connect_to_any(
         if start.elapsed() > hosts.time {
             late.push(host.key());
         }
-        let mut places = found.unwrap_or_else(|problem| {
+        let mut hosts_found = found.unwrap_or_else(|problem| {
             problems.push(problem);
             vec![]
         });
-        places.sort_by_key(|place| order_of(place.key()));
-        for place in &places {
+        hosts_found.sort_by_key(|host_found| order_of(host_found.key()));
+        for host_found in &hosts_found {
             let problem = format!(
-                "connecting to {place} does not end: libpq has been busy for more than {} s with what that sent, such as an excessive number of SCRAM iterations",
+                "connecting to {host_found} does not end: libpq has been busy for more than {} s with what that sent, such as an excessive number of SCRAM iterations",
                 hosts.time.as_secs()
             );
-            progress.tell(hosts.time, problem, &[host, place]);
-            match connect_to(string, &hosts, place) {
+            progress.tell(hosts.time, problem, &[host, host_found]);
+            match connect_to(string, &hosts, host_found) {
                 Ok(connection) => return Ok(connection),
                 Err(problem) => problems.push(problem),
             }
@@ -109,14 +109,14 @@ fn connect_to_any(
 
 /// Goes on until the connection is made, refused, or the time for a host is over. Libpq's own `connect_timeout` does not
 /// count when a connection is made in steps.
-fn connect_to(string: &CStr, hosts: &Hosts, place: &Host) -> Result<Connection, String> {
+fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connection, String> {
     let deadline = Instant::now() + hosts.time;
-    let mut connection = Connection::start(&parameters(string, &hosts.parameters(place)))?;
+    let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
     let mut interest = Interest::Write;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("no answer from {place} in {} s", hosts.time.as_secs()));
+            return Err(format!("no answer from {host_found} in {} s", hosts.time.as_secs()));
         }
         if poll(connection.socket(), interest, left) {
             interest = match connection.connect()? {

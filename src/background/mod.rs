@@ -2,10 +2,10 @@
 //! files, the connection to the registry, and the rounds in which it is asked.
 
 mod connecting;
+pub mod connection;
 pub mod database;
 pub mod file;
 mod hosts;
-pub mod link;
 pub mod rounds;
 pub mod start;
 pub mod stop;

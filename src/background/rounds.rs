@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::pg::wait::wait;
-use crate::shared::bell::Bell;
+use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
 
 /// How many bytes of what others say are told.
@@ -53,24 +53,24 @@ pub fn in_short(mut text: String) -> String {
     text
 }
 
-/// Sleeps until an instant, or until the bell rings; from `asks_from` on that counts. `look_around` runs after each sleep.
-/// It says from when on the bell counts now, or ends the sleep.
+/// Sleeps until an instant, or until the wakeup rings; from `asks_from` on that counts. `keep_waiting` runs after each sleep.
+/// It says from when on the wakeup counts now, or ends the sleep.
 pub fn sleep(
-    bell: &Bell,
+    wakeup: &Wakeup,
     mut asks_from: Instant,
     until: Instant,
-    mut look_around: impl FnMut() -> Option<Instant>,
+    mut keep_waiting: impl FnMut() -> Option<Instant>,
 ) {
     loop {
         let now = Instant::now();
-        let is_wanted = bell.is_wanted();
+        let is_wanted = wakeup.is_wanted();
         if now >= until || is_wanted && now >= asks_from {
             return;
         }
         // While it does not count that it has rung, nobody rings again: the latch is set once.
         let next = if is_wanted { asks_from.min(until) } else { until };
         wait(next.saturating_duration_since(now).max(SHORTEST_NAP), WaitEvent::Registry.number());
-        match look_around() {
+        match keep_waiting() {
             Some(from) => asks_from = from,
             None => return,
         }

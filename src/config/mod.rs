@@ -37,8 +37,8 @@ fn invalid_layout() -> Error {
 }
 
 /// How far ahead the horizon is written.
-pub fn lease() -> Duration {
-    milliseconds(&table::LEASE)
+pub fn horizon_margin() -> Duration {
+    milliseconds(&table::HORIZON_MARGIN)
 }
 
 /// The largest step of the clock ahead that is followed.
@@ -94,8 +94,8 @@ pub fn max_clock_offset() -> Duration {
 }
 
 /// How far the time in an ID may be ahead of the clock.
-pub fn max_drift() -> Duration {
-    milliseconds(&table::MAX_DRIFT)
+pub fn max_ahead() -> Duration {
+    milliseconds(&table::MAX_AHEAD)
 }
 
 /// The longest that one call may wait.

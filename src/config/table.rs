@@ -11,10 +11,10 @@ use crate::pg::server;
 pub static LAYOUT: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"standard"));
 pub static WORKER_ID: GucSetting<i32> = GucSetting::<i32>::new(-1);
 pub static DATACENTER_ID: GucSetting<i32> = GucSetting::<i32>::new(0);
-pub static MAX_DRIFT: GucSetting<i32> = GucSetting::<i32>::new(1_000);
+pub static MAX_AHEAD: GucSetting<i32> = GucSetting::<i32>::new(1_000);
 pub static MAX_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 pub static SEQUENCE_SPREAD: GucSetting<i32> = GucSetting::<i32>::new(0);
-pub static LEASE: GucSetting<i32> = GucSetting::<i32>::new(3_000);
+pub static HORIZON_MARGIN: GucSetting<i32> = GucSetting::<i32>::new(3_000);
 pub static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 pub static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 pub static MAX_CLOCK_OFFSET: GucSetting<i32> = GucSetting::<i32>::new(5_000);
@@ -22,13 +22,13 @@ pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>
 pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(64);
 pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 
-/// The largest `max_drift`: an hour, in milliseconds.
-const MOST_DRIFT_MS: i32 = 3_600_000;
+/// The largest `max_ahead`: an hour, in milliseconds.
+const MAX_MAX_AHEAD_MS: i32 = 3_600_000;
 /// The largest `max_wait`: a day, in milliseconds.
 const MOST_WAIT_MS: i32 = 86_400_000;
 /// The shortest and the longest `lease`: a tenth of a second, an hour.
-const LEAST_LEASE_MS: i32 = 100;
-const MOST_LEASE_MS: i32 = 3_600_000;
+const MIN_HORIZON_MARGIN_MS: i32 = 100;
+const MAX_HORIZON_MARGIN_MS: i32 = 3_600_000;
 /// The largest `max_clock_offset`: a minute, in milliseconds, from where on the registry decides nothing.
 const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
 /// The largest `max_segments`: for so many there is room in shared memory.
@@ -63,12 +63,12 @@ pub fn define(on_change: fn()) {
     define_for_keeper();
     define_for_registry();
     define_int(
-        c"snowflake_id.max_drift",
+        c"snowflake_id.max_ahead",
         c"How far the time in a snowflake ID may be ahead of the clock.",
         c"Bursts and small steps of the clock backwards go unnoticed within it.",
-        &MAX_DRIFT,
+        &MAX_AHEAD,
         0,
-        MOST_DRIFT_MS,
+        MAX_MAX_AHEAD_MS,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
         Some(hooks::tell_of_change),
@@ -122,12 +122,12 @@ fn define_for_keeper() {
         None,
     );
     define_int(
-        c"snowflake_id.lease",
+        c"snowflake_id.horizon_margin",
         c"How far ahead the horizon is written.",
         c"Also how long it may take after a crash until IDs are made again.",
-        &LEASE,
-        LEAST_LEASE_MS,
-        MOST_LEASE_MS,
+        &HORIZON_MARGIN,
+        MIN_HORIZON_MARGIN_MS,
+        MAX_HORIZON_MARGIN_MS,
         GucContext::Sighup,
         GucFlags::UNIT_MS,
         None,

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::{Generator, Reservation, Stall};
 
 use super::session::{self, Session};
-use super::wait::Patience;
+use super::wait::WaitBudget;
 use crate::error::{Error, OrReport};
 use crate::pg::function::declare_c_function;
 
@@ -40,32 +40,32 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallI
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn next_slowly() -> i64 {
-    let (generator, reservation) = reserve(&Patience::new(), NonZeroU64::MIN).or_report();
+    let (generator, reservation) = reserve(&WaitBudget::new(), NonZeroU64::MIN).or_report();
     generator.first_id(reservation)
 }
 
 /// Reserves up to `n` values, and waits until there is at least one.
-fn reserve(patience: &Patience, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
+fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
     loop {
-        let session = session::current(patience)?;
+        let session = session::current(budget)?;
         match session.reserve(n) {
             Ok(reservation) => return Ok((session.generator, reservation)),
-            Err(stall) => wait_out(patience, session, stall)?,
+            Err(stall) => wait_out(budget, session, stall)?,
         }
     }
 }
 
 /// Waits until it is worth while to try again, or fails if it never will be.
-fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), Error> {
+fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), Error> {
     let layout = session.generator.layout();
     match stall {
-        Stall::Ahead { .. } | Stall::Exhausted if moves_on(patience, session, Err(stall))? => Ok(()),
-        Stall::Ahead { wait_us } => patience.wait_for_clock(layout, wait_us),
+        Stall::Ahead { .. } | Stall::Exhausted if moves_on(budget, session, Err(stall))? => Ok(()),
+        Stall::Ahead { wait_us } => budget.wait_for_clock(layout, wait_us),
         Stall::Horizon if session.has_moved_on() => {
             session::forget();
             Ok(())
         }
-        Stall::Horizon => patience.wait_for_horizon(session.track()),
+        Stall::Horizon => budget.wait_for_horizon(session.track()),
         // The session is made anew, for another identity or, once there is one, for the same.
         Stall::Identity(_) => {
             session::forget();
@@ -76,10 +76,10 @@ fn wait_out(patience: &Patience, session: &Session, stall: Stall) -> Result<(), 
 }
 
 /// Whether the layout goes on with another value of the clock sequence rather than wait for the clock.
-fn moves_on(patience: &Patience, session: &Session, wait: Result<u64, Stall>) -> Result<bool, Error> {
+fn moves_on(budget: &WaitBudget, session: &Session, wait: Result<u64, Stall>) -> Result<bool, Error> {
     let layout = session.generator.layout();
     let moves_on =
-        session.has_moved_on() || patience.has_another_value(layout, session::ahead_us(layout, wait))?;
+        session.has_moved_on() || budget.has_another_value(layout, session::ahead_us(layout, wait))?;
     if moves_on {
         session::forget();
     }
@@ -91,7 +91,7 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
-/// Takes `count` IDs, in one exchange where `max_drift` allows. All are taken before the first row is
+/// Takes `count` IDs, in one exchange where `max_ahead` allows. All are taken before the first row is
 /// returned.
 ///
 /// They are kept one by one: where few are allowed in a tick, each may come with an exchange of its own.
@@ -100,13 +100,13 @@ fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
         _ => return Err(Error::BatchCount { count, most: MAX_BATCH }),
     };
-    let patience = Patience::new();
-    refuse_hopeless(&patience, count)?;
+    let budget = WaitBudget::new();
+    refuse_hopeless(&budget, count)?;
 
     let mut ids = room_for(count)?;
     let mut left = Some(count);
     while let Some(wanted) = left {
-        let (generator, reservation) = reserve(&patience, wanted)?;
+        let (generator, reservation) = reserve(&budget, wanted)?;
         left = NonZeroU64::new(wanted.get() - reservation.count());
         ids.extend(generator.ids(reservation));
     }
@@ -126,14 +126,14 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
 }
 
 /// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.
-fn refuse_hopeless(patience: &Patience, count: NonZeroU64) -> Result<(), Error> {
-    let mut session = session::current(patience)?;
-    while moves_on(patience, session, session.wait_us(NonZeroU64::MIN))? {
-        session = session::current(patience)?;
+fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> {
+    let mut session = session::current(budget)?;
+    while moves_on(budget, session, session.wait_us(NonZeroU64::MIN))? {
+        session = session::current(budget)?;
     }
     match session.wait_us(count) {
-        Ok(wait_us) => patience.check(session.generator.layout(), wait_us),
-        Err(stall) => wait_out(patience, session, stall),
+        Ok(wait_us) => budget.check(session.generator.layout(), wait_us),
+        Err(stall) => wait_out(budget, session, stall),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use snowflake_id_core::{Gate, Generator, Layout, Reservation, Stall};
 
-use super::wait::Patience;
+use super::wait::WaitBudget;
 use crate::config;
 use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
@@ -24,7 +24,7 @@ use crate::shared::slots::{self, SlotInUse};
 pub struct Session {
     pub generator: Generator,
     gate: &'static Gate,
-    place: SlotInUse,
+    slot_in_use: SlotInUse,
     /// How many IDs are not in the shared figure yet.
     uncounted: BackendLocal<Cell<u64>>,
     /// The horizon at which they were last added to it.
@@ -47,15 +47,15 @@ pub fn try_next() -> Option<i64> {
 }
 
 /// The session, set up if need be, as soon as the gate is open.
-pub fn current(patience: &Patience) -> Result<&'static Session, Error> {
+pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
     if let Some(session) = SESSION.get()
         && !session.is_retired()
     {
         return Ok(session);
     }
     let made = loop {
-        match Session::new(patience) {
-            Err(Error::GateClosed) => patience.wait_for_gate()?,
+        match Session::new(budget) {
+            Err(Error::GateClosed) => budget.wait_for_gate()?,
             made => break made?,
         }
     };
@@ -109,27 +109,27 @@ pub fn ahead_us(layout: &Layout, wait: Result<u64, Stall>) -> u64 {
 }
 
 impl Session {
-    fn new(patience: &Patience) -> Result<Session, Error> {
+    fn new(budget: &WaitBudget) -> Result<Session, Error> {
         let shared = memory::state()?;
         let layout = config::layout()?;
         if server::is_in_recovery() {
             return Err(Error::InRecovery);
         }
         let identity = shared.gate.identity().ok_or(Error::GateClosed)?;
-        let max_drift_us = config::max_drift().as_micros() as u64;
-        let generator = Generator::new(layout, identity, max_drift_us, config::sequence_spread())
+        let max_ahead_us = config::max_ahead().as_micros() as u64;
+        let generator = Generator::new(layout, identity, max_ahead_us, config::sequence_spread())
             .map_err(|problem| Error::IdentityDoesNotFit { layout, problem })?;
-        let place = match slots::find(&layout)? {
-            Some(place) => place,
+        let slot_in_use = match slots::find(&layout)? {
+            Some(slot_in_use) => slot_in_use,
             None => {
                 // A call that is going to fail takes no slot.
                 let first = shared.first_counter(&shared.key_of(&layout));
                 let wait = generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN);
-                if patience.has_another_value(&layout, ahead_us(&layout, wait))? {
-                    return Session::new(patience);
+                if budget.has_another_value(&layout, ahead_us(&layout, wait))? {
+                    return Session::new(budget);
                 }
                 match wait {
-                    Ok(wait_us) => patience.check(&layout, wait_us)?,
+                    Ok(wait_us) => budget.check(&layout, wait_us)?,
                     Err(stall) => Error::unless_it_passes(&layout, stall)?,
                 }
                 slots::find_or_assign(&layout)?
@@ -137,9 +137,9 @@ impl Session {
         };
         slots::name_after(&layout)?;
         Ok(Session {
-            generator: generator.with_clock_seq(place.clock_seq),
+            generator: generator.with_clock_seq(slot_in_use.clock_seq),
             gate: &shared.gate,
-            place,
+            slot_in_use,
             uncounted: BackendLocal::default(),
             counted_at: BackendLocal::default(),
         })
@@ -148,33 +148,33 @@ impl Session {
     /// Whether everything has begun anew, so that the layout has another slot, or gets one.
     fn is_retired(&self) -> bool {
         // The slot of a layout that nobody may use yet has no horizon either.
-        let has_no_horizon = self.place.slot.horizon() == 0;
+        let has_no_horizon = self.slot_in_use.slot.horizon() == 0;
         has_no_horizon
             && slots::find(self.generator.layout())
-                .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.place.slot)))
+                .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.slot_in_use.slot)))
     }
 
     /// Whether the layout has another value of the clock sequence by now.
     pub fn has_moved_on(&self) -> bool {
-        let current = memory::state().map_or(0, |shared| shared.board.value());
-        self.generator.layout().clock_seq_at(current) != self.place.clock_seq
+        let current = memory::state().map_or(0, |shared| shared.server_status.value());
+        self.generator.layout().clock_seq_at(current) != self.slot_in_use.clock_seq
     }
 
     /// The track of the slot.
     pub fn track(&self) -> usize {
-        usize::from(self.place.clock_seq > 0)
+        usize::from(self.slot_in_use.clock_seq > 0)
     }
 
     fn is_as(&self, other: &Session) -> bool {
-        self.generator == other.generator && std::ptr::eq(self.place.slot, other.place.slot)
+        self.generator == other.generator && std::ptr::eq(self.slot_in_use.slot, other.slot_in_use.slot)
     }
 
     /// Reserves up to `n` values.
     #[inline(always)] // As Slot::reserve.
     pub fn reserve(&self, n: NonZeroU64) -> Result<Reservation, Stall> {
-        let reservation = self.place.slot.reserve(self.gate, &self.generator, clock::clock_us, n)?;
+        let reservation = self.slot_in_use.slot.reserve(self.gate, &self.generator, clock::clock_us, n)?;
         self.uncounted.set(self.uncounted.get() + reservation.count());
-        if self.place.slot.horizon() != self.counted_at.get() {
+        if self.slot_in_use.slot.horizon() != self.counted_at.get() {
             self.count_up();
         }
         Ok(reservation)
@@ -182,8 +182,8 @@ impl Session {
 
     #[cold]
     fn count_up(&self) {
-        self.counted_at.set(self.place.slot.horizon());
-        self.place.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
+        self.counted_at.set(self.slot_in_use.slot.horizon());
+        self.slot_in_use.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
         if self.has_moved_on() {
             forget(); // The clock came back meanwhile, so that the old slot went on.
         }
@@ -191,7 +191,7 @@ impl Session {
 
     /// How many microseconds it takes until the last of `n` values is allowed.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
-        let counter = self.generator.counter_of(self.place.slot.word());
+        let counter = self.generator.counter_of(self.slot_in_use.slot.word());
         self.generator.wait_us(counter, clock::clock_us(), n)
     }
 }

@@ -12,11 +12,11 @@ use crate::config;
 use crate::error::{Error, duration};
 use crate::pg::relation::Extension;
 use crate::pg::{clock, server};
-use crate::shared::board::Board;
 use crate::shared::keeper_words::Closed;
 use crate::shared::lease::{self, RegistryState};
 use crate::shared::memory;
 use crate::shared::report;
+use crate::shared::server_status::ServerStatus;
 use crate::shared::wait::{Deadline, Watch};
 use crate::{pg::wait, wait_event::WaitEvent};
 
@@ -24,27 +24,27 @@ use crate::{pg::wait, wait_event::WaitEvent};
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
 /// What the keeper last reported, or that there is none.
-fn what_is_reported(board: &Board) -> String {
-    report::report().error().unwrap_or_else(|| match board.bell.pid() {
+fn what_is_reported(server_status: &ServerStatus) -> String {
+    report::report().error().unwrap_or_else(|| match server_status.wakeup.pid() {
         None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after it ended, PostgreSQL starts it when the clock has come so far again, or when the server is restarted.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
     })
 }
 
 /// What a call waited for in vain: a commit of the keeper that is under way, or what it reported.
-fn obstacle(board: &Board) -> String {
-    match board.keeper.committing_for_us(clock::clock_us()) {
+fn obstacle(server_status: &ServerStatus) -> String {
+    match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
             let time = Duration::from_micros(time_us);
             format!("A commit of the keeper has been under way for {}.", duration(time))
         }
-        None => what_is_reported(board),
+        None => what_is_reported(server_status),
     }
 }
 
 /// The error for what the keeper was asked, and has not done.
-pub fn not_followed(board: &Board) -> Error {
-    not_ready(obstacle(board))
+pub fn not_followed(server_status: &ServerStatus) -> Error {
+    not_ready(obstacle(server_status))
 }
 
 /// The error for what the keeper has reported; or for why it reports anything.
@@ -58,42 +58,42 @@ fn not_ready(report: String) -> Error {
 
 /// Whether there is a lease that the keeper has not seen yet, or the registry may answer for the first time.
 fn is_lease_coming() -> bool {
-    let news = lease::news();
-    news.lease.is_some() || news.state == RegistryState::Starting
+    let lease_status = lease::lease_status();
+    lease_status.lease.is_some() || lease_status.state == RegistryState::Starting
 }
 
 fn no_lease() -> Error {
-    let news = lease::news();
-    Error::NoLease { state: news.state.name(), free_from_us: news.free_from_us }
+    let lease_status = lease::lease_status();
+    Error::NoLease { state: lease_status.state.name(), free_from_us: lease_status.free_from_us }
 }
 
 /// When the lease ended for which the gate is open, if it has, and no other one is on its way.
-fn ended_lease(board: &Board, published_us: i64) -> Option<i64> {
-    let until_us = board.keeper.until_us();
+fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
+    let until_us = server_status.keeper.until_us();
     let has_ended = until_us <= published_us;
-    let is_renewed = || lease::news().lease.is_some_and(|lease| lease.until_us > until_us);
+    let is_renewed = || lease::lease_status().lease.is_some_and(|lease| lease.until_us > until_us);
     (has_ended && !is_renewed()).then_some(until_us)
 }
 
 /// Whether a wait for the clock is so long that a layout with a clock sequence goes on with another value: longer than any
 /// after a crash.
 pub fn is_far_ahead(wait_us: i64) -> bool {
-    wait_us > config::lease().as_micros() as i64 + FAR_AHEAD_US
+    wait_us > config::horizon_margin().as_micros() as i64 + FAR_AHEAD_US
 }
 
 /// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in
 /// whichever way.
-pub struct Patience {
+pub struct WaitBudget {
     deadline: Deadline,
-    looks: OnceCell<Watch<'static>>,
+    cycles: OnceCell<Watch<'static>>,
     waited: Cell<Duration>,
 }
 
-impl Patience {
+impl WaitBudget {
     /// That of a call for IDs.
-    pub fn new() -> Patience {
+    pub fn new() -> WaitBudget {
         let deadline = Deadline::after(config::max_wait());
-        Patience { deadline, looks: OnceCell::new(), waited: Cell::default() }
+        WaitBudget { deadline, cycles: OnceCell::new(), waited: Cell::default() }
     }
 
     /// Waits for the clock, for so long at most; fails at once if that is longer than what is left.
@@ -116,25 +116,25 @@ impl Patience {
     /// Asks the keeper to open the gate, and waits until it has looked. Fails if it then is still closed.
     pub fn wait_for_gate(&self) -> Result<(), Error> {
         let shared = memory::state()?;
-        let board = &shared.board;
-        let look = Look::ask(board);
+        let server_status = &shared.server_status;
+        let cycle = CycleRequest::ask(server_status);
         loop {
             // Asked first: a look that is over has opened the gate if it could.
-            let is_over = look.is_over() || board.bell.pid().is_none();
+            let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
             }
-            match board.keeper.closed() {
+            match server_status.keeper.closed() {
                 Closed::NoWorkerId if is_over => {
                     let database = config::database().to_string_lossy().into_owned();
                     return Err(Error::NoWorkerId { database, node_name: config::node_name() });
                 }
                 Closed::NoLease if is_over && !is_lease_coming() => return Err(no_lease()),
                 Closed::Problem if is_over => {
-                    return Err(not_ready(what_is_reported(board)));
+                    return Err(not_ready(what_is_reported(server_status)));
                 }
-                _ if self.deadline.is_over() => return Err(not_followed(board)),
-                _ => self.wait_for_keeper(board),
+                _ if self.deadline.is_over() => return Err(not_followed(server_status)),
+                _ => self.wait_for_keeper(server_status),
             }
         }
     }
@@ -142,58 +142,62 @@ impl Patience {
     /// Whether a layout need not wait for the clock, as it goes on with another value of the clock sequence. Asks the
     /// keeper for that, if it would help, and waits until it has looked.
     pub fn has_another_value(&self, layout: &Layout, wait_us: u64) -> Result<bool, Error> {
-        let board = &memory::state()?.board;
-        let free_from_us = board.another_value_from_us(layout.max_clock_seq());
+        let server_status = &memory::state()?.server_status;
+        let free_from_us = server_status.another_value_from_us(layout.max_clock_seq());
         if !is_far_ahead(wait_us as i64) || free_from_us.is_none_or(|free_us| free_us > clock::clock_us()) {
             return Ok(false);
         }
-        let before = board.value();
-        board.values.ask(layout);
-        let look = Look::ask(board);
+        let before = server_status.value();
+        server_status.values.ask(layout);
+        let cycle = CycleRequest::ask(server_status);
         loop {
             // Asked first: a look that is over has opened another value if it could.
-            let is_over = look.is_over() || board.bell.pid().is_none();
-            if board.value() != before {
+            let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
+            if server_status.value() != before {
                 return Ok(true);
             }
-            if self.deadline.is_over() && board.keeper.committing_for_us(clock::clock_us()).is_some() {
+            if self.deadline.is_over() && server_status.keeper.committing_for_us(clock::clock_us()).is_some()
+            {
                 return Err(Error::HorizonStalled {
-                    report: obstacle(board),
+                    report: obstacle(server_status),
                     max_wait: self.deadline.max_wait,
                 });
             }
             if is_over || self.deadline.is_over() {
                 return Ok(false);
             }
-            self.wait_for_keeper(board);
+            self.wait_for_keeper(server_status);
         }
     }
 
     /// Asks the keeper to extend the horizon of a track, and waits until it has looked.
     pub fn wait_for_horizon(&self, track: usize) -> Result<(), Error> {
         let shared = memory::state()?;
-        let board = &shared.board;
-        if let Some(until_us) = ended_lease(board, shared.published_us(track)) {
-            return Err(Error::LeaseEnded { until_us, state: lease::news().state.name() });
+        let server_status = &shared.server_status;
+        if let Some(until_us) = ended_lease(server_status, shared.published_us(track)) {
+            return Err(Error::LeaseEnded { until_us, state: lease::lease_status().state.name() });
         }
-        board.bell.ring(); // Also if this call fails at once: the next one shall not.
-        let jump_us = board.keeper.clock_jump_us.load(Ordering::Relaxed);
+        server_status.wakeup.request(); // Also if this call fails at once: the next one shall not.
+        let jump_us = server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         if jump_us > 0 {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
         }
         if self.deadline.is_over() {
-            return Err(Error::HorizonStalled { report: obstacle(board), max_wait: self.deadline.max_wait });
+            return Err(Error::HorizonStalled {
+                report: obstacle(server_status),
+                max_wait: self.deadline.max_wait,
+            });
         }
-        self.wait_for_keeper(board);
+        self.wait_for_keeper(server_status);
         Ok(())
     }
 
     /// Wakes the keeper, if there is one to wake, and sleeps until it has looked after everything.
-    fn wait_for_keeper(&self, board: &'static Board) {
-        board.bell.ring();
+    fn wait_for_keeper(&self, server_status: &'static ServerStatus) {
+        server_status.wakeup.request();
         let _timer = self.timer();
-        let looks = self.looks.get_or_init(|| Watch::of(&board.looks));
-        looks.wait(self.deadline.left(), WaitEvent::Horizon);
+        let cycles = self.cycles.get_or_init(|| Watch::of(&server_status.cycles));
+        cycles.wait(self.deadline.left(), WaitEvent::Horizon);
     }
 
     fn timer(&self) -> Timer<'_> {
@@ -201,7 +205,7 @@ impl Patience {
     }
 }
 
-impl Drop for Patience {
+impl Drop for WaitBudget {
     fn drop(&mut self) {
         let waited = self.waited.get();
         if let (false, Ok(shared)) = (waited.is_zero(), memory::state()) {
@@ -224,20 +228,20 @@ impl Drop for Timer<'_> {
 }
 
 /// A look of the keeper that begins after it was asked for.
-struct Look<'a> {
-    board: &'a Board,
+struct CycleRequest<'a> {
+    server_status: &'a ServerStatus,
     last: u64,
 }
 
-impl Look<'_> {
-    fn ask(board: &Board) -> Look<'_> {
-        board.bell.ring();
+impl CycleRequest<'_> {
+    fn ask(server_status: &ServerStatus) -> CycleRequest<'_> {
+        server_status.wakeup.request();
         // One that is under way may have begun before whatever the caller relies on, such as CREATE
         // EXTENSION.
-        Look { board, last: board.looks.count() + 2 }
+        CycleRequest { server_status, last: server_status.cycles.count() + 2 }
     }
 
     fn is_over(&self) -> bool {
-        self.board.looks.count() >= self.last
+        self.server_status.cycles.count() >= self.last
     }
 }

@@ -20,15 +20,15 @@ use crate::shared::memory::State;
 
 /// Opens another value if that is called for. Returns whether it was.
 pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
-    let past = &shared.board.past;
+    let history = &shared.server_status.history;
     let next = transaction(|| {
         let store = Store::lock_or_report()?;
-        let stored = store.read(past);
+        let stored = store.read(history);
         let tracks = shared.tracks(stored.horizons);
         let next = next_value(&tracks, &stored.uses, asked)
             .filter(|_| !stored.is_elsewhere && !tracks[1].is_changed());
         if let Some(next) = &next {
-            past.promise(1, next.horizon);
+            history.promise(1, next.horizon);
             store.write(&next.closing, [None, Some(next.horizon)]);
         }
         Ok(next)

@@ -9,11 +9,11 @@ use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths};
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
 
-use super::begin_anew::begin_anew;
+use super::announce::{complain, risk, tell};
 use super::clock_sequence;
 use super::gate;
 use super::identity;
-use super::news::{complain, risk, tell};
+use super::reset::reset;
 use super::store::Store;
 use super::transaction::transaction;
 use super::watch_clock;
@@ -23,9 +23,9 @@ use crate::config;
 use crate::pg::{clock, process};
 use crate::registry;
 use crate::segment;
-use crate::shared::lease::{self, LeaseNews};
+use crate::shared::command_slot::{Answer, Request, Ticket};
+use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::State;
-use crate::shared::order_desk::{Answer, Order, Ticket};
 
 /// For how long the horizon is extended when no IDs are made any more.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ pub const RETRY_TIME: Duration = Duration::from_secs(2);
 const IDLE_TIME: Duration = Duration::from_secs(10);
 /// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone
 /// until it looks.
-const BREATHER: Duration = Duration::from_millis(50);
+const MINIMUM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Sleeps until the latch is set, at most for `pause`. Returns whether to go on.
 fn sleep(pause: Option<Duration>) -> bool {
@@ -50,7 +50,7 @@ fn microseconds(time: Duration) -> i64 {
 struct Done {
     plan: Plan,
     wanted: Option<Lease>,
-    place: (u32, u32),
+    stored_at: (u32, u32),
     /// Where the floor was ordered to be, by an order that was claimed.
     advance_to_us: Option<i64>,
     /// What should be mended.
@@ -97,20 +97,21 @@ impl Keeper {
     pub fn run(&mut self) {
         loop {
             process::reload_if_asked();
-            let wanted = self.shared.board.bell.take_wanted();
-            let (pause, breather) = match self.look(wanted) {
+            let wanted = self.shared.server_status.wakeup.take_wanted();
+            let (pause, minimum_pause) = match self.cycle(wanted) {
                 Ok(pause) if self.is_all_well() => (pause, Duration::ZERO),
-                Ok(pause) => (pause, BREATHER),
+                Ok(pause) => (pause, MINIMUM_PAUSE),
                 Err(Problem(text)) => {
                     complain(self.shared, &text);
-                    (Some(RETRY_TIME), BREATHER)
+                    (Some(RETRY_TIME), MINIMUM_PAUSE)
                 }
             };
-            self.shared.board.looks.send();
+            self.shared.server_status.cycles.send();
             // Who asked during the look may have set the latch while that waited for a lock or a standby,
             // which resets it.
-            let pause = if self.shared.board.bell.is_wanted() { Some(Duration::ZERO) } else { pause };
-            if !sleep(pause) || !sleep(Some(breather)) {
+            let pause =
+                if self.shared.server_status.wakeup.is_wanted() { Some(Duration::ZERO) } else { pause };
+            if !sleep(pause) || !sleep(Some(minimum_pause)) {
                 break;
             }
         }
@@ -119,79 +120,80 @@ impl Keeper {
 
     /// Whether calls that wait can be helped. If not, they ask again and again.
     fn is_all_well(&self) -> bool {
-        let jump_us = self.shared.board.keeper.clock_jump_us.load(Ordering::Relaxed);
+        let jump_us = self.shared.server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         self.shared.gate.identity().is_some() && jump_us == 0 && !self.is_asked_in_vain
     }
 
     /// Looks after everything once. Returns how long to sleep until the next time.
-    fn look(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
-        let board = &self.shared.board;
+    fn cycle(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
+        let server_status = &self.shared.server_status;
         // Before the clock is read: a call that asks later has seen a later clock, and is answered in the next look.
-        let asked_value = board.values.take_asked();
+        let asked_value = server_status.values.take_asked();
         // IDs go on without it, as long as the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
         segment::start_if_needed(&mut self.segments_started);
-        let order = board.orders.waiting();
-        if let Some((ticket, Order::BeginAnew(Some(identity)))) = order {
-            self.begin_anew(&Lease::for_good(identity), Some(ticket))?;
+        let request = server_status.commands.waiting();
+        if let Some((ticket, Request::Reset(Some(identity)))) = request {
+            self.reset(&Lease::for_good(identity), Some(ticket))?;
         }
-        self.seal_if_settings_shrank()?;
+        self.shorten_if_settings_shrank()?;
         if is_stopping() {
             return Ok(None);
         }
         let (now_us, since_boot_us) = clock::clocks_us();
-        let is_accepted = matches!(order, Some((ticket, Order::AcceptClock)) if board.orders.claim(ticket));
+        let is_accepted =
+            matches!(request, Some((ticket, Request::AcceptClock)) if server_status.commands.claim(ticket));
         if is_accepted {
-            board.past.set_clock_offset(now_us - since_boot_us);
+            server_status.history.set_clock_offset(now_us - since_boot_us);
         }
         let jump_us = watch_clock::watch(self.shared, now_us, since_boot_us);
         if is_accepted {
-            board.orders.answer_claimed(Answer::Done);
+            server_status.commands.answer_claimed(Answer::Done);
         }
         let is_active = self.is_active() || is_wanted;
-        let advance = match order {
-            Some((ticket, Order::Advance(floor_us))) => Some((ticket, floor_us)),
+        let advance = match request {
+            Some((ticket, Request::Advance(floor_us))) => Some((ticket, floor_us)),
             _ => None,
         };
-        let news = lease::news();
-        let anew = match order {
-            Some((ticket, Order::BeginAnew(None))) => Some(ticket),
+        let lease_status = lease::lease_status();
+        let anew = match request {
+            Some((ticket, Request::Reset(None))) => Some(ticket),
             _ => None,
         };
         let clock = Clock { now_us, offset_us: now_us - since_boot_us, is_good: jump_us.is_none() };
-        if news.is_clock_set_since(clock.offset_us) {
+        if lease_status.is_clock_set_since(clock.offset_us) {
             // Not to be waited for: everything may have to begin anew.
-            board.registry_bell.ring();
+            server_status.registry_wakeup.request();
         }
-        let done = transaction(|| self.store_plan(&clock, is_active, &news, advance, anew.is_some()));
+        let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, anew.is_some()));
         if let Err(Problem(text)) = &done {
             self.has_committed = false;
             complain(self.shared, text); // Before the answer, which refers to it.
-            board.orders.answer_claimed(Answer::Failed);
+            server_status.commands.answer_claimed(Answer::Failed);
         }
         let done = done?;
         if is_stopping() {
             // A wait for a standby that was cut short ends like one that was successful: do not publish.
             return Ok(None);
         }
-        self.carry_out(&done, &news);
-        if let GatePlan::BeginAnew(lease) = done.plan.gate {
-            self.begin_anew(&lease, anew)?;
+        self.carry_out(&done, &lease_status);
+        if let GatePlan::Reset(lease) = done.plan.gate {
+            self.reset(&lease, anew)?;
             return Ok(Some(Duration::ZERO)); // The gate is opened in the next look.
         }
         if let Some(ticket) = anew
             && done.wanted.is_some()
             && !done.plan.is_another_needed
-            && board.orders.claim(ticket)
+            && server_status.commands.claim(ticket)
         {
-            board.orders.answer_claimed(Answer::PastUnknown);
+            server_status.commands.answer_claimed(Answer::HistoryUnknown);
         }
         let is_value_opened = self.open_next_value(&clock, asked_value)?;
         segment::start_if_needed(&mut self.segments_started); // Whether it has to be may be known only now.
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // To tell which values are used now.
-            true => Some(config::lease() / 2),
+            true => Some(config::horizon_margin() / 2),
             // Nobody may ask any more when what is in the way goes.
             false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
@@ -202,7 +204,7 @@ impl Keeper {
     fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
         self.is_asked_in_vain = widths != Widths::default();
-        let lease = shared.gate.identity().map(|identity| shared.board.keeper.lease_of(identity));
+        let lease = shared.gate.identity().map(|identity| shared.server_status.keeper.lease_of(identity));
         let Some(lease) =
             lease.filter(|_| self.is_asked_in_vain && clock.is_good && shared.has_room_for_value())
         else {
@@ -215,10 +217,10 @@ impl Keeper {
     }
 
     /// Begins anew, and answers if it was ordered.
-    fn begin_anew(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
-        let orders = &self.shared.board.orders;
+    fn reset(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
+        let orders = &self.shared.server_status.commands;
         let claim = || ticket.is_none_or(|ticket| orders.claim(ticket));
-        let done = begin_anew(self.shared, lease, self.reach_us(), claim);
+        let done = reset(self.shared, lease, self.reach_us(), claim);
         let answer = match &done {
             Ok(answer) => *answer,
             Err(Problem(text)) => {
@@ -239,15 +241,15 @@ impl Keeper {
 
     /// How far ahead of the clock a horizon is written.
     fn reach_us(&self) -> i64 {
-        microseconds(config::max_drift() + config::lease())
+        microseconds(config::max_ahead() + config::horizon_margin())
     }
 
-    /// A lowered `lease` or `max_drift` would count only once the horizon that was written under the higher
+    /// A lowered `lease` or `max_ahead` would count only once the horizon that was written under the higher
     /// one has passed: what was not used of that is given back.
-    fn seal_if_settings_shrank(&mut self) -> Result<(), Problem> {
+    fn shorten_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
-            gate::seal(self.shared, &mut self.has_committed)?; // If that fails, it is tried again.
+            gate::store_shutdown_horizon(self.shared, &mut self.has_committed)?; // If that fails, it is tried again.
         }
         self.reach_us = reach_us;
         Ok(())
@@ -270,79 +272,81 @@ impl Keeper {
         &self,
         clock: &Clock,
         is_active: bool,
-        news: &LeaseNews,
+        lease_status: &LeaseStatus,
         advance: Option<(Ticket, i64)>,
-        is_anew_ordered: bool,
+        is_reset_requested: bool,
     ) -> Result<Done, Problem> {
         let store = Store::lock_or_report()?;
-        let board = &self.shared.board;
-        let stored = store.read(&board.past);
-        segment::look_for_past(store.extension);
-        let wanted = identity::find(store.extension, news)?;
+        let server_status = &self.shared.server_status;
+        let stored = store.read(&server_status.history);
+        segment::look_for_ranges(store.extension);
+        let wanted = identity::find(store.extension, lease_status)?;
         // From here on nothing has to be waited for.
-        let advance = advance.filter(|(ticket, _)| board.orders.claim(*ticket));
+        let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let advance_to_us = advance.map(|(_, floor_us)| floor_us);
         let mut uses = stored.uses.clone();
         let plan = plan(&Seen {
             now_us: clock.now_us,
-            max_drift_us: microseconds(config::max_drift()),
-            lease_us: microseconds(config::lease()),
+            max_ahead_us: microseconds(config::max_ahead()),
+            horizon_margin_us: microseconds(config::horizon_margin()),
             tracks: self.shared.tracks(stored.horizons),
             is_elsewhere: stored.is_elsewhere,
             uses: stored.uses,
-            past: board.past.snapshot(),
+            history: server_status.history.snapshot(),
             advance_to_us,
             wanted,
-            open_for: self.shared.gate.identity().map(|identity| board.keeper.lease_of(identity)),
-            is_lease_inherited: news.is_inherited,
-            is_clock_confirmed: news.is_clock_confirmed(clock.offset_us),
-            is_anew_ordered,
-            has_room_to_begin_anew: self.shared.has_room_to_begin_anew(),
+            open_for: self.shared.gate.identity().map(|identity| server_status.keeper.lease_of(identity)),
+            is_lease_inherited: lease_status.is_inherited,
+            is_clock_confirmed: lease_status.is_clock_confirmed(clock.offset_us),
+            is_reset_requested,
+            has_room_for_reset: self.shared.has_room_for_reset(),
             is_active,
             is_clock_good: clock.is_good,
         });
         if let Some(lease) = wanted {
             uses.add(plan.records.iter().copied());
-            board.values.note_ends(lease.identity, &uses);
+            server_status.values.note_ends(lease.identity, &uses);
         }
         let horizons = plan.tracks.map(|track| track.horizon);
         for (track, horizon) in horizons.into_iter().enumerate() {
             if let Some(horizon) = horizon {
-                board.past.promise(track, horizon);
+                server_status.history.promise(track, horizon);
             }
         }
         store.write(&plan.records, horizons);
-        Ok(Done { plan, wanted, place: stored.place, advance_to_us, warning: risk(&store) })
+        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, warning: risk(&store) })
     }
 
     /// What was stored is durable: lets the server know.
-    fn carry_out(&mut self, done: &Done, news: &LeaseNews) {
-        let (shared, board, plan) = (self.shared, &self.shared.board, &done.plan);
+    fn carry_out(&mut self, done: &Done, lease_status: &LeaseStatus) {
+        let (shared, server_status, plan) = (self.shared, &self.shared.server_status, &done.plan);
         match plan.loss {
             Some(Loss::Stored) => {
                 warning!("snowflake_id: what was stored was changed by somebody else; it is written anew")
             }
             Some(Loss::NothingKnown) => {
-                log!("snowflake_id: the past of this server is not known; its IDs begin now")
+                log!("snowflake_id: the history of this server is not known; its IDs begin now")
             }
             None => {}
         }
-        board.past.set_place(done.place);
-        if !board.is_begun() {
+        server_status.history.set_stored_at(done.stored_at);
+        if !server_status.is_begun() {
             shared.begin(plan.tracks.map(|track| track.begun));
         }
         self.has_committed |= plan.tracks[0].horizon.is_some();
         shared.publish(plan.tracks.map(|track| track.horizon));
         if let Some(floor_us) = done.advance_to_us {
-            gate::advance(shared, floor_us, news.number);
-            board.orders.answer_claimed(Answer::Done);
+            gate::advance(shared, floor_us, lease_status.number);
+            server_status.commands.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {
             // Once: it asks again by itself when there is none.
-            if board.keeper.another_needed_after.swap(news.number, Ordering::Relaxed) != news.number {
-                board.registry_bell.ring();
+            if server_status.keeper.another_needed_after.swap(lease_status.number, Ordering::Relaxed)
+                != lease_status.number
+            {
+                server_status.registry_wakeup.request();
             }
         }
-        gate::apply(shared, plan, done.wanted, news.number);
+        gate::apply(shared, plan, done.wanted, lease_status.number);
     }
 }

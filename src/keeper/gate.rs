@@ -2,7 +2,7 @@
 
 use pgrx::log;
 use snowflake_id_core::Lease;
-use snowflake_id_core::keeper_plan::{GatePlan, Plan, records_to_seal};
+use snowflake_id_core::keeper_plan::{GatePlan, Plan, records_at_shutdown};
 use snowflake_id_core::track::TRACKS;
 
 use super::store::Store;
@@ -24,14 +24,14 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
                 shared.set_lease(&lease); // It may have been renewed.
             }
         }
-        GatePlan::BeginAnew(_) => {}
+        GatePlan::Reset(_) => {}
         GatePlan::Open { lease, is_another } => {
             let floors_us = plan.tracks.map(|track| track.from_us);
             if is_another || floors_us != [0; TRACKS] {
                 shared.fence(floors_us, is_another);
             }
             shared.set_lease(&lease);
-            shared.board.past.set_last_identity(lease.identity);
+            shared.server_status.history.set_last_identity(lease.identity);
             shared.open_gate(&lease, number);
         }
         GatePlan::Close | GatePlan::Refuse { .. } => {
@@ -39,14 +39,18 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
                 shared.close_gate();
             }
             let is_leased = config::registry().is_some();
-            shared.board.keeper.set_closed(if is_leased { Closed::NoLease } else { Closed::NoWorkerId });
+            shared.server_status.keeper.set_closed(if is_leased {
+                Closed::NoLease
+            } else {
+                Closed::NoWorkerId
+            });
         }
     }
 }
 
 /// Raises every slot to a floor that an administrator wants, and opens the gate again if it was open.
 pub fn advance(shared: &State, floor_us: i64, number: u64) {
-    let open_for = shared.gate.identity().map(|identity| shared.board.keeper.lease_of(identity));
+    let open_for = shared.gate.identity().map(|identity| shared.server_status.keeper.lease_of(identity));
     shared.fence([floor_us; TRACKS], false);
     if let Some(lease) = open_for {
         shared.open_gate(&lease, number);
@@ -60,37 +64,37 @@ pub fn advance(shared: &State, floor_us: i64, number: u64) {
 /// comes after it. For the same reason it need not reach a standby: what that has is higher.
 ///
 /// What is stored is locked first: who has to wait for that goes on with what is published.
-pub fn seal(shared: &State, has_committed: &mut bool) -> Result<(), Problem> {
+pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Result<(), Problem> {
     if !*has_committed {
-        shared.seal();
+        shared.shutdown_horizons();
         return Ok(());
     }
-    let past = &shared.board.past;
+    let history = &shared.server_status.history;
     let ends = transaction(|| {
         process::commit_locally();
         let store = Store::lock_or_report()?;
-        let stored = store.read(past);
-        let ends = shared.seal();
-        let records = records_to_seal(&stored.uses, &shared.tracks(stored.horizons), &past.snapshot());
+        let stored = store.read(history);
+        let ends = shared.shutdown_horizons();
+        let records = records_at_shutdown(&stored.uses, &shared.tracks(stored.horizons), &history.snapshot());
         let changed = [0, 1].map(|track| Some(ends[track]).filter(|end| *end != stored.horizons[track]));
         store.write(&records, changed);
         Ok(ends)
     })?;
     *has_committed = false;
     // Nothing beyond them was promised to anybody.
-    ends.into_iter().enumerate().for_each(|(track, end)| past.lower_promise(track, end));
+    ends.into_iter().enumerate().for_each(|(track, end)| history.lower_promise(track, end));
     Ok(())
 }
 
 /// Seals as the server is stopped.
 pub fn stop(shared: &State, mut has_committed: bool) {
-    shared.board.keeper.set_closed(Closed::Starting);
+    shared.server_status.keeper.set_closed(Closed::Starting);
     if shared.gate.identity().is_none() {
         return;
     }
     process::forget_interrupt();
-    if let Err(Problem(text)) = seal(shared, &mut has_committed) {
-        shared.seal();
+    if let Err(Problem(text)) = store_shutdown_horizon(shared, &mut has_committed) {
+        shared.shutdown_horizons();
         log!("snowflake_id: could not store the end of what was handed out: {text}");
     }
 }

@@ -8,12 +8,12 @@ use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
-use crate::shared::lease::LeaseNews;
+use crate::shared::lease::LeaseStatus;
 
 /// The lease of this server's identity, if it has one. One that is not leased is the server's for good.
-pub fn find(extension: Extension, news: &LeaseNews) -> Result<Option<Lease>, Problem> {
+pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
     if config::registry().is_some() {
-        return Ok(news.lease);
+        return Ok(lease_status.lease);
     }
     let identity = match config::identity() {
         Some(identity) => Some(identity),

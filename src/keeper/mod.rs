@@ -14,13 +14,13 @@
 //! horizon is higher than need be; after it, calls go on up to the published horizon, by then there is a new
 //! keeper or they wait.
 
-mod begin_anew;
+mod announce;
 mod clock_sequence;
 mod cycle;
 mod gate;
 mod identity;
-mod news;
 mod process;
+mod reset;
 pub mod store;
 mod transaction;
 mod watch_clock;

@@ -12,9 +12,9 @@ use crate::background::database;
 use crate::background::stop::{is_stopping, on_sigterm};
 use crate::config;
 use crate::pg::{clock, process, server};
+use crate::shared::command_slot::Answer;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory;
-use crate::shared::order_desk::Answer;
 use crate::shared::report;
 
 /// How long the postmaster waits before it starts a keeper again.
@@ -43,9 +43,9 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     let Ok(shared) = memory::state() else {
         return; // Registered by the postmaster, which made the shared memory.
     };
-    let board = &shared.board;
-    board.keeper.has_succeeded.store(false, Ordering::Relaxed);
-    board.bell.answer_from_here();
+    let server_status = &shared.server_status;
+    server_status.keeper.has_succeeded.store(false, Ordering::Relaxed);
+    server_status.wakeup.attach();
     process::at_exit(on_exit);
 
     let database = config::database();
@@ -57,13 +57,13 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
         BackgroundWorker::wait_latch(Some(RETRY_TIME));
     }
     report::report_error(Some(&cannot_connect), clock::clock_us());
-    board.keeper.set_closed(Closed::Problem);
+    server_status.keeper.set_closed(Closed::Problem);
     database::connect(&database);
     // What ended the keeper before this one may end this one as well: it stays in the report until a look was
     // successful.
     let last_error = last_error.filter(|error| *error != cannot_connect);
     report::report_error(last_error.as_deref(), clock::clock_us());
-    board.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
+    server_status.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
     Keeper::new(shared).run();
     // With code 0 the postmaster would never start it again.
     process::exit(1);
@@ -77,8 +77,8 @@ fn on_exit() {
         let text = "the keeper has ended over its work, and is started again: see the server's log";
         report::report_error(Some(text), clock::clock_us());
     }
-    shared.board.orders.answer_claimed(Answer::Failed);
-    shared.board.bell.answer_no_more();
-    shared.board.looks.send(); // There will be none.
+    shared.server_status.commands.answer_claimed(Answer::Failed);
+    shared.server_status.wakeup.detach();
+    shared.server_status.cycles.send(); // There will be none.
     note_commit(0);
 }

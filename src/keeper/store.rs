@@ -28,8 +28,8 @@ use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::server;
+use crate::shared::history::HistoryWords;
 use crate::shared::memory;
-use crate::shared::past::PastWords;
 
 const HORIZON_COLUMNS: [(&CStr, pg_sys::Oid); 3] =
     [(c"track", pg_sys::INT4OID), (c"clock_seq", pg_sys::INT4OID), (c"horizon_us", pg_sys::INT8OID)];
@@ -55,7 +55,7 @@ pub struct Stored {
     pub horizons: [Horizon; TRACKS],
     pub uses: Uses,
     /// Where: the OIDs of the database and of the relation with the horizons.
-    pub place: (u32, u32),
+    pub stored_at: (u32, u32),
     /// Whether that is elsewhere than where this server has stored them last.
     pub is_elsewhere: bool,
 }
@@ -79,12 +79,12 @@ impl Store {
 
     /// Reads what is stored. Also lets the server know how far IDs may have come that were made before its
     /// shared memory was.
-    pub fn read(&self, past: &PastWords) -> Stored {
+    pub fn read(&self, history: &HistoryWords) -> Stored {
         let (horizons, uses) = (self.horizons(), self.uses());
-        past.note_high(horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max));
-        let place = (server::database_oid().to_u32(), self.horizon.oid().to_u32());
-        let is_elsewhere = past.place().is_some_and(|known| known != place);
-        Stored { horizons, uses, place, is_elsewhere }
+        history.note_high(horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max));
+        let stored_at = (server::database_oid().to_u32(), self.horizon.oid().to_u32());
+        let is_elsewhere = history.stored_at().is_some_and(|known| known != stored_at);
+        Stored { horizons, uses, stored_at, is_elsewhere }
     }
 
     fn horizons(&self) -> [Horizon; TRACKS] {
@@ -154,11 +154,11 @@ impl Store {
 /// No horizon can be promised between this and the commit: before that the keeper finds nothing to store it
 /// in.
 #[pg_extern(sql = false)]
-fn store_past() {
+fn store_history() {
     let Ok(shared) = memory::state() else { return };
     let tracks = shared.tracks([Horizon::NONE; TRACKS]);
-    let past = shared.board.past.snapshot();
-    if past.highest_us == 0 || server::current_database() != Some(config::database()) {
+    let history = shared.server_status.history.snapshot();
+    if history.highest_us == 0 || server::current_database() != Some(config::database()) {
         return;
     }
     if let Some(store) = Store::lock() {
@@ -170,6 +170,6 @@ fn store_past() {
             begun => begun,
         });
         let horizon = |at: usize| Some(Horizon::new(begun[at].value, tracks[at].used_us(begun[at])));
-        store.write(&past.records(&tracks, &begun, &Uses::default()), [0, 1].map(horizon));
+        store.write(&history.records(&tracks, &begun, &Uses::default()), [0, 1].map(horizon));
     }
 }

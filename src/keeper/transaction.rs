@@ -16,6 +16,6 @@ pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Pr
 /// Tells the backends since when a commit has been under way; 0: none is.
 pub fn note_commit(since_us: i64) {
     if let Ok(shared) = memory::state() {
-        shared.board.keeper.committing_since_us.store(since_us, Ordering::Relaxed);
+        shared.server_status.keeper.committing_since_us.store(since_us, Ordering::Relaxed);
     }
 }

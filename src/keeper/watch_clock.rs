@@ -9,22 +9,22 @@ use crate::shared::memory::State;
 
 /// Compares the clock with the time since boot. Returns how far it has jumped ahead, if that is too far.
 pub fn watch(shared: &State, now_us: i64, since_boot_us: i64) -> Option<i64> {
-    let (past, words) = (&shared.board.past, &shared.board.keeper);
+    let (history, words) = (&shared.server_status.history, &shared.server_status.keeper);
     note_step_back(shared, now_us - since_boot_us);
-    let mut watch = match past.clock_offset_us() {
+    let mut watch = match history.clock_offset_us() {
         Some(offset_us) => ClockWatch::with_offset_us(offset_us),
         None => ClockWatch::new(now_us, since_boot_us),
     };
     let max_jump_us = config::max_clock_jump().as_micros() as i64;
-    let jump_us = watch.look(now_us, since_boot_us, max_jump_us, past.published(0).until_us());
-    past.set_clock_offset(watch.offset_us());
+    let jump_us = watch.observe(now_us, since_boot_us, max_jump_us, history.published(0).until_us());
+    history.set_clock_offset(watch.offset_us());
     words.clock_jump_us.store(jump_us.unwrap_or(0), Ordering::Relaxed);
     jump_us
 }
 
 /// Counts the steps of the clock backwards between two looks, for people to see.
 fn note_step_back(shared: &State, offset_us: i64) {
-    let last = shared.board.keeper.last_clock_offset_us.swap(offset_us, Ordering::Relaxed);
+    let last = shared.server_status.keeper.last_clock_offset_us.swap(offset_us, Ordering::Relaxed);
     if let (true, Some(step_us)) = (last != 0, ClockWatch::step_back_us(last, offset_us)) {
         shared.statistics.clock_steps_back.fetch_add(1, Ordering::Relaxed);
         shared.statistics.largest_step_back_us.fetch_max(step_us, Ordering::Relaxed);

@@ -42,7 +42,7 @@ impl Call {
 
     /// What PostgreSQL knows of the place in the query from which the function is called.
     #[inline]
-    fn place(self) -> *mut pg_sys::FmgrInfo {
+    fn call_site(self) -> *mut pg_sys::FmgrInfo {
         // SAFETY: by the contract of `new`.
         unsafe { (*self.0).flinfo }
     }
@@ -50,7 +50,7 @@ impl Call {
     /// The function that is called.
     pub fn function(self) -> pg_sys::Oid {
         // SAFETY: by the contract of `new`.
-        unsafe { (*self.place()).fn_oid }
+        unsafe { (*self.call_site()).fn_oid }
     }
 
     /// Whether an argument is written into the query as a constant, and so is the same in every call from its
@@ -64,7 +64,7 @@ impl Call {
         // SAFETY: PostgreSQL sets fn_expr to the expression that is the call, or to null. A node has the type
         // that its tag says, and the list of arguments is as long as the function has some.
         unsafe {
-            let expression = (*self.place()).fn_expr;
+            let expression = (*self.call_site()).fn_expr;
             if !pgrx::is_a(expression, pg_sys::NodeTag::T_FuncExpr) {
                 return false;
             }
@@ -82,7 +82,7 @@ impl Call {
     pub unsafe fn remembered<'a, T>(self) -> Option<&'a T> {
         // SAFETY: fn_extra is the function's own: null, or set by `remember` to a `T`, by this function's
         // contract. What it points to is dropped with the place, which outlives the call.
-        unsafe { (*self.place()).fn_extra.cast::<T>().as_ref() }
+        unsafe { (*self.call_site()).fn_extra.cast::<T>().as_ref() }
     }
 
     /// Remembers a value for later calls from the same place. It is dropped with the place: when the query
@@ -91,9 +91,9 @@ impl Call {
         // SAFETY: by the contract of `new`; fn_extra is the function's own. The value lives as long as
         // fn_mcxt, in which the place lies as well.
         unsafe {
-            let place = self.place();
-            let value = PgMemoryContexts::For((*place).fn_mcxt).leak_and_drop_on_delete(value);
-            (*place).fn_extra = value.cast();
+            let call_site = self.call_site();
+            let value = PgMemoryContexts::For((*call_site).fn_mcxt).leak_and_drop_on_delete(value);
+            (*call_site).fn_extra = value.cast();
             &*value
         }
     }

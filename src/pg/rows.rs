@@ -98,9 +98,9 @@ impl Relation {
         is_it: impl Fn(&[Option<pg_sys::Datum>; N]) -> bool,
     ) {
         let mut found = None;
-        self.scan(columns, |place, stored| {
+        self.scan(columns, |pointer, stored| {
             if found.is_none() && is_it(&stored) {
-                found = Some(place);
+                found = Some(pointer);
             }
         });
         // SAFETY: the row was formed for this relation, which is open until the row is in it, and a heap, which its lock was
@@ -111,7 +111,7 @@ impl Relation {
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
             let row = form(relation, values);
             match found {
-                Some(place) => write_over(relation, place, row),
+                Some(pointer) => write_over(relation, pointer, row),
                 None => insert(relation, row),
             }
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
@@ -154,8 +154,8 @@ unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
 /// # Safety
 /// The relation is open, locked against who would give it other files, and a heap, which has a row at `place`. The row
 /// was formed for this relation.
-unsafe fn write_over(relation: pg_sys::Relation, place: pg_sys::ItemPointerData, row: pg_sys::HeapTuple) {
-    let (block, number) = item_pointer_get_both(place);
+unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerData, row: pg_sys::HeapTuple) {
+    let (block, number) = item_pointer_get_both(pointer);
     // SAFETY: by this function's contract the block exists. What is changed is the copy of its page that the generic
     // record holds; the buffer is locked from before that copy is made until after it is put back.
     unsafe {

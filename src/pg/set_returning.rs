@@ -30,8 +30,8 @@ pub unsafe fn call<const N: usize>(
     // SAFETY: by this function's contract. All that PostgreSQL gets is made here as its own executor makes it, and
     // lives until the rows are read.
     unsafe {
-        let mut place = pg_sys::FmgrInfo::default();
-        pg_sys::fmgr_info(function.oid, &mut place);
+        let mut flinfo = pg_sys::FmgrInfo::default();
+        pg_sys::fmgr_info(function.oid, &mut flinfo);
         let row_type = pg_sys::get_func_rettype(function.oid);
         let mut rows = pg_sys::ReturnSetInfo {
             type_: pg_sys::NodeTag::T_ReturnSetInfo,
@@ -44,17 +44,17 @@ pub unsafe fn call<const N: usize>(
         let size = size_of::<pg_sys::FunctionCallInfoBaseData>()
             + arguments.len() * size_of::<pg_sys::NullableDatum>();
         let call = pg_sys::palloc0(size).cast::<pg_sys::FunctionCallInfoBaseData>();
-        (*call).flinfo = &mut place;
+        (*call).flinfo = &mut flinfo;
         (*call).resultinfo = (&raw mut rows).cast();
         (*call).nargs = arguments.len() as i16;
-        let places = (*call).args.as_mut_ptr();
+        let slots = (*call).args.as_mut_ptr();
         for (at, argument) in arguments.iter().enumerate() {
-            *places.add(at) = pg_sys::NullableDatum {
+            *slots.add(at) = pg_sys::NullableDatum {
                 value: argument.unwrap_or(pg_sys::Datum::null()),
                 isnull: argument.is_none(),
             };
         }
-        let code = place.fn_addr.expect("bug: fmgr_info has not found the function");
+        let code = flinfo.fn_addr.expect("bug: fmgr_info has not found the function");
         pg_sys::ffi::pg_guard_ffi_boundary(|| code(call));
         if rows.returnMode != pg_sys::SetFunctionReturnMode::SFRM_Materialize || rows.setResult.is_null() {
             return Ok(vec![]);
@@ -77,12 +77,12 @@ unsafe fn read<const N: usize>(
     // SAFETY: by this function's contract; attributes are looked at only where the description has some.
     unsafe {
         let attributes = PgTupleDesc::from_pg_unchecked(descriptor);
-        let places = columns.map(|name| attributes.iter().position(|attribute| attribute.name() == name));
+        let indexes = columns.map(|name| attributes.iter().position(|attribute| attribute.name() == name));
         let slot = pg_sys::MakeSingleTupleTableSlot(descriptor, &raw const pg_sys::TTSOpsMinimalTuple);
         while rows.len() < most && pg_sys::tuplestore_gettupleslot(store, true, false, slot) {
             pg_sys::slot_getsomeattrs_int(slot, attributes.len() as i32);
-            let value = |place: Option<usize>| {
-                let at = place.filter(|&at| !*(*slot).tts_isnull.add(at))?;
+            let value = |index: Option<usize>| {
+                let at = index.filter(|&at| !*(*slot).tts_isnull.add(at))?;
                 let attribute = attributes.get(at)?;
                 let value = *(*slot).tts_values.add(at);
                 let is_too_long =
@@ -90,7 +90,7 @@ unsafe fn read<const N: usize>(
                 let text = || text_of(value, attribute.atttypid);
                 Some(if is_too_long { Err("a value is too long".to_owned()) } else { Ok(text()) })
             };
-            rows.push(places.map(|place| value(place).transpose()).into_iter().collect::<Result<_, _>>()?);
+            rows.push(indexes.map(|index| value(index).transpose()).into_iter().collect::<Result<_, _>>()?);
         }
         pg_sys::ExecDropSingleTupleTableSlot(slot);
     }

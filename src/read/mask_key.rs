@@ -23,30 +23,30 @@ pub type Key = Zeroizing<[u8; KEY_BYTES]>;
 /// It stays where it is until it makes room for others or the backend ends. What is dropped is wiped, as far
 /// as that goes: PostgreSQL's own copies of a key, in a query or in a page of the table, are not.
 pub struct Cache<Made, What> {
-    places: [Option<(Key, What, Made)>; CACHE_SIZE],
+    entries: [Option<(Key, What, Made)>; CACHE_SIZE],
     /// The place of the next new one: that of the oldest.
     next: usize,
 }
 
 impl<Made, What: PartialEq> Cache<Made, What> {
     pub const fn new() -> Cache<Made, What> {
-        Cache { places: [const { None }; CACHE_SIZE], next: 0 }
+        Cache { entries: [const { None }; CACHE_SIZE], next: 0 }
     }
 
     /// What was made of this key for this purpose; it is made now, if it is not there.
     #[inline]
     pub fn get(&mut self, key: &[u8; KEY_BYTES], what: What, make: impl FnOnce() -> Made) -> &Made {
         let is_it = |(known, purpose, _): &(Key, What, Made)| **known == *key && *purpose == what;
-        let at = match self.places.iter().position(|place| place.as_ref().is_some_and(is_it)) {
+        let at = match self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it)) {
             Some(at) => at,
             None => {
                 let next = self.next;
                 self.next = (next + 1) % CACHE_SIZE;
-                self.places[next] = Some((Zeroizing::new(*key), what, make()));
+                self.entries[next] = Some((Zeroizing::new(*key), what, make()));
                 next
             }
         };
-        let (_, _, made) = self.places[at].as_ref().expect("bug: nothing is in the place that was found");
+        let (_, _, made) = self.entries[at].as_ref().expect("bug: nothing is in the entry that was found");
         made
     }
 }

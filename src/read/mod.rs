@@ -9,6 +9,6 @@ mod layout_argument;
 pub mod layouts;
 mod mask;
 mod mask_key;
-mod outside;
+mod public;
 mod range;
 mod reader_sql;

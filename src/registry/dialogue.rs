@@ -8,7 +8,7 @@ use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs, Outcome};
 use snowflake_id_core::message::instant;
 
 use super::answer::{Answer, COLUMNS};
-use crate::background::link::{self, LookAround, NoAnswer};
+use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::config;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
@@ -62,7 +62,7 @@ impl Dialogue {
         connection: &mut Connection,
         state: &LeaseState,
         held: &Held,
-        look_around: LookAround,
+        keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
         let query = format!(
             "SELECT {COLUMNS} FROM snowflake_registry.renew($1::uuid, $2::bigint, $3::bigint, $4::uuid, $5::uuid, $6::uuid, $7::jsonb)"
@@ -73,7 +73,7 @@ impl Dialogue {
             Some(held.next_nonce.to_string()),
             Some(self.facts(state)),
         ];
-        self.ask(connection, state, query, parameters, look_around)
+        self.ask(connection, state, query, parameters, keep_waiting)
     }
 
     /// Asks for an identity.
@@ -83,7 +83,7 @@ impl Dialogue {
         state: &LeaseState,
         asking: &Asking,
         needs: &Needs,
-        look_around: LookAround,
+        keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
         let query = format!(
             "SELECT {COLUMNS} FROM snowflake_registry.acquire($1::uuid, $2::bigint, $3::bigint, $4::uuid, $5::uuid, $6::jsonb, $7::int, $8::int, $9::int, $10::int[])"
@@ -98,7 +98,7 @@ impl Dialogue {
             Some(needs.worker_limit.min(i32::MAX as u32).to_string()),
             Some(format!("{{{}}}", unwanted.join(","))),
         ];
-        self.ask(connection, state, query, parameters, look_around)
+        self.ask(connection, state, query, parameters, keep_waiting)
     }
 
     /// What this server says of itself, the registry's database may not be able to write: then it is said in ASCII, as no
@@ -109,18 +109,18 @@ impl Dialogue {
         state: &LeaseState,
         query: String,
         mut parameters: Vec<Option<String>>,
-        look_around: LookAround,
+        keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
         let query = CString::new(query).unwrap_or_default();
         let is_ascii = parameters.iter().flatten().all(|text| text.is_ascii());
         if is_ascii || self.tells_facts_as_they_are {
-            match self.ask_once(connection, state, &query, &parameters, look_around) {
+            match self.ask_once(connection, state, &query, &parameters, keep_waiting) {
                 Err(NoAnswer::Refused(_)) if !is_ascii => {}
                 answered => return answered,
             }
         }
         parameters.iter_mut().flatten().for_each(|text| *text = in_ascii(text));
-        let answered = self.ask_once(connection, state, &query, &parameters, look_around);
+        let answered = self.ask_once(connection, state, &query, &parameters, keep_waiting);
         self.tells_facts_as_they_are = answered.is_err();
         answered
     }
@@ -132,7 +132,7 @@ impl Dialogue {
         state: &LeaseState,
         query: &CStr,
         parameters: &[Option<String>],
-        look_around: LookAround,
+        keep_waiting: KeepWaiting,
     ) -> Result<Answer, NoAnswer> {
         let sent_us = clock::clock_us();
         let sent = Instant::now();
@@ -143,7 +143,7 @@ impl Dialogue {
         ];
         let parameters = known.iter().chain(parameters);
         let parameters: Vec<_> = parameters.map(|text| CString::new(text.as_deref()?).ok()).collect();
-        let row = link::ask(connection, query, &parameters, look_around)?;
+        let row = connection::ask(connection, query, &parameters, keep_waiting)?;
         let answer = Answer::read(&row)?;
         if let Outcome::Granted(lease) = answer.outcome {
             let latest_us = clock::clock_us().saturating_add(LONGEST_LEASE_US + MOST_CLOCK_DIFFERENCE_US);

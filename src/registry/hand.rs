@@ -111,15 +111,15 @@ impl Hand {
     /// Nothing can be done with the lease. As nobody renews it, it ends, and what is granted then begins above it.
     pub fn let_go(&mut self) -> Result<(), String> {
         self.keep(|state| state.held = None)?;
-        lease::tell(|news| news.lease = None);
+        lease::tell(|lease_status| lease_status.lease = None);
         Ok(())
     }
 
     /// Somebody else makes IDs under this very lease, and may have done so for some time.
     pub fn drop_twin(&mut self) -> Result<(), String> {
-        lease::tell(|news| news.lease = None);
+        lease::tell(|lease_status| lease_status.lease = None);
         self.shared.close_gate();
-        self.shared.board.bell.ring();
+        self.shared.server_status.wakeup.request();
         // Also if that cannot be written down.
         if let Some(Held { lease, .. }) = self.state.held.take() {
             ereport!(
@@ -137,7 +137,7 @@ impl Hand {
     /// Tells the keeper of the lease without an answer of the registry, if it knows of none: what is in hand is this
     /// server's alone, whatever the registry says.
     pub fn go_on(&self) {
-        if let (None, Some(lease)) = (lease::news().lease, self.state.lease_at(clock::clock_us())) {
+        if let (None, Some(lease)) = (lease::lease_status().lease, self.state.lease_at(clock::clock_us())) {
             log!(
                 "snowflake_id: goes on with the lease of {}, up to {}",
                 lease.identity,
@@ -149,8 +149,10 @@ impl Hand {
 
     fn tell(&self) {
         let lease = self.state.lease_at(clock::clock_us());
-        lease::tell(|news| (news.lease, news.is_inherited) = (lease, self.is_inherited));
-        self.shared.board.bell.ring();
+        lease::tell(|lease_status| {
+            (lease_status.lease, lease_status.is_inherited) = (lease, self.is_inherited)
+        });
+        self.shared.server_status.wakeup.request();
     }
 
     /// Changes what is known, and writes it down first: nothing counts that is not in the file.

@@ -69,7 +69,10 @@ pub fn read() -> (LeaseState, Option<String>) {
         Ok(Some((contents, true))) => (contents.state, None),
         Ok(Some((contents, false))) => {
             let why = "it is a copy, or the host was booted since";
-            (contents.state.of_a_stranger(), Some(format!("the lease in file {NAME} is not used: {why}")))
+            (
+                contents.state.of_an_unrecognized_server(),
+                Some(format!("the lease in file {NAME} is not used: {why}")),
+            )
         }
         Ok(None) => (LeaseState::default(), None),
         Err(problem) => (LeaseState::default(), Some(format!("cannot use file {NAME}: {problem}"))),

@@ -26,16 +26,16 @@ pub struct Unwanted {
 impl Unwanted {
     /// If the keeper can do nothing with the lease that it was told, its worker ID is not wanted any more, for as long as a
     /// lease lasts.
-    pub fn look(&mut self, shared: &State, lease_time: Duration) {
-        let news = lease::news();
-        let after = shared.board.keeper.another_needed_after.load(Ordering::Relaxed);
+    pub fn update(&mut self, shared: &State, lease_time: Duration) {
+        let lease_status = lease::lease_status();
+        let after = shared.server_status.keeper.another_needed_after.load(Ordering::Relaxed);
         let time = lease_time.max(LEAST_TIME_UNWANTED);
         self.workers.retain(|(_, since)| since.elapsed() < time);
-        if let Some(Lease { identity, .. }) = news.lease
-            && after == news.number
-            && self.noted_after != news.number
+        if let Some(Lease { identity, .. }) = lease_status.lease
+            && after == lease_status.number
+            && self.noted_after != lease_status.number
         {
-            self.noted_after = news.number;
+            self.noted_after = lease_status.number;
             if self.workers.len() == MOST_UNWANTED {
                 self.workers.remove(0);
             }

@@ -10,12 +10,12 @@ use crate::background::start;
 use crate::background::stop::on_sigterm;
 use crate::config;
 use crate::pg::process;
-use crate::shared::lease::{self, LeaseNews};
+use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::{self, State};
 
 /// The keeper's part: starts the worker when it has to run and does not.
 pub fn start_if_needed(shared: &State, last_start: &mut Option<Instant>) -> Result<(), String> {
-    let is_there = shared.board.registry_bell.pid().is_some() || start::is_coming(*last_start);
+    let is_there = shared.server_status.registry_wakeup.pid().is_some() || start::is_coming(*last_start);
     if config::registry().is_none() || is_there {
         return Ok(());
     }
@@ -34,20 +34,20 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
         return; // Started by the keeper, which has shared memory.
     };
     process::connect_to_no_database();
-    if !shared.board.registry_bell.answer_from_here() {
+    if !shared.server_status.registry_wakeup.attach() {
         return; // There is one already.
     }
     process::at_exit(on_exit);
     Worker::new(shared).run();
     if config::registry().is_none() {
-        lease::tell(LeaseNews::forget);
-        shared.board.bell.ring();
+        lease::tell(LeaseStatus::forget);
+        shared.server_status.wakeup.request();
     }
 }
 
 fn on_exit() {
     if let Ok(shared) = memory::state() {
-        shared.board.registry_bell.answer_no_more();
-        shared.board.bell.ring(); // The keeper starts another one.
+        shared.server_status.registry_wakeup.detach();
+        shared.server_status.wakeup.request(); // The keeper starts another one.
     }
 }

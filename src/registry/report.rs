@@ -77,11 +77,11 @@ pub struct Report {
 
 impl Report {
     pub fn new() -> Report {
-        let news = lease::news();
+        let lease_status = lease::lease_status();
         Report {
             failures: Failures::default(),
-            problem: Logged::before(news.problem().map(without_numbers)),
-            warning: Logged::before(news.warning().map(without_numbers)),
+            problem: Logged::before(lease_status.problem().map(without_numbers)),
+            warning: Logged::before(lease_status.warning().map(without_numbers)),
         }
     }
 
@@ -100,14 +100,14 @@ impl Report {
         };
         self.warn(warning.as_deref());
         let (now_us, since_boot_us) = clock::clocks_us();
-        lease::tell(|news| {
-            news.state = RegistryState::Granted;
-            news.renewed_at_us = now_us;
-            news.clock_offset_us = dialogue.clock_offset_us;
-            news.confirmed_clock_us = is_clock_good.then_some(now_us - since_boot_us);
-            news.free_from_us = 0;
-            news.set_problem(None);
-            news.set_warning(warning.as_deref());
+        lease::tell(|lease_status| {
+            lease_status.state = RegistryState::Granted;
+            lease_status.renewed_at_us = now_us;
+            lease_status.clock_offset_us = dialogue.clock_offset_us;
+            lease_status.confirmed_clock_us = is_clock_good.then_some(now_us - since_boot_us);
+            lease_status.free_from_us = 0;
+            lease_status.set_problem(None);
+            lease_status.set_warning(warning.as_deref());
         });
         // Not all servers of a fleet at once.
         dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
@@ -128,13 +128,13 @@ impl Report {
             format!("the lease of this server's worker ID ends at {until}, and was not renewed: {why}")
         });
         self.warn(warning.as_deref());
-        lease::tell(|news| {
-            news.state = state;
-            news.clock_offset_us = dialogue.clock_offset_us;
-            news.confirmed_clock_us = None;
-            news.free_from_us = free_from_us;
-            news.set_problem(Some(&problem));
-            news.set_warning(warning.as_deref());
+        lease::tell(|lease_status| {
+            lease_status.state = state;
+            lease_status.clock_offset_us = dialogue.clock_offset_us;
+            lease_status.confirmed_clock_us = None;
+            lease_status.free_from_us = free_from_us;
+            lease_status.set_problem(Some(&problem));
+            lease_status.set_warning(warning.as_deref());
         });
         let longest = LONGEST_PAUSE.min(dialogue.renew_every).max(LEAST_LONGEST_PAUSE);
         self.failures.add(FIRST_PAUSE, longest).mul_f64(random_between((0.5, 1.0)))

@@ -12,7 +12,7 @@ use super::dialogue::{Dialogue, MOST_CLOCK_DIFFERENCE_US};
 use super::hand::Hand;
 use super::needs::Unwanted;
 use super::report::{Refusal, Report};
-use crate::background::link::{self, NoAnswer};
+use crate::background::connection::{self, NoAnswer};
 use crate::background::rounds;
 use crate::background::stop::is_stopping;
 use crate::config;
@@ -59,7 +59,7 @@ impl Worker {
 
     pub fn run(&mut self) {
         loop {
-            self.shared.board.registry_bell.take_wanted();
+            self.shared.server_status.registry_wakeup.take_wanted();
             let Some(string) = config::registry() else { return };
             let pause = match self.round(&string) {
                 Err(NoAnswer::Stopping) => return,
@@ -75,7 +75,7 @@ impl Worker {
                 }
             };
             self.sleep(Instant::now() + pause);
-            if !look_around(self.started, self.shared, &self.hand) {
+            if !keep_waiting(self.started, self.shared, &self.hand) {
                 return;
             }
         }
@@ -85,23 +85,24 @@ impl Worker {
     fn fail(&mut self, refusal: Refusal) -> Duration {
         self.hand.go_on();
         let pause = self.report.fail(refusal, self.hand.until_us(), &self.dialogue);
-        self.shared.board.bell.ring();
+        self.shared.server_status.wakeup.request();
         pause
     }
 
     /// Sleeps until it is time for the next round, or something else is needed than in the last one.
     fn sleep(&mut self, until: Instant) {
         let (shared, started, now) = (self.shared, self.started, Instant::now());
-        rounds::sleep(&shared.board.registry_bell, now, until, || {
-            self.unwanted.look(shared, self.dialogue.lease_time());
-            let goes_on = look_around(started, shared, &self.hand) && self.unwanted.needs() == self.asked_for;
+        rounds::sleep(&shared.server_status.registry_wakeup, now, until, || {
+            self.unwanted.update(shared, self.dialogue.lease_time());
+            let goes_on =
+                keep_waiting(started, shared, &self.hand) && self.unwanted.needs() == self.asked_for;
             goes_on.then_some(now)
         });
     }
 
     /// Connects, and asks what there is to ask.
     fn round(&mut self, string: &CStr) -> Result<Round, NoAnswer> {
-        self.unwanted.look(self.shared, self.dialogue.lease_time());
+        self.unwanted.update(self.shared, self.dialogue.lease_time());
         self.asked_for = self.unwanted.needs();
         if let (Ok(needs), Some(held)) = (&self.asked_for, &self.hand.state().held)
             && self.hand.is_refused(needs)
@@ -115,7 +116,7 @@ impl Worker {
             Err(why) => return Ok(Round::Refused(Refusal::new(RegistryState::Misconfigured, why))),
         };
         let mut connection =
-            link::connect(string, &mut || look_around(self.started, self.shared, &self.hand))?;
+            connection::connect(string, &mut || keep_waiting(self.started, self.shared, &self.hand))?;
         if self.hand.known().is_some() {
             let renewed = self.renew(&mut connection)?;
             // The registry may have said that it does not know the lease, or that it is somebody else's.
@@ -137,7 +138,7 @@ impl Worker {
         let range = held.lease;
         let answer = self
             .dialogue
-            .renew(connection, hand.state(), held, &mut || look_around(started, shared, hand))?;
+            .renew(connection, hand.state(), held, &mut || keep_waiting(started, shared, hand))?;
         self.note_registry(&answer);
         match answer.outcome {
             Outcome::Granted(lease) if lease.is_same_range(&range) => {
@@ -163,7 +164,7 @@ impl Worker {
         let (hand, started, shared) = (&self.hand, self.started, self.shared);
         let answer = self
             .dialogue
-            .acquire(connection, hand.state(), &asking, needs, &mut || look_around(started, shared, hand))?;
+            .acquire(connection, hand.state(), &asking, needs, &mut || keep_waiting(started, shared, hand))?;
         self.note_registry(&answer);
         match answer.outcome {
             Outcome::Granted(lease) if needs.are_met_by(lease.identity) => {
@@ -206,11 +207,11 @@ impl Worker {
 }
 
 /// What has to be looked after also while the registry does not answer. Returns whether to go on.
-fn look_around(started: Instant, shared: &State, hand: &Hand) -> bool {
+fn keep_waiting(started: Instant, shared: &State, hand: &Hand) -> bool {
     let registry = config::registry();
     process::reload_if_asked();
     if config::registry() != registry {
-        shared.board.registry_bell.ring();
+        shared.server_status.registry_wakeup.request();
     }
     if started.elapsed() >= TIME_TO_RENEW_FIRST {
         hand.go_on();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::answer::{Answer, COLUMNS};
-use crate::background::link::{self, LookAround, NoAnswer};
+use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::pg::clock;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
@@ -100,18 +100,18 @@ pub struct Answered {
 
 /// A connection that may be used again.
 #[derive(Default)]
-pub struct Line(Option<(Connection, Instant)>);
+pub struct RegistryConnection(Option<(Connection, Instant)>);
 
-impl Line {
+impl RegistryConnection {
     /// Asks through a connection, a new one if need be.
     pub fn ask(
         &mut self,
         string: &CStr,
         question: &Question,
-        look_around: LookAround,
+        keep_waiting: KeepWaiting,
     ) -> Result<Answered, NoAnswer> {
         if let Some((mut connection, _)) = self.0.take_if(|(_, used)| used.elapsed() < KEPT) {
-            match ask(&mut connection, question, look_around) {
+            match ask(&mut connection, question, keep_waiting) {
                 Ok(answered) => {
                     self.0 = Some((connection, Instant::now()));
                     return Ok(answered);
@@ -121,8 +121,8 @@ impl Line {
                 Err(end) => return Err(end),
             }
         }
-        let mut connection = link::connect(string, look_around)?;
-        let answered = ask(&mut connection, question, look_around);
+        let mut connection = connection::connect(string, keep_waiting)?;
+        let answered = ask(&mut connection, question, keep_waiting);
         if let Ok(_) | Err(NoAnswer::Refused(_)) = answered {
             self.0 = Some((connection, Instant::now()));
         }
@@ -142,7 +142,7 @@ impl Line {
 fn ask(
     connection: &mut Connection,
     question: &Question,
-    look_around: LookAround,
+    keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
     // It also names all other segments, of which there may be more than an answer has room for.
@@ -157,8 +157,12 @@ fn ask(
         text(question.node_name.clone()),
     ];
     let sent_us = clock::since_boot_us();
-    let rows =
-        link::ask_for_rows(connection, &CString::new(query).unwrap_or_default(), &parameters, look_around)?;
+    let rows = connection::ask_for_rows(
+        connection,
+        &CString::new(query).unwrap_or_default(),
+        &parameters,
+        keep_waiting,
+    )?;
     let received_us = clock::since_boot_us();
     Ok(Answered { answer: Answer::read(&rows)?, since_boot_us: sent_us.midpoint(received_us) })
 }

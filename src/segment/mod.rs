@@ -22,10 +22,10 @@
 mod answer;
 mod fetch;
 mod had;
-mod here;
+mod local_registry;
 mod numbers;
-mod past;
 mod process;
+mod range_file;
 mod session;
 mod signed;
 mod taken;
@@ -33,4 +33,4 @@ mod view;
 mod wait;
 mod worker;
 
-pub use process::{look_for_past, start_if_needed};
+pub use process::{look_for_ranges, start_if_needed};

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pgrx::bgworkers::{BackgroundWorker, SignalWakeFlags};
 use pgrx::prelude::*;
 
-use super::past::Past;
+use super::range_file::RangeFile;
 use super::worker::Worker;
 use crate::background::stop::on_sigterm;
 use crate::background::{database, start};
@@ -21,14 +21,14 @@ use crate::shared::segments::{self, Trouble, segments};
 static HAS_PAST: OnceLock<bool> = OnceLock::new();
 
 /// The keeper's part, in a transaction: looks whether this server has had numbers.
-pub fn look_for_past(extension: Extension) {
-    HAS_PAST.get_or_init(|| Past::is_there(extension));
+pub fn look_for_ranges(extension: Extension) {
+    HAS_PAST.get_or_init(|| RangeFile::is_there(extension));
 }
 
 /// The keeper's part: starts the worker when it has to run and does not.
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
-    let is_there = segments.bell.pid().is_some() || start::is_coming(*last_start);
+    let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
     // Who has had numbers tells the registry so, whether more are wanted or not.
     let is_needed = HAS_PAST.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
     if !is_needed || is_there {
@@ -52,17 +52,17 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     // Where it notes what was had. Without a registry elsewhere that may be there as well.
     database::connect(&config::database());
     let is_here = config::registry().is_none();
-    if !segments.bell.answer_from_here() {
+    if !segments.wakeup.attach() {
         return; // There is one already.
     }
     process::at_exit(on_exit);
     Worker::new(segments, is_here).run();
-    shared.board.bell.ring();
+    shared.server_status.wakeup.request();
 }
 
 fn on_exit() {
     if let (Ok(shared), Ok(segments)) = (memory::state(), segments()) {
-        segments.bell.answer_no_more();
-        shared.board.bell.ring(); // The keeper starts another one.
+        segments.wakeup.detach();
+        shared.server_status.wakeup.request(); // The keeper starts another one.
     }
 }

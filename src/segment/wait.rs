@@ -21,7 +21,7 @@ use crate::wait_event::WaitEvent;
 
 /// For how long a registry that says nothing is waited for, as it may be restarted or fail over. After that, calls fail at
 /// once and do not pile up.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 /// Takes up to `n` numbers of a segment, and waits until there is at least one.
 pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error> {
@@ -94,7 +94,7 @@ impl<'a> Waiting<'a> {
     fn refuse(&self, record: Option<Record>) -> Result<(), Error> {
         if let Some(problem) = segments::registry_problem() {
             let silent_us = clock::clock_us().saturating_sub(problem.since_us);
-            let is_short = Duration::from_micros(silent_us.max(0).unsigned_abs()) < PATIENCE;
+            let is_short = Duration::from_micros(silent_us.max(0).unsigned_abs()) < MAX_SILENCE;
             return match problem.trouble {
                 Trouble::Silence if is_short => Ok(()),
                 _ => Err(problem_as_error(problem)),
@@ -113,7 +113,7 @@ impl<'a> Waiting<'a> {
     }
 
     fn too_late(&self, record: Option<Record>) -> Error {
-        let detail = match (segments::registry_problem(), self.segments.bell.pid()) {
+        let detail = match (segments::registry_problem(), self.segments.wakeup.pid()) {
             (Some(problem), _) => return problem_as_error(problem),
             (None, None) if is_keeper_running() => {
                 "The background worker \"snowflake_id segments\" is not running.".into()
@@ -131,7 +131,7 @@ impl<'a> Waiting<'a> {
 }
 
 fn is_keeper_running() -> bool {
-    memory::state().is_ok_and(|shared| shared.board.bell.pid().is_some())
+    memory::state().is_ok_and(|shared| shared.server_status.wakeup.pid().is_some())
 }
 
 fn problem_as_error(problem: RegistryProblem) -> Error {

@@ -16,7 +16,7 @@ mod wishes;
 use std::time::{Duration, Instant};
 
 pub use self::state::Worker;
-use super::past::Past;
+use super::range_file::RangeFile;
 use crate::background::rounds;
 use crate::config;
 
@@ -26,16 +26,16 @@ const IDLE_TIME_IN_TOUCH: Duration = Duration::from_secs(2);
 
 impl Worker {
     pub fn run(&mut self) {
-        while self.look_around() {
+        while self.keep_waiting() {
             self.follow_registry();
-            self.segments.bell.take_wanted();
+            self.segments.wakeup.take_wanted();
             if Instant::now() >= self.not_before && self.round().is_err() {
                 return;
             }
             if Instant::now() >= self.report_at && self.report().is_err() {
                 return;
             }
-            self.line.rest();
+            self.connection.rest();
             self.sleep();
         }
     }
@@ -43,8 +43,8 @@ impl Worker {
     /// One round: looks what is wanted, asks, publishes. Fails when the process has to stop.
     fn round(&mut self) -> Result<(), ()> {
         self.segments.begin_round();
-        if self.past.is_err() {
-            self.past = Past::read(); // It may have been mended.
+        if self.range_file.is_err() {
+            self.range_file = RangeFile::read(); // It may have been mended.
         }
         let wishes = self.wishes();
         let is_clock_set = self.is_clock_set();
@@ -60,16 +60,16 @@ impl Worker {
     /// Sleeps until somebody asks, or there is something to do.
     fn sleep(&mut self) {
         let until = Instant::now() + self.idle_time();
-        let bell = &self.segments.bell;
-        rounds::sleep(bell, self.not_before, until, || {
-            let goes_on = self.look_around() && config::registry() == self.registry;
+        let wakeup = &self.segments.wakeup;
+        rounds::sleep(wakeup, self.not_before, until, || {
+            let goes_on = self.keep_waiting() && config::registry() == self.registry;
             goes_on.then_some(self.not_before)
         });
     }
 
     /// How long there is nothing to do.
     fn idle_time(&self) -> Duration {
-        let idle_time = if self.line.is_open() { IDLE_TIME_IN_TOUCH } else { IDLE_TIME };
+        let idle_time = if self.connection.is_open() { IDLE_TIME_IN_TOUCH } else { IDLE_TIME };
         let until_report = self.report_at.saturating_duration_since(Instant::now());
         self.pause_of_periods().unwrap_or(idle_time).min(idle_time).min(until_report)
     }

@@ -12,13 +12,13 @@ use std::cell::RefCell;
 
 use pgrx::pg_sys;
 
+use super::history::HistoryWords;
 use super::memory::STATE;
-use super::past::PastWords;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::clock;
 
 /// The postmaster's copy. At the start, nothing but the clock, which is taken as it is then and never again.
-static COPY: BackendLocal<RefCell<PastWords>> = BackendLocal::new(RefCell::new(PastWords::nothing()));
+static COPY: BackendLocal<RefCell<HistoryWords>> = BackendLocal::new(RefCell::new(HistoryWords::nothing()));
 static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(RefCell::new(None));
 
@@ -42,7 +42,7 @@ unsafe extern "C-unwind" fn on_startup() {
         // SAFETY: a hook of this kind, called when such a hook is to be called.
         unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| previous()) };
     }
-    STATE.get().board.past.copy_from(&COPY.borrow());
+    STATE.get().server_status.history.copy_from(&COPY.borrow());
     // SAFETY: runs before the memory goes, as it was registered after the memory was made. Forked processes
     // forget it.
     unsafe { pg_sys::on_shmem_exit(Some(on_exit), pg_sys::Datum::from(0)) };
@@ -51,5 +51,5 @@ unsafe extern "C-unwind" fn on_startup() {
 /// Runs in the postmaster before shared memory goes.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn on_exit(_code: i32, _argument: pg_sys::Datum) {
-    COPY.borrow().copy_from(&STATE.get().board.past);
+    COPY.borrow().copy_from(&STATE.get().server_status.history);
 }

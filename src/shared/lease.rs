@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Lease;
 
-use super::line::Line;
+use super::bounded_text::BoundedText;
 use super::memory::State;
 
 /// How things are with the registry.
@@ -52,7 +52,7 @@ impl RegistryState {
 
 /// The news of the registry worker. Instants are microseconds of Unix time, 0 for none.
 #[derive(Clone, Copy, Default)]
-pub struct LeaseNews {
+pub struct LeaseStatus {
     /// Counts the leases; the first has number 1. A renewal does not count.
     pub number: u64,
     /// The lease that the server holds, durably.
@@ -69,8 +69,8 @@ pub struct LeaseNews {
     pub confirmed_clock_us: Option<i64>,
     /// When the first identity will be free, if all are taken.
     pub free_from_us: i64,
-    problem: Line,
-    warning: Line,
+    problem: BoundedText,
+    warning: BoundedText,
 }
 
 /// Whether the clock was set between two instants, by what it was less the time since boot.
@@ -79,10 +79,10 @@ fn is_another_clock(before_us: i64, now_us: i64) -> bool {
     before_us.abs_diff(now_us) > SLEWED_US
 }
 
-impl LeaseNews {
+impl LeaseStatus {
     /// There is no registry any more.
     pub fn forget(&mut self) {
-        *self = LeaseNews { number: self.number, ..LeaseNews::default() };
+        *self = LeaseStatus { number: self.number, ..LeaseStatus::default() };
     }
 
     /// Whether the registry has confirmed the clock as it is: `offset_us` ahead of the time since boot.
@@ -115,10 +115,10 @@ impl LeaseNews {
 }
 
 // SAFETY: plain values without pointers; the LWLock around them orders all access.
-unsafe impl PGRXSharedMemory for LeaseNews {}
+unsafe impl PGRXSharedMemory for LeaseStatus {}
 
 // SAFETY: as above.
-static NEWS: PgLwLock<LeaseNews> = unsafe { PgLwLock::new(c"snowflake_id lease") };
+static NEWS: PgLwLock<LeaseStatus> = unsafe { PgLwLock::new(c"snowflake_id lease") };
 
 /// Asks for the shared memory.
 pub(super) fn request() {
@@ -126,29 +126,29 @@ pub(super) fn request() {
 }
 
 /// The news as it is now.
-pub fn news() -> LeaseNews {
+pub fn lease_status() -> LeaseStatus {
     *NEWS.share()
 }
 
 /// Changes the news. A lease that is not the one before, or that one renewed, gets a number of its own.
-pub fn tell(change: impl FnOnce(&mut LeaseNews)) {
-    let mut news = NEWS.exclusive();
-    let before = news.lease;
-    change(&mut news);
-    let is_continued = match (before, news.lease) {
+pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
+    let mut lease_status = NEWS.exclusive();
+    let before = lease_status.lease;
+    change(&mut lease_status);
+    let is_continued = match (before, lease_status.lease) {
         (Some(before), Some(after)) => before.is_renewed_by(&after),
         (before, after) => before == after,
     };
     if !is_continued {
-        news.number += 1;
+        lease_status.number += 1;
     }
 }
 
 impl State {
     /// Opens the gate for a lease, unless the news has changed since a plan was made with it.
     pub fn open_gate(&self, lease: &Lease, number: u64) {
-        let news = NEWS.share();
-        if lease.is_for_good() || news.number == number {
+        let lease_status = NEWS.share();
+        if lease.is_for_good() || lease_status.number == number {
             self.gate.open(lease.identity);
         }
     }

@@ -7,8 +7,8 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Gate;
 
-use super::board::Board;
-use super::places::{Directory, Places};
+use super::server_status::ServerStatus;
+use super::slot_table::{Directory, SlotTable};
 use crate::error::Error;
 
 /// The atomics.
@@ -17,9 +17,9 @@ use crate::error::Error;
 pub struct State {
     /// On cache lines of its own: it is read by every call and hardly ever written.
     pub gate: CachePadded<Gate>,
-    pub board: CachePadded<Board>,
+    pub server_status: CachePadded<ServerStatus>,
     pub statistics: CachePadded<Statistics>,
-    pub(super) places: Places,
+    pub(super) slot_table: SlotTable,
 }
 
 // pgrx refuses to start where it needs more than PostgreSQL gives.

@@ -4,15 +4,15 @@
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
-use super::line::Line;
+use super::bounded_text::BoundedText;
 
 /// What is in the keeper's way, and what an administrator should mend.
 #[derive(Clone, Copy, Default)]
 pub struct Report {
-    error: Line,
+    error: BoundedText,
     /// When it happened, in microseconds of Unix time.
     pub error_at_us: i64,
-    warning: Line,
+    warning: BoundedText,
 }
 
 impl Report {

@@ -18,10 +18,10 @@ use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
 use snowflake_id_core::Segment;
 
-use super::bell::Bell;
-use super::line::Line;
+use super::bounded_text::BoundedText;
 use super::memory;
 use super::wait::Signal;
+use super::wakeup::Wakeup;
 use crate::error::Error;
 use crate::pg::clock;
 
@@ -36,7 +36,7 @@ pub const LONGEST_NAME: usize = 63;
 #[derive(Default)]
 pub struct Segments {
     /// That of the segments worker.
-    pub bell: Bell,
+    pub wakeup: Wakeup,
     /// Whether any segment was ever asked for, so that the worker has to run.
     pub is_used: AtomicBool,
     /// Rounds that the worker has begun, and the last one that has ended.
@@ -100,7 +100,7 @@ pub struct Record {
     pub step: i64,
     /// The last number that the segment can ever give, if the registry has said so; 0 if not.
     pub max_value: i64,
-    detail: Line,
+    detail: BoundedText,
 }
 
 /// What the registry says of a segment.
@@ -189,7 +189,7 @@ impl Name {
 pub struct Directory {
     records: [Record; MOST_SEGMENTS],
     /// Why the registry does not answer; and since when, in microseconds of Unix time.
-    problem: Line,
+    problem: BoundedText,
     pub problem_since_us: i64,
     pub trouble: Trouble,
 }
@@ -198,7 +198,7 @@ impl Default for Directory {
     fn default() -> Directory {
         Directory {
             records: [Record::default(); MOST_SEGMENTS],
-            problem: Line::default(),
+            problem: BoundedText::default(),
             problem_since_us: 0,
             trouble: Trouble::default(),
         }
@@ -337,9 +337,9 @@ impl Segments {
     /// Wakes the worker; or the keeper, which then starts one.
     pub fn ring(&self) {
         self.is_used.store(true, Ordering::Relaxed);
-        match (self.bell.pid(), memory::state()) {
-            (None, Ok(shared)) => shared.board.bell.ring(),
-            _ => self.bell.ring(),
+        match (self.wakeup.pid(), memory::state()) {
+            (None, Ok(shared)) => shared.server_status.wakeup.request(),
+            _ => self.wakeup.request(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use snowflake_id_core::{Layout, Slot, SlotKey};
 
 use super::memory::{DIRECTORY, State, state};
-use super::places::{MAX_LAYOUTS, MAX_SLOTS, Place, Record};
+use super::slot_table::{MAX_LAYOUTS, MAX_SLOTS, Record, SlotEntry};
 use crate::error::Error;
 
 /// A slot that belongs to a layout, and how many IDs were taken from it.
@@ -52,18 +52,18 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     if let Some(at) = directory.find(key) {
         return Ok(state.slot_at(at, &key));
     }
-    let current = state.board.value();
-    let in_use = directory.places.iter().filter(|place| place.in_use().is_some() && !place.is_left(current));
+    let current = state.server_status.value();
+    let in_use = directory.entries.iter().filter(|entry| entry.in_use().is_some() && !entry.is_left(current));
     let in_use = in_use.count();
-    let free = directory.places.iter().position(|place| *place == Place::Free);
+    let free = directory.entries.iter().position(|entry| *entry == SlotEntry::Free);
     let free = free.filter(|_| in_use < MAX_LAYOUTS).ok_or_else(|| Error::TooManyLayouts {
         most: if in_use < MAX_LAYOUTS { MAX_SLOTS } else { MAX_LAYOUTS },
-        retired: directory.places.iter().filter(|place| **place == Place::Retired).count(),
+        retired: directory.entries.iter().filter(|entry| **entry == SlotEntry::Retired).count(),
     })?;
     let word = key.word(layout.clock_seq_at(current), state.first_counter(&key));
-    state.places.slots[free].assign(word, state.first_unusable_tick(&key));
-    state.places.records[free].note_new(word);
-    directory.places[free] = Place::InUse(*layout, key.track());
+    state.slot_table.slots[free].assign(word, state.first_unusable_tick(&key));
+    state.slot_table.records[free].note_new(word);
+    directory.entries[free] = SlotEntry::InUse(*layout, key.track());
     Ok(state.slot_at(free, &key))
 }
 
@@ -71,17 +71,17 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
 /// back, on track 1 when the value of the clock sequence becomes too high for the other one.
 pub fn name_after(layout: &Layout) -> Result<(), Error> {
     let key = state()?.key_of(layout);
-    let is_named_after_another = |place: &Place| match place {
-        Place::InUse(named, track) if SlotKey::on_track(named, *track) == key => {
+    let is_named_after_another = |entry: &SlotEntry| match entry {
+        SlotEntry::InUse(named, track) if SlotKey::on_track(named, *track) == key => {
             let (named, longer) = (named.max_clock_seq(), layout.max_clock_seq());
             if *track == 0 { named > longer } else { named < longer }
         }
         _ => false,
     };
-    if DIRECTORY.share().places.iter().any(is_named_after_another) {
+    if DIRECTORY.share().entries.iter().any(is_named_after_another) {
         let mut directory = DIRECTORY.exclusive();
-        if let Some(place) = directory.places.iter_mut().find(|place| is_named_after_another(place)) {
-            *place = Place::InUse(*layout, key.track());
+        if let Some(entry) = directory.entries.iter_mut().find(|entry| is_named_after_another(entry)) {
+            *entry = SlotEntry::InUse(*layout, key.track());
         }
     }
     Ok(())
@@ -89,37 +89,37 @@ pub fn name_after(layout: &Layout) -> Result<(), Error> {
 
 impl State {
     fn slot_at(&'static self, at: usize, key: &SlotKey) -> SlotInUse {
-        let slot = &self.places.slots[at];
-        SlotInUse { slot, issued: &self.places.records[at].issued, clock_seq: key.parts(slot.word()).0 }
+        let slot = &self.slot_table.slots[at];
+        SlotInUse { slot, issued: &self.slot_table.records[at].issued, clock_seq: key.parts(slot.word()).0 }
     }
 
     /// The key that a layout has now.
     pub fn key_of(&self, layout: &Layout) -> SlotKey {
-        SlotKey::at(layout, self.board.value())
+        SlotKey::at(layout, self.server_status.value())
     }
 
     /// Where a slot begins that is given to a layout now.
     pub fn first_counter(&self, key: &SlotKey) -> u64 {
-        key.first_counter_from(self.board.begun(key.track()).floor_us)
+        key.first_counter_from(self.server_status.begun(key.track()).floor_us)
     }
 
     /// Every slot in use, as it is now.
     pub fn slots_in_use(&self) -> Vec<SlotFacts> {
         let directory = DIRECTORY.share();
-        let current = self.board.value();
-        let places = directory.places.iter().zip(&self.places.slots).zip(&self.places.records);
-        let facts = |((place, slot), record): ((&Place, &Slot), &Record)| {
-            let (layout, key) = place.in_use()?;
+        let current = self.server_status.value();
+        let entries = directory.entries.iter().zip(&self.slot_table.slots).zip(&self.slot_table.records);
+        let facts = |((entry, slot), record): ((&SlotEntry, &Slot), &Record)| {
+            let (layout, key) = entry.in_use()?;
             let (clock_seq, counter) = key.parts(slot.word());
             Some(SlotFacts {
                 layout: *layout,
                 key,
-                is_left: place.is_left(current),
+                is_left: entry.is_left(current),
                 clock_seq,
                 counter,
                 issued: record.issued.load(Ordering::Relaxed),
             })
         };
-        places.filter_map(facts).collect()
+        entries.filter_map(facts).collect()
     }
 }

@@ -2,8 +2,8 @@
 //! given up.
 //!
 //! * A published horizon reaches every slot, but never beyond the end of the lease: the keeper stores both on
-//!   the board and then the earlier one in the slots, all under the shared lock, and a slot that is given to a
-//!   layout takes it from the board under the exclusive one.
+//!   the server_status and then the earlier one in the slots, all under the shared lock, and a slot that is given to a
+//!   layout takes it from the server_status under the exclusive one.
 //! * Layouts with a clock sequence have a slot on track 0, and another one as soon as the clock is set back. When that moves to
 //!   another value, the word in it says so: attempts with the former value fail, and sessions look for the new one.
 
@@ -11,18 +11,18 @@ use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
 
 use super::memory::{DIRECTORY, State};
-use super::places::{Directory, MAX_LAYOUTS, Place, Record};
+use super::slot_table::{Directory, MAX_LAYOUTS, Record, SlotEntry};
 
 impl State {
     /// What there is of the tracks, together with what is stored.
     pub fn tracks(&self, stored: [Horizon; TRACKS]) -> [Track; TRACKS] {
         let directory = DIRECTORY.share();
-        let is_begun = self.board.is_begun();
+        let is_begun = self.server_status.is_begun();
         [0, 1].map(|track| Track {
-            begun: is_begun.then(|| self.board.begun(track)),
+            begun: is_begun.then(|| self.server_status.begun(track)),
             stored: stored[track],
-            published: self.board.past.published(track),
-            promised: self.board.past.promised(track),
+            published: self.server_status.history.published(track),
+            promised: self.server_status.history.promised(track),
             end_of_use_us: self.end_of_use_us(&directory, track),
         })
     }
@@ -33,8 +33,8 @@ impl State {
         directory: &'a Directory,
         track: usize,
     ) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
-        let value = self.board.begun(track).value;
-        let in_use = directory.in_use(&self.places);
+        let value = self.server_status.begun(track).value;
+        let in_use = directory.in_use(&self.slot_table);
         in_use.filter(move |(key, slot, _)| key.track() == track && key.parts(slot.word()).0 == value)
     }
 
@@ -52,7 +52,7 @@ impl State {
     fn publish_in(&self, directory: &Directory, horizons: [Option<Horizon>; TRACKS]) {
         for (track, horizon) in horizons.into_iter().enumerate() {
             if let Some(horizon) = horizon {
-                self.board.past.set_published(track, horizon);
+                self.server_status.history.set_published(track, horizon);
             }
         }
         self.let_slots_be_used(directory);
@@ -61,7 +61,7 @@ impl State {
     /// Takes over the range of a lease. Only while the gate is closed, or if it is open for the same lease.
     pub fn set_lease(&self, lease: &Lease) {
         let directory = DIRECTORY.share();
-        self.board.keeper.set_lease(lease);
+        self.server_status.keeper.set_lease(lease);
         self.let_slots_be_used(&directory);
     }
 
@@ -78,21 +78,21 @@ impl State {
         match self.published_us(key.track()) {
             // A layout whose epoch lies before 1970 has ticks before instant 0.
             0 => 0,
-            published_us => key.first_tick_from(published_us.min(self.board.keeper.until_us())),
+            published_us => key.first_tick_from(published_us.min(self.server_status.keeper.until_us())),
         }
     }
 
     /// The horizon of a track that was published last; 0 if none was.
     pub fn published_us(&self, track: usize) -> i64 {
-        self.board.past.published(track).until_us_of(self.board.begun(track).value)
+        self.server_status.history.published(track).until_us_of(self.server_status.begun(track).value)
     }
 
     /// Notes the values of the tracks, and where their slots begin, once the keeper has found that out.
     pub fn begin(&self, begun: [Begun; TRACKS]) {
         let _directory = DIRECTORY.exclusive();
         // The first one says that it was done.
-        self.board.begin(1, begun[1]);
-        self.board.begin(0, begun[0]);
+        self.server_status.begin(1, begun[1]);
+        self.server_status.begin(0, begun[0]);
     }
 
     /// Moves the second track to another value of the clock sequence. Only if its horizon is durable, and the end of the
@@ -103,8 +103,8 @@ impl State {
         let directory = DIRECTORY.exclusive();
         let value = horizon.value();
         // First, so that a call which finds another word looks for its new slot.
-        self.board.begin(1, Begun { value, floor_us });
-        for (key, slot, record) in directory.in_use(&self.places).filter(|(key, ..)| key.track() == 1) {
+        self.server_status.begin(1, Begun { value, floor_us });
+        for (key, slot, record) in directory.in_use(&self.slot_table).filter(|(key, ..)| key.track() == 1) {
             if !key.has_room_for(value) {
                 slot.set_horizon(0); // Its layouts have value 0, on track 0.
                 continue;
@@ -123,8 +123,9 @@ impl State {
 
     /// Whether there are slots for all layouts with another value of the clock sequence.
     pub fn has_room_for_value(&self) -> bool {
-        self.board.value() > 0
-            || DIRECTORY.share().places.iter().filter(|place| **place == Place::Free).count() >= MAX_LAYOUTS
+        self.server_status.value() > 0
+            || DIRECTORY.share().entries.iter().filter(|entry| **entry == SlotEntry::Free).count()
+                >= MAX_LAYOUTS
     }
 
     /// Closes the gate, and raises every slot to the floor of its track; if `is_another`, to its next tick at least, so that
@@ -141,12 +142,12 @@ impl State {
 
     fn fence_in(&self, directory: &Directory, floors_us: [i64; TRACKS], is_another: bool) {
         for (track, floor_us) in floors_us.into_iter().enumerate() {
-            let begun = self.board.begun(track);
+            let begun = self.server_status.begun(track);
             if track == 0 || begun != Begun::NONE {
-                self.board.begin(track, Begun { floor_us: begun.floor_us.max(floor_us), ..begun });
+                self.server_status.begin(track, Begun { floor_us: begun.floor_us.max(floor_us), ..begun });
             }
         }
-        let slots = || directory.in_use(&self.places);
+        let slots = || directory.in_use(&self.slot_table);
         let raised = self.gate.fence(slots().map(|(key, slot, _)| {
             let floor = move |word: u64| {
                 let (value, counter) = key.parts(word);
@@ -162,10 +163,10 @@ impl State {
 
     /// Fences, and lets nothing more be used than what was handed out. Returns the end of that, and of what
     /// was skipped because it may have been used earlier, for each track.
-    pub fn seal(&self) -> [Horizon; TRACKS] {
+    pub fn shutdown_horizons(&self) -> [Horizon; TRACKS] {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, [0; TRACKS], false);
-        let ends = [0, 1].map(|track| match self.board.begun(track) {
+        let ends = [0, 1].map(|track| match self.server_status.begun(track) {
             Begun::NONE => Horizon::NONE,
             begun => Horizon::new(begun.value, self.end_of_use_us(&directory, track).max(begun.floor_us)),
         });
@@ -174,31 +175,31 @@ impl State {
     }
 
     /// Whether there are slots for the layouts in use when everything begins anew.
-    pub fn has_room_to_begin_anew(&self) -> bool {
+    pub fn has_room_for_reset(&self) -> bool {
         let directory = DIRECTORY.share();
         // A layout may have two, and needs one.
-        let current = self.board.value();
-        let is_in_use = |place: &&Place| place.in_use().is_some() && !place.is_left(current);
-        let is_free = |place: &&Place| **place == Place::Free;
-        let places = || directory.places.iter();
-        places().filter(is_free).count() >= places().filter(is_in_use).count()
+        let current = self.server_status.value();
+        let is_in_use = |entry: &&SlotEntry| entry.in_use().is_some() && !entry.is_left(current);
+        let is_free = |entry: &&SlotEntry| **entry == SlotEntry::Free;
+        let entries = || directory.entries.iter();
+        entries().filter(is_free).count() >= entries().filter(is_in_use).count()
     }
 
     /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, after
-    /// [`PastWords::begin_anew`](super::past::PastWords::begin_anew), and if no identity that was used before goes on below
+    /// [`HistoryWords::reset`](super::history::HistoryWords::reset), and if no identity that was used before goes on below
     /// what it was used for, durably.
     ///
     /// Slots are not used again. An attempt that has been paused since before the fence must not find in its
     /// slot, one day, the very word that it knows.
-    pub fn begin_anew(&self, floor_us: i64) {
+    pub fn reset(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
-        for (_, slot, _) in directory.in_use(&self.places) {
+        for (_, slot, _) in directory.in_use(&self.slot_table) {
             slot.set_horizon(0);
         }
-        for place in directory.places.iter_mut().filter(|place| **place != Place::Free) {
-            *place = Place::Retired;
+        for entry in directory.entries.iter_mut().filter(|entry| **entry != SlotEntry::Free) {
+            *entry = SlotEntry::Retired;
         }
-        self.board.begin(0, Begun { value: 0, floor_us });
-        self.board.begin(1, Begun::NONE);
+        self.server_status.begin(0, Begun { value: 0, floor_us });
+        self.server_status.begin(1, Begun::NONE);
     }
 }

@@ -3,7 +3,7 @@ from django.conf import settings
 from django.db import connection, models
 
 settings.configure(
-    # Without HOST and so on: from the environment, PGHOST and so on.
+    # HOST and the rest come from the environment (PGHOST etc.).
     DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "django"}},
 )
 django.setup()
@@ -23,13 +23,13 @@ class Order(models.Model):
         db_table = "orders"
 
 
-with connection.schema_editor() as editor:  # what a migration does
+with connection.schema_editor() as editor:  # as a migration does
     editor.create_model(Order)
 
 order = Order.objects.create(item="tea")
 print(order.id)  # an ID
 
-# Many rows at once: take their IDs first.
+# For many rows, take the IDs first.
 with connection.cursor() as cursor:
     cursor.execute("SELECT snowflake_batch(3)")
     ids = [id for (id,) in cursor]

@@ -1,6 +1,6 @@
 import pg from 'pg'
 
-const client = new pg.Client() // from the environment: PGHOST, PGDATABASE and so on
+const client = new pg.Client() // uses PGHOST, PGDATABASE etc.
 await client.connect()
 
 const insert = 'INSERT INTO orders (item) VALUES ($1) RETURNING id'
@@ -10,7 +10,7 @@ console.log(typeof tea.id) // string
 console.log(JSON.stringify({ id: '1541815603606036481' })) // {"id":"1541815603606036481"}
 console.log(JSON.parse('{"id": 1541815603606036481}').id) // 1541815603606036500
 
-// If you want to compare or to calculate: a BigInt. It goes back into queries as it is, but not into JSON.
+// To compare or calculate, use a BigInt. You can pass it to queries as it is, but not to JSON.stringify().
 pg.types.setTypeParser(pg.types.builtins.INT8, BigInt)
 const { rows: [milk] } = await client.query(insert, ['milk'])
 console.log(typeof milk.id) // bigint

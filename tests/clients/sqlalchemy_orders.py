@@ -15,7 +15,7 @@ class Order(Base):
     item: Mapped[str]
 
 
-engine = create_engine("postgresql+psycopg://")  # from the environment: PGHOST, PGDATABASE and so on
+engine = create_engine("postgresql+psycopg://")  # uses PGHOST, PGDATABASE etc.
 Base.metadata.create_all(engine)
 
 with Session(engine) as session:
@@ -24,7 +24,7 @@ with Session(engine) as session:
     session.flush()
     print(order.id)  # an ID
 
-    # Many rows at once: take their IDs first.
+    # For many rows, take the IDs first.
     ids = session.scalars(text("SELECT snowflake_batch(3)"))
     orders = [Order(id=id, item=item) for id, item in zip(ids, ["milk", "sugar", "lemon"])]
     session.add_all(orders)

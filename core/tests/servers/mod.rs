@@ -4,13 +4,13 @@
 
 use snowflake_id_core::keeper_plan::{Plan, Seen};
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Past, Scope, Use, Uses};
+use snowflake_id_core::used::{History, Scope, Use, Uses};
 use snowflake_id_core::{Identity, Lease};
 
 pub const NOW_US: i64 = 1_000_000;
-pub const MAX_DRIFT_US: i64 = 100;
-pub const LEASE_US: i64 = 300;
-pub const AHEAD_US: i64 = NOW_US + MAX_DRIFT_US + LEASE_US;
+pub const MAX_AHEAD_US: i64 = 100;
+pub const HORIZON_MARGIN_US: i64 = 300;
+pub const AHEAD_US: i64 = NOW_US + MAX_AHEAD_US + HORIZON_MARGIN_US;
 
 pub fn worker(worker: u32) -> Identity {
     Identity { datacenter: 0, worker }
@@ -70,19 +70,19 @@ pub fn track(stored_us: i64, published_us: i64, floor_us: Option<i64>, end_of_us
 pub fn new_server() -> Seen {
     Seen {
         now_us: NOW_US,
-        max_drift_us: MAX_DRIFT_US,
-        lease_us: LEASE_US,
+        max_ahead_us: MAX_AHEAD_US,
+        horizon_margin_us: HORIZON_MARGIN_US,
         tracks: Default::default(),
         is_elsewhere: false,
         uses: Uses::default(),
-        past: Past::default(),
+        history: History::default(),
         advance_to_us: None,
         wanted: Some(settled(1)),
         open_for: None,
         is_lease_inherited: false,
         is_clock_confirmed: false,
-        is_anew_ordered: false,
-        has_room_to_begin_anew: true,
+        is_reset_requested: false,
+        has_room_for_reset: true,
         is_active: false,
         is_clock_good: true,
     }
@@ -97,7 +97,7 @@ pub fn busy_server() -> Seen {
             Track { begun: Some(Begun::NONE), ..Track::default() },
         ],
         uses: Uses::from_iter([used(1, 0)]),
-        past: Past { highest_us: horizon_us, last_identity: Some(worker(1)) },
+        history: History { highest_us: horizon_us, last_identity: Some(worker(1)) },
         open_for: Some(settled(1)),
         is_active: true,
         ..new_server()

@@ -17,7 +17,7 @@ use object::{Object, ObjectSection};
 use pgrx_sql_entity_graph::section::{decode_entities, is_schema_section_name};
 use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
-/// Each may need those before it. `store_past` is last, as it calls what it has made.
+/// Each may need those before it. `store_history` is last, as it calls what it has made.
 const PARTS: [&str; 18] = [
     "horizon",
     "decode",
@@ -29,14 +29,14 @@ const PARTS: [&str; 18] = [
     "guess",
     "encoding",
     "mask",
-    "outside",
+    "public",
     "reader",
     "segment",
     "refuse_refresh",
     "status",
     "catalog",
     "privileges",
-    "store_past",
+    "store_history",
 ];
 
 /// Each may need those before it. `begin` opens the one statement that the script is, and `end` closes it.

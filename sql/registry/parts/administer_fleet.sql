@@ -52,7 +52,7 @@ BEGIN
     END IF;
     registry := snowflake_registry.begin_order();
     -- What is only reserved was never given.
-    SELECT count(*) INTO given FROM snowflake_registry.lease WHERE hands > 0;
+    SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
         RAISE EXCEPTION 'there is a fleet already'
             USING ERRCODE = 'object_not_in_prerequisite_state',
@@ -95,7 +95,7 @@ BEGIN
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('Ranges that have not ended: %s, the last of them at %s.', live.leases,
                                   snowflake_registry.in_words(live.until)),
-                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.take_away()), '
+                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.revoke_lease()), '
                          'and wait until then.';
     END IF;
     UPDATE snowflake_registry.settings SET is_started = false;
@@ -106,7 +106,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.end_fleet() IS
     'gives out no more worker IDs, and lets DROP EXTENSION work; fails while any is in use';
 
-CREATE FUNCTION snowflake_registry.take_away(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
+CREATE FUNCTION snowflake_registry.revoke_lease(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -115,12 +115,12 @@ DECLARE
     last_end timestamptz;
 BEGIN
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
-    WHERE lease.worker_id = take_away.worker_id AND lease.datacenter_id = take_away.datacenter_id
+    WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
       AND lease.lease_id IS NOT NULL
     RETURNING * INTO taken;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'nobody holds worker ID % of datacenter %',
-            take_away.worker_id, take_away.datacenter_id
+            revoke_lease.worker_id, revoke_lease.datacenter_id
             USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM snowflake_registry.fleet;';
     END IF;
     last_end := snowflake_registry.end_with_forgotten(taken.granted_until, registry);
@@ -131,7 +131,7 @@ BEGIN
     RETURN last_end;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_away(int, int) IS
+COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
     'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
     'until then';
 
@@ -162,7 +162,7 @@ BEGIN
     END IF;
     PERFORM snowflake_registry.begin_order();
     INSERT INTO snowflake_registry.lease (
-        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, hands, is_reserved
+        datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved
     )
     VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;

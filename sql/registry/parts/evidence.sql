@@ -9,7 +9,7 @@
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
     worker_id int,
-    hands bigint,
+    grant_count bigint,
     granted_from timestamptz,
     granted_until timestamptz,
     lease_mark text,
@@ -81,7 +81,7 @@ BEGIN
     END IF;
     RETURN (
         SELECT snowflake_registry.signed(concat_ws(
-            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.hands,
+            ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
             snowflake_registry.microseconds(lease.granted_from),
             snowflake_registry.microseconds(lease.granted_until), settings.serial,
             snowflake_registry.mark_of(lease.lease_id), snowflake_registry.orders_in_token(settings)))
@@ -133,7 +133,7 @@ BEGIN
         IF parts[1] = 'lease' THEN
             shown.datacenter_id := parts[2];
             shown.worker_id := parts[3];
-            shown.hands := parts[4];
+            shown.grant_count := parts[4];
             shown.granted_from := timestamptz '1970-01-01 00:00:00+00' + parts[5]::bigint * interval '1 microsecond';
             shown.granted_until := timestamptz '1970-01-01 00:00:00+00' + parts[6]::bigint * interval '1 microsecond';
             shown.serial := parts[7];
@@ -182,8 +182,8 @@ BEGIN
         ELSIF shown.worker_id IS NOT NULL THEN
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
-            IF NOT FOUND OR shown.hands > lease.hands
-               OR shown.hands = lease.hands AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
+            IF NOT FOUND OR shown.grant_count > lease.grant_count
+               OR shown.grant_count = lease.grant_count AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
                OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
@@ -237,26 +237,26 @@ BEGIN
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             IF NOT FOUND THEN
                 INSERT INTO snowflake_registry.lease (
-                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, hands
+                    datacenter_id, worker_id, granted_from, granted_until, lease_id, acquired_at, renewed_at, grant_count
                 )
                 VALUES (
                     shown.datacenter_id, shown.worker_id, shown.granted_from, shown.granted_until, holder, moment,
-                    moment, shown.hands
+                    moment, shown.grant_count
                 );
-            ELSIF shown.granted_from = lease.granted_from AND shown.hands <= lease.hands
-                  AND NOT coalesce(shown.hands = lease.hands
+            ELSIF shown.granted_from = lease.granted_from AND shown.grant_count <= lease.grant_count
+                  AND NOT coalesce(shown.grant_count = lease.grant_count
                                    AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id), false) THEN
                 UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
-            ELSIF shown.hands >= lease.hands OR shown.granted_until > lease.granted_from THEN
+            ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
                 -- Whoever holds it by what the registry knew goes on to the end of that.
                 UPDATE snowflake_registry.lease AS known
-                SET granted_from = CASE WHEN shown.hands > lease.hands THEN shown.granted_from
+                SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
-                    hands = greatest(lease.hands + 1, shown.hands), nonce = NULL,
-                    lease_id = CASE WHEN shown.hands > lease.hands
+                    grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
+                    lease_id = CASE WHEN shown.grant_count > lease.grant_count
                                          AND lease.granted_until <= shown.granted_from THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;

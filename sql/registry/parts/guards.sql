@@ -9,7 +9,7 @@ BEGIN
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To give out no more numbers: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of identities that nobody holds do no harm. To take an identity from a server: '
-                       'SELECT snowflake_registry.take_away(worker_id, datacenter_id);'
+                       'SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id);'
               END;
 END
 $$;

@@ -172,7 +172,7 @@ BEGIN
     WHERE lease.datacenter_id = acquire.datacenter_id AND lease.worker_id = free.worker_id;
     INSERT INTO snowflake_registry.lease AS lease (
         datacenter_id, worker_id, granted_from, granted_until, lease_id, nonce, node_name, host, port, layout,
-        version, clock_offset, acquired_at, renewed_at, hands
+        version, clock_offset, acquired_at, renewed_at, grant_count
     )
     VALUES (
         acquire.datacenter_id, free.worker_id, free.free_from, moment + registry.lease, acquire.lease_id,
@@ -184,7 +184,7 @@ BEGIN
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, hands = lease.hands + 1;
+        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',

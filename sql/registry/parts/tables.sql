@@ -96,7 +96,7 @@ CREATE TABLE snowflake_registry.lease (
     clock_offset interval,
     acquired_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,
-    hands bigint NOT NULL,
+    grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
@@ -113,7 +113,7 @@ COMMENT ON COLUMN snowflake_registry.lease.nonce IS
 COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'the server''s own word, as all up to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.lease.hands IS 'how often it was given';
+COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'how often it was given';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'whether nobody gets it any more, as a server has it for good';
 

@@ -140,7 +140,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
-    'what take() and take_here() have in common';
+    'what take() and take_local() have in common';
 
 CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
@@ -163,7 +163,7 @@ COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
     'gives a server ranges of numbers, and tells it the names of all segments';
 
 -- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
-CREATE FUNCTION snowflake_registry.take_here(registry_id uuid, requests jsonb, node_name text)
+CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -171,7 +171,7 @@ BEGIN
         SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, true);
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.take_here(uuid, jsonb, text) IS
+COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
     'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
 
 -- Who has taken in a commit that is lost can only be guessed: whoever may.

@@ -69,7 +69,7 @@ CREATE VIEW snowflake_registry.fleet AS
            lease.node_name, lease.host, lease.port, lease.layout, lease.version,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
            greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
-           lease.clock_offset, lease.hands,
+           lease.clock_offset, lease.grant_count,
            CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
                 THEN greatest(lease.granted_until, status.quarantine_until) END AS free_from,
            status.quarantine_until, status.synchronous, status.waits_for_standbys
@@ -100,7 +100,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
     'how long the server can go on if it does not reach the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.fleet.hands IS 'how often this identity was given';
+COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'how often this identity was given';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
     'from when on another server can get it, if it is not renewed; NULL: never';
 

@@ -9,8 +9,8 @@ use crate::background::stop::is_stopping;
 impl Worker {
     /// Asks for these, and publishes what is granted.
     pub fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
-        let past = self.past.as_mut().map_err(|problem| Failure::of_file(problem))?;
-        past.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
+        let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
+        range_file.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
         let mut registry_id = self.meet_registry()?;
         let requests: Vec<_> = wishes.iter().map(|wish| &wish.request).collect();
         let mut answered = self.ask_registry(&requests, registry_id)?;
@@ -29,31 +29,34 @@ impl Worker {
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;
         let now_us = self.segments.registry_clock_us();
-        let mut past = self.past.clone().map_err(|problem| Failure::of_file(&problem))?;
-        past.registry_id = answer.registry_id;
+        let mut range_file = self.range_file.clone().map_err(|problem| Failure::of_file(&problem))?;
+        range_file.registry_id = answer.registry_id;
         for (name, token) in signed {
-            past.prove(answer.registry_id, &name, token);
+            range_file.prove(answer.registry_id, &name, token);
         }
         let mut granted = vec![];
         let mut is_refused = false;
         for (at, about) in answer.about {
             let Some(Wish { at, request }) = wishes.get(at) else { continue };
             let at = *at;
-            let about = self.checked(&past, at, &request.name, about);
+            let about = self.checked(&range_file, at, &request.name, about);
             is_refused |= about.granted.is_none();
             self.note_answer(at, request, &about);
             if let Some(range) = about.granted {
                 let is_held = request.may_be_early && !has_begun(range.period, now_us);
                 if is_held {
-                    past.hold(&request.name, &range)
+                    range_file.hold(&request.name, &range)
                 } else {
-                    past.enter(&request.name, &range)
+                    range_file.enter(&request.name, &range)
                 }
                 granted.push((at, &request.name, range, is_held));
             }
         }
-        let kept =
-            self.past.as_mut().map_err(|problem| problem.clone()).and_then(|all| all.keep(|all| *all = past));
+        let kept = self
+            .range_file
+            .as_mut()
+            .map_err(|problem| problem.clone())
+            .and_then(|all| all.keep(|all| *all = range_file));
         kept.map_err(|problem| Failure::of_file(&problem))?;
         if is_stopping() {
             return Err(None); // What was noted may not have reached a standby.

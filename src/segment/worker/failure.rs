@@ -1,6 +1,6 @@
 //! Why there are no numbers.
 
-use crate::background::link::NoAnswer;
+use crate::background::connection::NoAnswer;
 use crate::shared::segments::Trouble;
 
 /// Why a round has failed.

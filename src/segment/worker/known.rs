@@ -83,11 +83,11 @@ impl KnownSegments {
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
         }
-        let place = &mut self.0[at];
-        if place.as_ref().is_some_and(|known| known.name != name) {
-            *place = None;
+        let entry = &mut self.0[at];
+        if entry.as_ref().is_some_and(|known| known.name != name) {
+            *entry = None;
         }
-        place.get_or_insert_with(|| Known::new(name))
+        entry.get_or_insert_with(|| Known::new(name))
     }
 
     /// Whether the statement has last failed because of the name in this slot.

@@ -19,7 +19,7 @@ const STEP_US: u64 = 1_000_000;
 
 impl Worker {
     /// What has to be looked after also while the registry does not answer. Returns whether to go on.
-    pub fn look_around(&mut self) -> bool {
+    pub fn keep_waiting(&mut self) -> bool {
         process::reload_if_asked();
         self.enter_periods();
         !is_stopping() && config::registry().is_none() == self.is_here
@@ -32,14 +32,14 @@ impl Worker {
         let held = self.known.held().filter(|(_, _, granted)| has_begun(granted.period, now_us));
         let begun: Vec<_> = held.map(|(at, name, granted)| (at, name.to_owned(), granted)).collect();
         for (at, name, granted) in begun {
-            let Ok(past) = &mut self.past else { return };
+            let Ok(range_file) = &mut self.range_file else { return };
             // The registry's clock was set back, after it had given numbers of a later period; or this one could not be
             // noted.
-            if past.is_over(&name, &granted) {
+            if range_file.is_over(&name, &granted) {
                 self.known.of(at, &name).held = None;
                 continue;
             }
-            if let Err(problem) = past.keep(|past| past.enter(&name, &granted)) {
+            if let Err(problem) = range_file.keep(|range_file| range_file.enter(&name, &granted)) {
                 self.fail(Failure::of_file(&problem));
                 continue;
             }

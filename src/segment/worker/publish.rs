@@ -10,7 +10,7 @@ use crate::pg::clock;
 use crate::pg::random::random_between;
 use crate::segment::answer::{About, Granted};
 use crate::segment::fetch::Request;
-use crate::segment::past::Past;
+use crate::segment::range_file::RangeFile;
 use crate::shared::segments::SegmentState;
 
 /// The next range is wanted when so much of one is used: a tenth, not of all servers at once.
@@ -18,8 +18,8 @@ const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {
     /// What is said, unless it is a range that this server cannot use: numbers may repeat then.
-    pub fn checked(&mut self, past: &Past, at: usize, name: &str, about: About) -> About {
-        let highest = about.granted.as_ref().and_then(|granted| past.bound(name, granted));
+    pub fn checked(&mut self, range_file: &RangeFile, at: usize, name: &str, about: About) -> About {
+        let highest = about.granted.as_ref().and_then(|granted| range_file.bound(name, granted));
         match about.granted {
             Some(granted) if highest.is_some_and(|highest| granted.range.first <= highest) => {
                 let detail = format!(

@@ -6,11 +6,11 @@ use uuid::Uuid;
 
 use super::failure::Failure;
 use super::state::Worker;
-use crate::background::link::NoAnswer;
+use crate::background::connection::NoAnswer;
 use crate::config;
 use crate::pg::process;
 use crate::segment::fetch::{Answered, Question, Request};
-use crate::segment::here;
+use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
 
 impl Worker {
@@ -26,7 +26,7 @@ impl Worker {
             question = question.in_ascii();
         }
         if self.is_here {
-            return match here::ask(&question).map_err(Failure::of_registry)? {
+            return match local_registry::ask(&question).map_err(Failure::of_registry)? {
                 Some(answered) => Ok(answered),
                 None => {
                     let database = config::database();
@@ -40,13 +40,13 @@ impl Worker {
         }
         let Some(string) = config::registry() else { return Err(None) };
         // The line is not part of what is looked after meanwhile.
-        let mut line = std::mem::take(&mut self.line);
-        let mut answered = line.ask(&string, &question, &mut || self.look_around());
+        let mut line = std::mem::take(&mut self.connection);
+        let mut answered = line.ask(&string, &question, &mut || self.keep_waiting());
         if matches!(answered, Err(NoAnswer::Refused(_))) && !question.node_name.is_ascii() {
-            answered = line.ask(&string, &question.in_ascii(), &mut || self.look_around());
+            answered = line.ask(&string, &question.in_ascii(), &mut || self.keep_waiting());
             self.tells_name_as_it_is = answered.is_err();
         }
-        self.line = line;
+        self.connection = line;
         if let Err(NoAnswer::Stuck(problem)) = answered {
             self.fail(Failure::of_silence(&problem));
             // The keeper starts another one.
@@ -58,11 +58,11 @@ impl Worker {
     /// The same requests, with what can be shown to this registry, or else to the one that answered last.
     fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
         let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
-        if let Ok(past) = &self.past {
+        if let Ok(range_file) = &self.range_file {
             let mut shown = BTreeSet::new();
             for request in &mut requests {
                 if shown.insert(request.name.clone()) {
-                    request.tokens = past.tokens(registry_id.or(past.registry_id), &request.name);
+                    request.tokens = range_file.tokens(registry_id.or(range_file.registry_id), &request.name);
                 }
             }
         }

@@ -16,8 +16,8 @@ use super::wishes::Wish;
 use crate::config;
 use crate::pg::random::random_between;
 use crate::segment::answer::Answer;
-use crate::segment::fetch::{Answered, HadUntil, Line, Request};
-use crate::segment::past::Past;
+use crate::segment::fetch::{Answered, HadUntil, RegistryConnection, Request};
+use crate::segment::range_file::RangeFile;
 use crate::shared::segments::SegmentState;
 
 const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ impl Worker {
         let registry = config::registry();
         if registry != self.registry {
             self.registry = registry;
-            self.line = Line::default();
+            self.connection = RegistryConnection::default();
             self.told = None;
             self.report_at = Instant::now();
         }
@@ -48,8 +48,8 @@ impl Worker {
         if self.is_here || names.is_empty() {
             return Ok(vec![]);
         }
-        let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        let reports: Vec<_> = names.iter().flat_map(|name| reports_of(past, name)).collect();
+        let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
+        let reports: Vec<_> = names.iter().flat_map(|name| reports_of(range_file, name)).collect();
         let mut signed = vec![];
         for reports in reports.chunks(MOST_REQUESTS) {
             let Some(more) = self.ask_for_evidence(reports, answer.registry_id)? else {
@@ -88,10 +88,10 @@ impl Worker {
     /// registry may have given that, and this one does not know it. It is told of names with numbers in hand as well, as
     /// others could get those.
     pub fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
-        let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        let known = past.registry_id;
+        let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
+        let known = range_file.registry_id;
         if self.told.is_none() {
-            let reports: Vec<_> = past.names().flat_map(|name| reports_of(past, name)).collect();
+            let reports: Vec<_> = range_file.names().flat_map(|name| reports_of(range_file, name)).collect();
             if reports.is_empty() {
                 return Ok(None); // Whichever it is.
             }
@@ -158,9 +158,9 @@ impl Worker {
     }
 
     fn report_all(&mut self) -> Result<(), Option<Failure>> {
-        let past = self.past.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        past.note_again().map_err(|problem| Failure::of_file(&problem))?;
-        let reports: Vec<_> = past.names().flat_map(|name| reports_of(past, name)).collect();
+        let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
+        range_file.note_again().map_err(|problem| Failure::of_file(&problem))?;
+        let reports: Vec<_> = range_file.names().flat_map(|name| reports_of(range_file, name)).collect();
         if reports.is_empty() {
             return Ok(());
         }
@@ -173,10 +173,10 @@ impl Worker {
                 self.told = None;
                 return self.meet_registry().map(|_| ());
             };
-            if let Ok(past) = &mut self.past {
+            if let Ok(range_file) = &mut self.range_file {
                 // If it cannot be written, it is asked for again.
-                let _ = past.keep(|past| {
-                    signed.into_iter().for_each(|(name, token)| past.prove(registry_id, &name, token))
+                let _ = range_file.keep(|range_file| {
+                    signed.into_iter().for_each(|(name, token)| range_file.prove(registry_id, &name, token))
                 });
             }
         }
@@ -185,8 +185,8 @@ impl Worker {
 }
 
 /// What the registry is told of a name: both ends, in whose period the server has had numbers.
-fn reports_of(past: &Past, name: &str) -> Vec<Request> {
-    let had = past.had(name);
+fn reports_of(range_file: &RangeFile, name: &str) -> Vec<Request> {
+    let had = range_file.had(name);
     let mut reports: Vec<_> = had
         .ends()
         .map(|end| Request {

@@ -11,8 +11,8 @@ use super::known::{Known, KnownSegments};
 use crate::background::rounds::{Failures, Logged, in_short};
 use crate::config;
 use crate::pg::clock;
-use crate::segment::fetch::Line;
-use crate::segment::past::Past;
+use crate::segment::fetch::RegistryConnection;
+use crate::segment::range_file::RangeFile;
 use crate::shared::segments::{self, Segments, Trouble};
 
 /// How soon the registry is asked again that did not answer, at first and later.
@@ -26,8 +26,8 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 pub struct Worker {
     pub segments: &'static Segments,
     pub is_here: bool,
-    pub past: Result<Past, String>,
-    pub line: Line,
+    pub range_file: Result<RangeFile, String>,
+    pub connection: RegistryConnection,
     /// The setting `snowflake_id.registry` that was last followed.
     pub registry: Option<CString>,
     /// The registry that this process has told up to where numbers were had, of all names, whoever gave them. No other one
@@ -52,8 +52,8 @@ impl Worker {
         Worker {
             segments,
             is_here,
-            past: Past::read(),
-            line: Line::default(),
+            range_file: RangeFile::read(),
+            connection: RegistryConnection::default(),
             registry: config::registry(),
             told: None,
             tells_name_as_it_is: true,

@@ -38,7 +38,7 @@ impl Worker {
                 }
                 continue;
             }
-            let Ok(past) = &self.past else {
+            let Ok(range_file) = &self.range_file else {
                 if is_wanted {
                     // The round fails, and says why.
                     wishes.push(Wish {
@@ -48,7 +48,7 @@ impl Worker {
                 }
                 continue;
             };
-            let had = past.had(record.name());
+            let had = range_file.had(record.name());
             let request = |end: &Option<End>| Request {
                 name: record.name().into(),
                 had: end.as_ref().map(|end| HadUntil { had_until: end.until, registry_id: end.registry_id }),

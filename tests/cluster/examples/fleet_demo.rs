@@ -152,7 +152,7 @@ fn wait_for_renewals(registry: &Cluster, since: &str) {
 }
 
 fn show_fleet(registry: &Cluster) {
-    let query = "SELECT worker_id, state, node_name, to_char(time_left, 'SS.MS') AS seconds_left, hands
+    let query = "SELECT worker_id, state, node_name, to_char(time_left, 'SS.MS') AS seconds_left, grant_count
                  FROM snowflake_registry.fleet";
     let mut psql = registry.client_program("psql");
     psql.args(["--no-psqlrc", "--pset=footer=off", "--dbname=postgres", "--command", query]);

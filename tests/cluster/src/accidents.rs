@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::faults::cut_power;
 use crate::load::{Random, beside};
-use crate::{Cluster, PATIENCE, Run, text};
+use crate::{Cluster, Run, TIMEOUT, text};
 
 /// What runs beside accidents until it is told to stop.
 pub type Client<T> = Box<dyn FnOnce(&AtomicBool) -> T + Send>;
 
 /// Servers, and what a test does to them.
-pub trait Patient {
+pub trait FaultTarget {
     /// What a client was given.
     type Taken: Send;
 
@@ -32,22 +32,22 @@ pub trait Patient {
 }
 
 /// Goes through rounds of up to `most` accidents each. After each of them the servers recover.
-pub fn rounds_of_accidents(patient: &mut impl Patient, rounds: u32, most: u64) {
-    patient.recover();
+pub fn rounds_of_accidents(target: &mut impl FaultTarget, rounds: u32, most: u64) {
+    target.recover();
     for round in 0..rounds {
         print!("round {round}:");
-        let clients = patient.clients();
+        let clients = target.clients();
         let (taken, ()) = beside(clients, || {
-            for _ in 0..1 + patient.random().below(most) {
-                patient.random().pause(500);
-                print!(" {}", patient.have_an_accident());
+            for _ in 0..1 + target.random().below(most) {
+                target.random().pause(500);
+                print!(" {}", target.have_an_accident());
             }
             // The clients are to meet with the last one as well.
             thread::sleep(Duration::from_millis(200));
         });
         println!();
-        taken.into_iter().for_each(|taken| patient.keep(taken));
-        patient.recover();
+        taken.into_iter().for_each(|taken| target.keep(taken));
+        target.recover();
     }
 }
 
@@ -61,7 +61,7 @@ pub fn recovered(server: &Cluster, database: &str, query: &str, mut help: impl F
             Ok(row) => return row.get(0),
             Err(error) => text(&error),
         };
-        assert!(began.elapsed() < 2 * PATIENCE, "{query}: {message}\n{}", server.log());
+        assert!(began.elapsed() < 2 * TIMEOUT, "{query}: {message}\n{}", server.log());
         help(&message, refusals);
         thread::sleep(Duration::from_millis(50));
     }

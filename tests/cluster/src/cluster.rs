@@ -10,8 +10,7 @@ use postgres::{Client, Config, NoTls};
 
 use crate::user::{as_server_user, give_to_server_user, new_dir};
 use crate::{
-    PATIENCE, Run, ask_pg_config, eventually, kill, pg_config, single, successful, template,
-    wait_for_first_id,
+    Run, TIMEOUT, ask_pg_config, eventually, kill, pg_config, single, successful, template, wait_for_first_id,
 };
 
 /// A PostgreSQL server of our own.
@@ -65,7 +64,7 @@ impl Builder {
 
     /// The horizon is half a second ahead: after a crash IDs come that much sooner.
     pub fn short_horizon(self) -> Builder {
-        self.set("snowflake_id.lease", "500ms")
+        self.set("snowflake_id.horizon_margin", "500ms")
     }
 
     /// The keeper works in a database of its own: see [`Cluster::start_with_home`].
@@ -328,7 +327,7 @@ impl Cluster {
             .user("test")
             .dbname(database)
             .application_name("cluster test")
-            .connect_timeout(PATIENCE)
+            .connect_timeout(TIMEOUT)
             .connect(NoTls)
     }
 

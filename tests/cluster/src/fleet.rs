@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use postgres::Client;
 
-use crate::{Builder, Cluster, PATIENCE, Registry, eventually, ids, single};
+use crate::{Builder, Cluster, Registry, TIMEOUT, eventually, ids, single};
 
 /// A registry, and servers that ask it.
 pub struct Fleet {
@@ -55,8 +55,8 @@ impl Fleet {
     }
 
     /// Has the registry take a worker ID away from whoever has it.
-    pub fn take_away(&self, worker: i32) {
-        self.registry.connect().execute("SELECT snowflake_registry.take_away($1)", &[&worker]).unwrap();
+    pub fn revoke_lease(&self, worker: i32) {
+        self.registry.connect().execute("SELECT snowflake_registry.revoke_lease($1)", &[&worker]).unwrap();
     }
 
     /// Stops the registry, as if its host had lost its power.
@@ -128,7 +128,7 @@ pub fn take_from(servers: &[Cluster]) -> Vec<i64> {
 pub fn grants(fleet: &Fleet) -> i64 {
     single(
         &mut fleet.registry.connect(),
-        "SELECT coalesce(sum(hands), 0)::bigint FROM snowflake_registry.lease",
+        "SELECT coalesce(sum(grant_count), 0)::bigint FROM snowflake_registry.lease",
     )
 }
 
@@ -165,7 +165,7 @@ pub fn assert_renewed(server: &Cluster) {
 #[track_caller]
 pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     let mut client = server.connect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let error = shown(&mut client, "last_error").unwrap_or_default();
         if said.split('|').any(|said| error.contains(said)) {

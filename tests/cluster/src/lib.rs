@@ -46,7 +46,7 @@ pub use sql::*;
 pub use user::as_server_user;
 
 /// How long anything may take before a test gives up.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How much longer something may take than it has to, where other tests run at the same time. Tests with tighter bounds
 /// are in `alone`.
@@ -91,7 +91,7 @@ impl<T, E: Error + 'static> Answer for Result<T, E> {
 /// Asks again and again until the answer is `true`, `Some` or `Ok`.
 #[track_caller]
 pub fn eventually<A: Answer>(what: &str, mut ask: impl FnMut() -> A) -> A::Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let error = match ask().value() {
             Ok(value) => return value,

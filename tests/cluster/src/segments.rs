@@ -38,7 +38,7 @@ pub fn shift_to(registry: &Cluster, instant: &str) -> f64 {
 }
 
 /// Calls a function of the registry that returns nothing.
-pub fn order(registry: &Cluster, call: &str) {
+pub fn administer(registry: &Cluster, call: &str) {
     registry.connect().run(&format!("SELECT snowflake_registry.{call}"));
 }
 

@@ -68,7 +68,7 @@ pub fn text(error: &postgres::Error) -> String {
 /// An expression over the columns of `snowflake_status`.
 #[track_caller]
 pub fn status<T: for<'a> FromSql<'a>>(client: &mut Client, expression: &str) -> T {
-    single(client, &format!("SELECT {expression} FROM snowflake_status LIMIT 1"))
+    single(client, &format!("SELECT {expression} FROM snowflake_status"))
 }
 
 /// The state in `snowflake_status`.

@@ -21,8 +21,8 @@ mod book {
     mod reference;
 }
 mod clock_sequence {
+    mod history;
     mod many_steps;
-    mod past;
     mod steps;
     pub mod values;
 }
@@ -61,10 +61,10 @@ mod horizon {
     mod floor;
     mod home_database;
     mod keeper;
-    mod lost_past;
-    mod orders;
+    mod lost_history;
     mod overwritten;
     mod replication;
+    mod requests;
     mod reset;
     mod restored;
     mod stakes;

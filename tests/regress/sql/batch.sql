@@ -64,7 +64,7 @@ SELECT snowflake_currval() = :last_id AS is_still_last;
 SELECT snowflake_nextval() AS next_id \gset
 SELECT :next_id > :last_id AS increases, snowflake_timestamp(:next_id) <= clock_timestamp() AS nothing_was_taken;
 
--- One that takes a little longer than the drift allows is waited for, if waiting is allowed.
+-- One that takes a little longer than max_ahead allows is waited for, if waiting is allowed.
 SET snowflake_id.max_wait = 0;
 SELECT code, message FROM sqlstate_of('SELECT snowflake_batch(30000)');
 RESET snowflake_id.max_wait;

@@ -18,7 +18,7 @@ INSERT INTO taken SELECT snowflake_nextval() FROM generate_series(1, 1000);
 SET snowflake_id.layout = 'rollback3';
 INSERT INTO taken SELECT snowflake_batch(1000);
 SELECT count(*) FROM taken;
-SELECT layouts.name, status.clock_seq FROM snowflake_status AS status JOIN snowflake_layouts AS layouts USING (layout)
+SELECT layouts.name, status.clock_seq FROM snowflake_layout_status AS status JOIN snowflake_layouts AS layouts USING (layout)
 WHERE layouts.name IN ('standard', 'rollback2', 'rollback3') ORDER BY name;
 
 -- None but 0 is in use. None of the others was used since the first start; before that, nobody knows.

@@ -36,7 +36,7 @@ SELECT code, message, regexp_replace(detail, '\d+ (ms|days)', 'N \1') AS detail,
     SET snowflake_id.layout = 'standard epoch=9000-01-01T00:00:00Z';
     SELECT snowflake_batch(10)$$);
 
--- More IDs than there are: two in each tick of 10 s, of which the first begins now. The drift allows the next tick one
+-- More IDs than there are: two in each tick of 10 s, of which the first begins now. max_ahead allows the next tick one
 -- second before it begins, in 8 to 9 seconds, so that until then every further call has to wait.
 SELECT set_config('snowflake_id.layout', format('time:39 worker:10 sequence:1 unit=10s epoch=%s',
     to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), false) IS NOT NULL AS is_set;

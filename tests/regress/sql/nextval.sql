@@ -21,7 +21,7 @@ SELECT max(id) AS last_id FROM orders \gset
 UPDATE orders SET id = snowflake_nextval();
 SELECT count(*), count(DISTINCT id), min(id) > :last_id AS all_new FROM orders;
 
--- The time in an ID is that of its millisecond, and at most max_drift ahead of the clock.
+-- The time in an ID is that of its millisecond, and at most max_ahead ahead of the clock.
 SELECT clock_timestamp() AS time_before \gset
 SELECT snowflake_nextval() AS id \gset
 SELECT snowflake_timestamp(:id) > timestamptz :'time_before' - interval '1 ms' AS not_too_early,

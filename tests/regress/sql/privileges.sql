@@ -20,7 +20,7 @@ SELECT code, message FROM sqlstate_of($$SET snowflake_id.layout = 'js53'$$);
 SELECT code, message FROM sqlstate_of($$SET snowflake_id.layout = 'nonsense'$$);
 SELECT code, message FROM sqlstate_of($$SELECT set_config('snowflake_id.layout', 'js53', true)$$);
 SELECT code, message FROM sqlstate_of($$ALTER ROLE regress_snowflake_user SET snowflake_id.layout = 'js53'$$);
-SELECT code, message FROM sqlstate_of('SET snowflake_id.max_drift = 5');
+SELECT code, message FROM sqlstate_of('SET snowflake_id.max_ahead = 5');
 SELECT code, message FROM sqlstate_of('SET snowflake_id.worker_id = 5');
 SET snowflake_id.max_wait = '1s';
 SHOW snowflake_id.max_wait;

@@ -102,7 +102,7 @@ SELECT (shown(acquire(3, 1, 'gamma'))).*;
 -- It has the identity, and it does not suit any more: another one, and nobody else gets the rest of the first.
 SELECT (shown(acquire(2, 1, 'beta', unwanted => '{1, NULL}'))).*;
 SELECT (shown(renew(2, 1, 2))).*;
-SELECT worker_id, state, node_name, hands FROM snowflake_registry.fleet;
+SELECT worker_id, state, node_name, grant_count FROM snowflake_registry.fleet;
 -- Another datacenter has numbers of its own.
 SELECT a.datacenter_id, a.worker_id FROM acquire(4, 1, 'delta', datacenter_id => 7) AS a;
 
@@ -203,11 +203,11 @@ SELECT length(detail) < 300 AS is_short FROM acquire(31, 1);
 ROLLBACK;
 
 -- The administrator takes one away. Nobody gets it before its range ends.
-SELECT snowflake_registry.take_away(500) > clock_timestamp() AS goes_on;
+SELECT snowflake_registry.revoke_lease(500) > clock_timestamp() AS goes_on;
 SELECT (shown(renew(30, 2, 3))).*;
 SELECT worker_id, state FROM snowflake_registry.fleet WHERE worker_id = 500;
 SELECT outcome, round((free_from - clock_us()) / 60000000.0) AS free_in FROM acquire(31, 1, pin => 500);
-SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.take_away(500)');
+SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.revoke_lease(500)');
 
 -- Settings.
 SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds', last_worker => 1023, synchronous => true);
@@ -288,9 +288,9 @@ SELECT state FROM snowflake_registry.status;
 -- It was renewed; then given to two, and nobody holds it any more; then given once more.
 SELECT renew_and_show(8, 76, 77, snowflake_registry.signed('lease:0:700:1:1000000:3000000:1000:'));
 SELECT renew_and_show(8, 77, 78, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
-SELECT hands, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
+SELECT grant_count, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
 SELECT renew_and_show(8, 78, 79, snowflake_registry.signed('lease:0:700:3:4000000:5000000:1000:'));
-SELECT hands, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
+SELECT grant_count, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
 SELECT snowflake_registry.end_quarantine();
 -- What was before is known, too.
 SELECT renew_and_show(8, 79, 80, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
@@ -385,7 +385,7 @@ DROP TABLE pg_temp.settings, pg_temp.lease;
 SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.lease');
 SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.fleet');
 SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_registry.settings');
-SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.take_away(0)');
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.revoke_lease(0)');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.start_fleet()');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.end_quarantine()');
 SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.sign_settings()');

@@ -15,7 +15,7 @@ LANGUAGE sql AS $$
 $$;
 -- The registry's own server.
 CREATE FUNCTION taken_here(requests jsonb) RETURNS TABLE (request int, outcome text) LANGUAGE sql AS $$
-    SELECT t.request, t.outcome FROM snowflake_registry.take_here((SELECT registry_id FROM snowflake_registry.status), requests, 'here') AS t
+    SELECT t.request, t.outcome FROM snowflake_registry.take_local((SELECT registry_id FROM snowflake_registry.status), requests, 'here') AS t
 $$;
 
 -- No fleet has to be started. Without a segment there is one row all the same.
@@ -281,10 +281,10 @@ SELECT outcome FROM taken('[{"name": "odd"}]') WHERE request IS NOT NULL;
 -- The registry's own server is not held up, as long as it is the only one that takes.
 REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.create_segment('home');
-SELECT outcome, first FROM snowflake_registry.take_here(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
+SELECT outcome, first FROM snowflake_registry.take_local(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT t.name, t.outcome, t.first FROM snowflake_registry.status AS s,
-    snowflake_registry.take_here(s.registry_id, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t WHERE request IS NOT NULL;
+    snowflake_registry.take_local(s.registry_id, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'home';
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_others;
 -- One that others took from, though they may not any more.
@@ -292,7 +292,7 @@ GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monit
 SELECT outcome, first FROM taken('[{"name": "home"}]') WHERE request IS NOT NULL;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
-SELECT outcome FROM snowflake_registry.take_here(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
+SELECT outcome FROM snowflake_registry.take_local(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 -- One that others may take from: perhaps they did.
 SELECT snowflake_registry.create_segment('open house');
@@ -300,7 +300,7 @@ CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
 GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO regress_fleet;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
-SELECT outcome FROM snowflake_registry.take_here(NULL, '[{"name": "open house"}]', 'here') WHERE request IS NOT NULL;
+SELECT outcome FROM snowflake_registry.take_local(NULL, '[{"name": "open house"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 
 -- A server's role can take, and cannot be led astray.
@@ -327,7 +327,7 @@ RESET DateStyle;
 RESET extra_float_digits;
 DROP TABLE pg_temp.segment;
 SELECT statement, code, message FROM (VALUES ($$SELECT * FROM snowflake_registry.segment$$), ($$SELECT * FROM snowflake_registry.segments$$),
-    ($$SELECT snowflake_registry.take_here(NULL, '[]', NULL)$$), ($$SELECT snowflake_registry.take_ranges(NULL, '[]', NULL, true)$$),
+    ($$SELECT snowflake_registry.take_local(NULL, '[]', NULL)$$), ($$SELECT snowflake_registry.take_ranges(NULL, '[]', NULL, true)$$),
     ($$SELECT snowflake_registry.create_segment('a')$$), ($$SELECT snowflake_registry.alter_segment('home', next_value => 90000)$$),
     ($$SELECT snowflake_registry.drop_segment('home')$$), ($$SELECT snowflake_registry.resume_segment('home', 90000)$$),
     ($$SELECT snowflake_registry.resume_segments()$$)) AS tried (statement), LATERAL sqlstate_of(statement);

@@ -92,7 +92,7 @@ SHOW snowflake_id.max_wait;
 
 -- Settings of the server cannot be set in a session.
 SELECT name, code, message
-FROM unnest(ARRAY['worker_id', 'datacenter_id', 'max_drift', 'sequence_spread'])
+FROM unnest(ARRAY['worker_id', 'datacenter_id', 'max_ahead', 'sequence_spread'])
      WITH ORDINALITY AS server_wide (name, place),
 LATERAL sqlstate_of(format('SET snowflake_id.%s = 3', name))
 ORDER BY place;

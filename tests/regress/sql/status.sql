@@ -1,12 +1,16 @@
--- The status view, the workers of the fleet, and what only a superuser may order.
+-- The status views, the workers of the fleet, and the requests that only a superuser may send.
 SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
-SELECT DISTINCT state, datacenter_id, worker_id, identity_source, clock_jump, keeper_pid > 0 AS has_keeper, last_error,
-       horizon > now() AS is_ahead, floor < horizon AS floor_is_below
+SELECT state, datacenter_id, worker_id, identity_source, clock_jump, keeper_pid > 0 AS has_keeper, last_error,
+       horizon > now() AS is_ahead, floor < horizon AS floor_is_below, calls_waited >= 0 AND time_waited >= interval '0' AS waits,
+       clock_steps_back, largest_clock_step_back
 FROM snowflake_status;
-SELECT drift < interval '1 s' AS drift, last_id_time <= horizon AS below FROM snowflake_status
-WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
-SELECT calls_waited >= 0 AND time_waited >= interval '0' AS waits, clock_steps_back, largest_clock_step_back, ids_issued > 0 AS issued
-FROM snowflake_status WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
+-- A second layout makes a second row there, and no second row in snowflake_status.
+SET snowflake_id.layout = 'wide';
+SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
+RESET snowflake_id.layout;
+SELECT (SELECT count(*) FROM snowflake_status) AS servers, count(*) > 1 AS has_layouts FROM snowflake_layout_status;
+SELECT ahead < interval '1 s' AS ahead, last_id_time <= (SELECT horizon FROM snowflake_status) AS below, ids_issued > 0 AS issued
+FROM snowflake_layout_status WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
 SELECT backend_type FROM pg_stat_activity WHERE backend_type LIKE 'snowflake%';
 
 -- Workers: no two have the same numbers, and a row elsewhere than in the keeper's database is refused.
@@ -32,6 +36,7 @@ CREATE ROLE regress_snowflake_user;
 CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
 SET ROLE regress_snowflake_user;
 SELECT code FROM sqlstate_of('SELECT * FROM snowflake_status');
+SELECT code FROM sqlstate_of('SELECT * FROM snowflake_layout_status');
 SELECT code FROM sqlstate_of('SELECT * FROM snowflake_worker');
 SELECT code FROM sqlstate_of('SELECT snowflake_accept_clock()');
 SELECT code FROM sqlstate_of('SELECT snowflake_advance(now())');
@@ -40,7 +45,8 @@ SELECT code FROM sqlstate_of('SELECT * FROM snowflake_internal.used_identity');
 SELECT code FROM sqlstate_of('SELECT * FROM snowflake_internal.horizon');
 SELECT code FROM sqlstate_of('REFRESH MATERIALIZED VIEW snowflake_internal.horizon');
 SET ROLE regress_snowflake_monitor;
-SELECT count(*) > 0 AS readable FROM snowflake_status;
+SELECT count(*) AS readable FROM snowflake_status;
+SELECT count(*) > 0 AS readable FROM snowflake_layout_status;
 SELECT code FROM sqlstate_of('SELECT snowflake_accept_clock()');
 RESET ROLE;
 DROP ROLE regress_snowflake_user, regress_snowflake_monitor;

@@ -20,9 +20,9 @@ const MAX_WAIT_US: u64 = 5_000_000;
 struct Session {
     generator: Generator,
     layout_at: usize,
-    place: usize,
+    slot_index: usize,
     clock_seq: u8,
-    max_drift_us: i64,
+    max_ahead_us: i64,
 }
 
 /// An attempt that is under way: what it has loaded.
@@ -70,13 +70,14 @@ impl Server {
     /// The session of a caller, set up if need be.
     fn session(&mut self, cx: &Context, at: usize, layout_at: usize, layout: &Layout) -> Option<Session> {
         let now_us = self.clock_us(cx);
-        let (max_drift_us, spread, lease_us) = (self.max_drift_us, self.spread, self.lease_us);
+        let (max_ahead_us, spread, horizon_margin_us) =
+            (self.max_ahead_us, self.spread, self.horizon_margin_us);
         let running = self.running.as_mut()?;
         let shared = &mut running.shared;
         if let Some(session) = running.callers[at].session {
-            let place = &shared.places[session.place];
-            let is_retired = place.slot.horizon() == 0 && shared.find(layout) != Some(session.place);
-            if session.layout_at == layout_at && session.max_drift_us == max_drift_us && !is_retired {
+            let entry = &shared.entries[session.slot_index];
+            let is_retired = entry.slot.horizon() == 0 && shared.find(layout) != Some(session.slot_index);
+            if session.layout_at == layout_at && session.max_ahead_us == max_ahead_us && !is_retired {
                 return Some(session);
             }
         }
@@ -84,14 +85,14 @@ impl Server {
             shared.is_wanted = true;
             return None;
         };
-        let generator = Generator::new(*layout, identity, max_drift_us as u64, spread).ok()?;
-        let place = match shared.find(layout) {
-            Some(place) => place,
+        let generator = Generator::new(*layout, identity, max_ahead_us as u64, spread).ok()?;
+        let slot_index = match shared.find(layout) {
+            Some(slot_index) => slot_index,
             None => {
                 let first = shared.first_counter(&shared.key_of(layout));
                 match generator.wait_us(first, now_us, NonZeroU64::MIN) {
                     Ok(wait_us) if wait_us > MAX_WAIT_US => {
-                        if wait_us as i64 > lease_us + FAR_AHEAD_US {
+                        if wait_us as i64 > horizon_margin_us + FAR_AHEAD_US {
                             ask_value(&mut running.shared.asked, layout);
                             running.shared.is_wanted = true;
                         }
@@ -103,9 +104,9 @@ impl Server {
             }
         };
         shared.name_after(layout);
-        let clock_seq = shared.clock_seq(place);
+        let clock_seq = shared.clock_seq(slot_index);
         let generator = generator.with_clock_seq(clock_seq);
-        let session = Session { generator, layout_at, place, clock_seq, max_drift_us };
+        let session = Session { generator, layout_at, slot_index, clock_seq, max_ahead_us };
         running.callers[at].session = Some(session);
         Some(session)
     }
@@ -120,7 +121,7 @@ impl Server {
         let Some(attempt) = &mut caller.attempt else { return };
         let session = attempt.session;
         let generator = session.generator;
-        let slot = &shared.places[session.place].slot;
+        let slot = &shared.entries[session.slot_index].slot;
         let mut order = ["word", "gate", "horizon", "clock"];
         if gate_first {
             order.swap(0, 1);
@@ -173,7 +174,7 @@ impl Server {
                 match stall {
                     _ if has_moved_on => caller.session = None,
                     Stall::Horizon => shared.is_wanted = true,
-                    Stall::Ahead { wait_us } if wait_us as i64 > self.lease_us + FAR_AHEAD_US => {
+                    Stall::Ahead { wait_us } if wait_us as i64 > self.horizon_margin_us + FAR_AHEAD_US => {
                         ask_value(&mut shared.asked, layout);
                         shared.is_wanted = true;
                     }
@@ -225,16 +226,16 @@ impl Server {
                 format!("{}, after {} had been returned", what(), attempt.above),
             );
         }
-        if last_us > clock_us + session.max_drift_us {
+        if last_us > clock_us + session.max_ahead_us {
             let ahead = duration(last_us - clock_us);
-            return cx.fail("no ID is further ahead than max_drift", format!("{}: {ahead} ahead", what()));
+            return cx.fail("no ID is further ahead than max_ahead", format!("{}: {ahead} ahead", what()));
         }
         if layout.tick_at(clock_us).is_ok_and(|tick| run.first_tick < tick) {
             return cx.fail("no ID is earlier than its call", what());
         }
         let Some(running) = &self.running else { return };
         let shared = &running.shared;
-        if shared.places[session.place].layout.is_none() {
+        if shared.entries[session.slot_index].layout.is_none() {
             return cx.fail("a slot that was given up hands out nothing", what());
         }
         let track = usize::from(session.clock_seq > 0);

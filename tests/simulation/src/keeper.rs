@@ -1,4 +1,4 @@
-//! The keeper of a server, one step after another: `src/keeper/` of the extension (`cycle.rs`, `gate.rs`, `begin_anew.rs`,
+//! The keeper of a server, one step after another: `src/keeper/` of the extension (`cycle.rs`, `gate.rs`, `reset.rs`,
 //! `clock_sequence.rs`, `store.rs`). What it decides is decided by the product. Between any two steps anything else may
 //! happen.
 
@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
-use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan, records_to_seal};
+use snowflake_id_core::keeper_plan::{GatePlan, Plan, Seen, plan, records_at_shutdown};
 use snowflake_id_core::reset::{check_reset, records_before_reset};
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::Use;
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::disk::{Stored, Write};
 use crate::mutation::Mutation;
 use crate::server::{Server, horizons_in_words, instant};
-use crate::shared::{News, Order, Shared};
+use crate::shared::{LeaseStatus, Request, Shared};
 
 const MAX_CLOCK_JUMP_US: i64 = 60_000_000;
 
@@ -37,16 +37,16 @@ struct Clock {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transaction {
     Plan,
-    BeginAnew,
+    Reset,
     NextValue,
-    Seal,
+    ShutdownHorizon,
 }
 
 struct Done {
     plan: Plan,
     wanted: Option<Lease>,
-    place: u32,
-    news: News,
+    stored_at: u32,
+    lease_status: LeaseStatus,
 }
 
 enum Op {
@@ -54,7 +54,7 @@ enum Op {
     Prepare,
     Plan {
         clock: Clock,
-        news: News,
+        lease_status: LeaseStatus,
         is_active: bool,
         widths: Widths,
     },
@@ -65,13 +65,13 @@ enum Op {
     Publish([Option<Horizon>; TRACKS]),
     Advance(i64, u64),
     Gate(Box<Done>),
-    CheckAnew(Lease),
-    SealAnew,
-    StoreAnew(Lease),
-    BeginAnew(i64),
+    CheckReset(Lease),
+    FenceForReset,
+    StoreReset(Lease),
+    Reset(i64),
     NextValue(Clock, Widths),
     OpenValue(i64, Horizon),
-    Seal,
+    ShutdownHorizon,
     EndSeal([Horizon; TRACKS]),
     Exit,
 }
@@ -93,7 +93,7 @@ impl Server {
             return false;
         };
         running.keeper = Keeper::default();
-        running.shared.order = None;
+        running.shared.request = None;
         self.say(cx, || "the keeper ends over its work, and is started again".into());
         true
     }
@@ -106,7 +106,7 @@ impl Server {
             let op = match keeper.ops.pop_front() {
                 Some(op) => op,
                 None => {
-                    self.begin_look(cx);
+                    self.begin_cycle(cx);
                     continue;
                 }
             };
@@ -128,7 +128,7 @@ impl Server {
         self.running.as_ref().is_some_and(|running| !running.keeper.ops.is_empty())
     }
 
-    fn begin_look(&mut self, cx: &mut Context) {
+    fn begin_cycle(&mut self, cx: &mut Context) {
         let Some(running) = &mut self.running else { return };
         let keeper = &mut running.keeper;
         if keeper.ending.is_some() {
@@ -136,8 +136,8 @@ impl Server {
             return;
         }
         running.shared.is_wanted = false;
-        if let Some(Order::BeginAnew(Some(identity))) = running.shared.order {
-            keeper.ops.push_back(Op::CheckAnew(Lease::for_good(identity)));
+        if let Some(Request::Reset(Some(identity))) = running.shared.request {
+            keeper.ops.push_back(Op::CheckReset(Lease::for_good(identity)));
         }
         keeper.ops.push_back(Op::Prepare);
     }
@@ -148,9 +148,9 @@ impl Server {
         ops.clear();
         if running.shared.gate.identity().is_some() {
             if running.keeper.has_committed {
-                ops.push_back(Op::Seal);
+                ops.push_back(Op::ShutdownHorizon);
             } else {
-                running.shared.seal(true);
+                running.shared.shutdown_horizons(true);
                 self.say(cx, || "the keeper fences, and stores nothing".into());
             }
         }
@@ -169,20 +169,20 @@ impl Server {
         match transaction {
             Transaction::Plan => {
                 keeper.has_committed = false;
-                running.shared.order = None;
+                running.shared.request = None;
             }
-            Transaction::BeginAnew => {
+            Transaction::Reset => {
                 if running.shared.gate.identity().is_none() {
                     keeper.has_committed = false;
                 }
-                running.shared.order = None;
+                running.shared.request = None;
             }
             Transaction::NextValue => {}
-            Transaction::Seal if is_exiting => {
-                running.shared.seal(true);
+            Transaction::ShutdownHorizon if is_exiting => {
+                running.shared.shutdown_horizons(true);
                 keeper.ops.push_back(Op::Exit);
             }
-            Transaction::Seal => {}
+            Transaction::ShutdownHorizon => {}
         }
         self.say(cx, || format!("the keeper's transaction fails: {why}"));
     }
@@ -192,9 +192,10 @@ impl Server {
         let running = self.running.as_mut()?;
         let stored = self.disk.read.0.clone()?;
         running.keeper.is_locked = true;
-        let past = &mut running.shared.past;
-        past.note_high(stored.horizons.iter().map(Horizon::until_us).fold(stored.uses.latest_us(), i64::max));
-        let is_elsewhere = past.place.is_some_and(|known| known != stored.oid);
+        let history = &mut running.shared.history;
+        history
+            .note_high(stored.horizons.iter().map(Horizon::until_us).fold(stored.uses.latest_us(), i64::max));
+        let is_elsewhere = history.stored_at.is_some_and(|known| known != stored.oid);
         Some((stored, is_elsewhere))
     }
 
@@ -212,7 +213,7 @@ impl Server {
             ops.extend(horizon.map(|horizon| Op::Write(Write::Horizon(track, horizon))));
         }
         // For the checks alone: the keeper has looked since something was emptied.
-        if stored.is_incomplete && [Transaction::Plan, Transaction::Seal].contains(&transaction) {
+        if stored.is_incomplete && [Transaction::Plan, Transaction::ShutdownHorizon].contains(&transaction) {
             ops.push(Op::Write(Write::Whole));
         }
         ops.push(Op::Commit(transaction));
@@ -230,10 +231,12 @@ impl Server {
     fn step(&mut self, cx: &mut Context, op: Op, is_active: bool) -> bool {
         match op {
             Op::Prepare => self.prepare(cx, is_active),
-            Op::Plan { clock, news, is_active, widths } => self.plan(cx, clock, news, is_active, widths),
+            Op::Plan { clock, lease_status, is_active, widths } => {
+                self.plan(cx, clock, lease_status, is_active, widths)
+            }
             Op::Promise(track, horizon) => {
                 if let Some(running) = &mut self.running {
-                    running.shared.past.promise(track, horizon);
+                    running.shared.history.promise(track, horizon);
                 }
             }
             Op::Write(write) => self.disk.write(write),
@@ -256,26 +259,26 @@ impl Server {
                 if let Some(lease) = open_for {
                     open_gate(shared, &lease, number);
                 }
-                shared.order = None;
+                shared.request = None;
                 if let Some(to) = self.must_advance.take_if(|(to_us, _)| *to_us <= floor_us) {
                     self.has_advanced = Some((self.disk.lsn, to));
                 }
                 self.say(cx, || format!("the floor is moved to {}", instant(floor_us)));
             }
             Op::Gate(done) => self.apply_gate(cx, *done),
-            Op::CheckAnew(lease) => self.check_anew(cx, lease),
-            Op::SealAnew => {
+            Op::CheckReset(lease) => self.check_for_reset(cx, lease),
+            Op::FenceForReset => {
                 let Some(running) = &mut self.running else { return false };
-                running.shared.seal(true);
+                running.shared.shutdown_horizons(true);
                 self.say(cx, || "the keeper fences, for a reset".into());
             }
-            Op::StoreAnew(lease) => self.store_anew(cx, lease),
-            Op::BeginAnew(floor_us) => {
+            Op::StoreReset(lease) => self.store_reset(cx, lease),
+            Op::Reset(floor_us) => {
                 let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
                 let Some(running) = &mut self.running else { return false };
-                running.shared.past.clock_offset_us = Some(offset_us);
-                running.shared.begin_anew(floor_us);
-                running.shared.order = None;
+                running.shared.history.clock_offset_us = Some(offset_us);
+                running.shared.reset(floor_us);
+                running.shared.request = None;
                 self.say(cx, || format!("everything begins anew at {}", instant(floor_us)));
             }
             Op::NextValue(clock, widths) => self.next_value(cx, clock, widths),
@@ -291,13 +294,13 @@ impl Server {
                 });
                 cx.count("(value of the clock sequence opened)");
             }
-            Op::Seal => self.seal(cx),
+            Op::ShutdownHorizon => self.shutdown_horizon(cx),
             Op::EndSeal(ends) => {
-                let reach_us = self.max_drift_us + self.lease_us;
+                let reach_us = self.max_ahead_us + self.horizon_margin_us;
                 let Some(running) = &mut self.running else { return false };
                 running.keeper.has_committed = false;
                 running.keeper.reach_us = reach_us;
-                running.shared.past.promised = ends;
+                running.shared.history.promised = ends;
             }
             Op::Exit => {
                 let Some(running) = &mut self.running else { return false };
@@ -312,7 +315,7 @@ impl Server {
     }
 
     fn prepare(&mut self, cx: &mut Context, is_active: bool) {
-        let reach_us = self.max_drift_us + self.lease_us;
+        let reach_us = self.max_ahead_us + self.horizon_margin_us;
         let (now_us, since_boot_us) = (self.clock_us(cx), self.since_boot_us(cx));
         let Some(running) = &mut self.running else { return };
         let (shared, keeper) = (&mut running.shared, &mut running.keeper);
@@ -322,10 +325,10 @@ impl Server {
         }
         if reach_us < keeper.reach_us && shared.gate.identity().is_some() {
             if !keeper.has_committed {
-                shared.seal(true);
+                shared.shutdown_horizons(true);
                 keeper.reach_us = reach_us;
             } else {
-                keeper.ops.push_back(Op::Seal);
+                keeper.ops.push_back(Op::ShutdownHorizon);
             }
             keeper.ops.push_back(Op::Prepare);
             self.say(cx, || "settings were lowered".into());
@@ -333,54 +336,61 @@ impl Server {
         }
         keeper.reach_us = reach_us;
         let offset_us = now_us - since_boot_us;
-        if shared.order == Some(Order::AcceptClock) {
-            shared.past.clock_offset_us = Some(offset_us);
-            shared.order = None;
+        if shared.request == Some(Request::AcceptClock) {
+            shared.history.clock_offset_us = Some(offset_us);
+            shared.request = None;
         }
-        let mut watch = match shared.past.clock_offset_us {
+        let mut watch = match shared.history.clock_offset_us {
             Some(offset_us) => ClockWatch::with_offset_us(offset_us),
             None => ClockWatch::new(now_us, since_boot_us),
         };
-        let reached_us = shared.past.published[0].until_us();
-        let is_good = watch.look(now_us, since_boot_us, MAX_CLOCK_JUMP_US, reached_us).is_none();
-        shared.past.clock_offset_us = Some(watch.offset_us());
+        let reached_us = shared.history.published[0].until_us();
+        let is_good = watch.observe(now_us, since_boot_us, MAX_CLOCK_JUMP_US, reached_us).is_none();
+        shared.history.clock_offset_us = Some(watch.offset_us());
         let widths = std::mem::take(&mut shared.asked);
         let clock = Clock { now_us, offset_us, is_good };
-        keeper.ops.push_back(Op::Plan { clock, news: shared.news, is_active, widths });
+        keeper.ops.push_back(Op::Plan { clock, lease_status: shared.lease_status, is_active, widths });
     }
 
-    fn plan(&mut self, cx: &mut Context, clock: Clock, news: News, is_active: bool, widths: Widths) {
+    fn plan(
+        &mut self,
+        cx: &mut Context,
+        clock: Clock,
+        lease_status: LeaseStatus,
+        is_active: bool,
+        widths: Widths,
+    ) {
         let Some((stored, is_elsewhere)) = self.lock() else {
             self.fail(cx, Transaction::Plan, "there is no extension");
             return;
         };
-        let wanted = if self.is_leased { news.lease } else { self.fixed_lease() };
-        let (max_drift_us, lease_us) = (self.max_drift_us, self.lease_us);
+        let wanted = if self.is_leased { lease_status.lease } else { self.fixed_lease() };
+        let (max_ahead_us, horizon_margin_us) = (self.max_ahead_us, self.horizon_margin_us);
         let Some(running) = &mut self.running else { return };
         let shared = &mut running.shared;
-        let advance_to_us = match shared.order {
-            Some(Order::Advance(floor_us)) => Some(floor_us),
+        let advance_to_us = match shared.request {
+            Some(Request::Advance(floor_us)) => Some(floor_us),
             _ => None,
         };
         let is_confirmed = |us: i64| us.abs_diff(clock.offset_us) <= 1_000_000;
         let seen = Seen {
             now_us: clock.now_us,
-            max_drift_us,
-            lease_us,
+            max_ahead_us,
+            horizon_margin_us,
             tracks: shared.tracks(stored.horizons),
             is_elsewhere,
             uses: stored.uses.clone(),
-            past: shared.past.snapshot(),
+            history: shared.history.snapshot(),
             advance_to_us,
             wanted: wanted.map(|lease| match cx.is(Mutation::LeaseOverrun) && !lease.is_for_good() {
                 true => Lease { until_us: lease.until_us + shared.overrun_us, ..lease },
                 false => lease,
             }),
-            is_lease_inherited: news.is_inherited,
+            is_lease_inherited: lease_status.is_inherited,
             open_for: shared.open_for(),
-            is_clock_confirmed: news.confirmed_clock_us.is_some_and(is_confirmed),
-            is_anew_ordered: shared.order == Some(Order::BeginAnew(None)),
-            has_room_to_begin_anew: shared.has_room_to_begin_anew(),
+            is_clock_confirmed: lease_status.confirmed_clock_us.is_some_and(is_confirmed),
+            is_reset_requested: shared.request == Some(Request::Reset(None)),
+            has_room_for_reset: shared.has_room_for_reset(),
             is_active,
             is_clock_good: clock.is_good,
         };
@@ -402,8 +412,8 @@ impl Server {
         let promises = (0..TRACKS).filter_map(|at| Some(Op::Promise(at, horizons[at]?)));
         let promises: Vec<_> = promises.collect();
         let writes = self.writes(&stored, &plan.records, horizons, Transaction::Plan);
-        let done = Box::new(Done { plan, wanted, place: stored.oid, news });
-        let number = news.number;
+        let done = Box::new(Done { plan, wanted, stored_at: stored.oid, lease_status });
+        let number = lease_status.number;
         let mut ops = vec![];
         if cx.is(Mutation::PromiseLate) {
             ops.extend(writes);
@@ -432,7 +442,7 @@ impl Server {
             cx.count("commit of the keeper fails");
             return true;
         }
-        let is_durable = self.disk.commit(transaction == Transaction::Seal);
+        let is_durable = self.disk.commit(transaction == Transaction::ShutdownHorizon);
         let Some(running) = &mut self.running else { return false };
         let keeper = &mut running.keeper;
         let is_stopping = keeper.ending.is_some();
@@ -441,7 +451,7 @@ impl Server {
             return false;
         }
         keeper.is_locked = false;
-        if is_stopping && transaction != Transaction::Seal {
+        if is_stopping && transaction != Transaction::ShutdownHorizon {
             // A wait that was cut short ends like one that was successful: nothing is published.
             self.begin_stop(cx);
         }
@@ -451,12 +461,12 @@ impl Server {
     fn carry_out(&mut self, cx: &mut Context, done: Box<Done>) {
         let Some(running) = &mut self.running else { return };
         let shared = &mut running.shared;
-        shared.past.place = Some(done.place);
+        shared.history.stored_at = Some(done.stored_at);
         if !shared.is_begun() {
             shared.begin(done.plan.tracks.map(|track| track.begun));
         }
         if done.plan.is_another_needed {
-            shared.another_needed_after = done.news.number;
+            shared.another_needed_after = done.lease_status.number;
         }
         // Behind what publishes and advances.
         let ops = &mut running.keeper.ops;
@@ -466,7 +476,7 @@ impl Server {
             && let Some(running) = &mut self.running
         {
             // Slots that came into use meanwhile.
-            let published = running.shared.past.published.map(Some);
+            let published = running.shared.history.published.map(Some);
             running.shared.publish(published);
             running.keeper.has_committed = true;
         }
@@ -475,11 +485,11 @@ impl Server {
     fn apply_gate(&mut self, cx: &mut Context, done: Done) {
         let Some(running) = &mut self.running else { return };
         let shared = &mut running.shared;
-        if shared.order == Some(Order::BeginAnew(None))
+        if shared.request == Some(Request::Reset(None))
             && done.wanted.is_some()
             && !done.plan.is_another_needed
         {
-            shared.order = None; // Nothing begins anew.
+            shared.request = None; // Nothing begins anew.
         }
         match done.plan.gate {
             GatePlan::Stay => {
@@ -487,9 +497,9 @@ impl Server {
                     shared.set_lease(&lease);
                 }
             }
-            GatePlan::BeginAnew(lease) => {
+            GatePlan::Reset(lease) => {
                 running.keeper.ops.clear();
-                running.keeper.ops.push_back(Op::CheckAnew(lease));
+                running.keeper.ops.push_back(Op::CheckReset(lease));
             }
             GatePlan::Open { lease, is_another } => {
                 let floors_us = done.plan.tracks.map(|track| track.from_us);
@@ -498,8 +508,8 @@ impl Server {
                 }
                 let Some(wanted) = done.wanted else { return };
                 shared.set_lease(&wanted);
-                shared.past.last_identity = Some(lease.identity);
-                open_gate(shared, &wanted, done.news.number);
+                shared.history.last_identity = Some(lease.identity);
+                open_gate(shared, &wanted, done.lease_status.number);
                 self.say(cx, || format!("the gate is opened for {}", wanted.identity));
             }
             GatePlan::Close | GatePlan::Refuse { .. } => {
@@ -511,54 +521,54 @@ impl Server {
         }
     }
 
-    fn refuses_anew(&mut self, cx: &Context, lease: &Lease, stored: &Stored, is_elsewhere: bool) -> bool {
+    fn refuses_reset(&mut self, cx: &Context, lease: &Lease, stored: &Stored, is_elsewhere: bool) -> bool {
         let now_us = self.clock_us(cx);
         let Some(running) = &self.running else { return true };
-        let past = running.shared.past.snapshot();
-        check_reset(lease.identity, &stored.uses, &past, is_elsewhere, now_us).is_err()
+        let history = running.shared.history.snapshot();
+        check_reset(lease.identity, &stored.uses, &history, is_elsewhere, now_us).is_err()
     }
 
-    fn check_anew(&mut self, cx: &mut Context, lease: Lease) {
+    fn check_for_reset(&mut self, cx: &mut Context, lease: Lease) {
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::BeginAnew, "there is no extension");
+            self.fail(cx, Transaction::Reset, "there is no extension");
             return;
         };
-        let is_refused = self.refuses_anew(cx, &lease, &stored, is_elsewhere);
+        let is_refused = self.refuses_reset(cx, &lease, &stored, is_elsewhere);
         let Some(running) = &mut self.running else { return };
         running.keeper.is_locked = false;
-        if is_refused || !running.shared.has_room_to_begin_anew() {
-            running.shared.order = None;
+        if is_refused || !running.shared.has_room_for_reset() {
+            running.shared.request = None;
             self.say(cx, || format!("a reset for {} is refused", lease.identity));
             return;
         }
-        self.push_front(vec![Op::SealAnew, Op::StoreAnew(lease)]);
+        self.push_front(vec![Op::FenceForReset, Op::StoreReset(lease)]);
     }
 
-    fn store_anew(&mut self, cx: &mut Context, lease: Lease) {
-        let reach_us = self.max_drift_us + self.lease_us;
+    fn store_reset(&mut self, cx: &mut Context, lease: Lease) {
+        let reach_us = self.max_ahead_us + self.horizon_margin_us;
         let floor_us = self.clock_us(cx).max(lease.from_us);
         let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
         let horizon = Horizon::new(0, horizon_us);
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::BeginAnew, "there is no extension");
+            self.fail(cx, Transaction::Reset, "there is no extension");
             return;
         };
-        if self.refuses_anew(cx, &lease, &stored, is_elsewhere) {
-            self.fail(cx, Transaction::BeginAnew, "the reset is refused");
+        if self.refuses_reset(cx, &lease, &stored, is_elsewhere) {
+            self.fail(cx, Transaction::Reset, "the reset is refused");
             return;
         }
         let Some(running) = &mut self.running else { return };
-        let highest_us = running.shared.past.snapshot().highest_us;
+        let highest_us = running.shared.history.snapshot().highest_us;
         // What is written can be read, committed or not: it must not seem to be changed by somebody else.
-        running.shared.promise_anew(horizon);
+        running.shared.promise_reset(horizon);
         let mut records =
             records_before_reset(&stored.uses, lease.identity, running.shared.value(), highest_us);
         if cx.is(Mutation::ResetUnshut) {
             records.clear();
         }
         let mut ops =
-            self.writes(&stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::BeginAnew);
-        ops.push(Op::BeginAnew(floor_us));
+            self.writes(&stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::Reset);
+        ops.push(Op::Reset(floor_us));
         // Order ends here: what is written may be durable although the reset is not carried out.
         self.last.clear();
         self.say(cx, || format!("a reset for {} writes {}", lease.identity, instant(horizon_us)));
@@ -566,7 +576,7 @@ impl Server {
     }
 
     fn next_value(&mut self, cx: &mut Context, clock: Clock, widths: Widths) {
-        let reach_us = self.max_drift_us + self.lease_us;
+        let reach_us = self.max_ahead_us + self.horizon_margin_us;
         let Some(running) = &self.running else { return };
         let Some(lease) = running.shared.open_for() else { return };
         if widths == Widths::default() || !clock.is_good || !running.shared.has_room_for_value() {
@@ -594,18 +604,18 @@ impl Server {
         self.push_front(ops);
     }
 
-    fn seal(&mut self, cx: &mut Context) {
+    fn shutdown_horizon(&mut self, cx: &mut Context) {
         let Some((stored, _)) = self.lock() else {
-            self.fail(cx, Transaction::Seal, "there is no extension");
+            self.fail(cx, Transaction::ShutdownHorizon, "there is no extension");
             return;
         };
-        let is_fenced = !cx.is(Mutation::SealUnfenced);
+        let is_fenced = !cx.is(Mutation::ShutdownUnfenced);
         let Some(running) = &mut self.running else { return };
-        let ends = running.shared.seal(is_fenced);
+        let ends = running.shared.shutdown_horizons(is_fenced);
         let tracks = running.shared.tracks(stored.horizons);
-        let records = records_to_seal(&stored.uses, &tracks, &running.shared.past.snapshot());
+        let records = records_at_shutdown(&stored.uses, &tracks, &running.shared.history.snapshot());
         let changed = [0, 1].map(|at| Some(ends[at]).filter(|end| *end != stored.horizons[at]));
-        let mut ops = self.writes(&stored, &records, changed, Transaction::Seal);
+        let mut ops = self.writes(&stored, &records, changed, Transaction::ShutdownHorizon);
         ops.push(Op::EndSeal(ends));
         self.say(cx, || format!("the keeper seals: {}", horizons_in_words(ends)));
         self.push_front(ops);
@@ -614,7 +624,7 @@ impl Server {
 
 /// Opens the gate for a lease, unless the news has changed since a plan was made with it.
 fn open_gate(shared: &Shared, lease: &Lease, number: u64) {
-    if lease.is_for_good() || shared.news.number == number {
+    if lease.is_for_good() || shared.lease_status.number == number {
         shared.gate.open(lease.identity);
     }
 }
@@ -626,7 +636,7 @@ fn gate_in_words(gate: GatePlan) -> String {
             let other = if is_another { ", another one" } else { "" };
             format!("opens for {}{other}, up to {}", lease.identity, instant(lease.until_us))
         }
-        GatePlan::BeginAnew(lease) => format!("everything begins anew for {}", lease.identity),
+        GatePlan::Reset(lease) => format!("everything begins anew for {}", lease.identity),
         GatePlan::Close => "is closed".into(),
         GatePlan::Refuse { identity, until_us } => {
             format!("{identity} is refused up to {}", instant(until_us))

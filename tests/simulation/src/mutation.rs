@@ -13,7 +13,7 @@ pub enum Mutation {
     PromiseLate,
     CopyBelieved,
     GateFirst,
-    SealUnfenced,
+    ShutdownUnfenced,
     NumbersUnwaited,
 }
 
@@ -36,7 +36,7 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
     (Mutation::PromiseLate, "promise-late", "the keeper notes a horizon after its commit"),
     (Mutation::CopyBelieved, "copy-believed", "a copy of a server uses the lease in its file"),
     (Mutation::GateFirst, "gate-first", "a call loads the gate before the word of its slot"),
-    (Mutation::SealUnfenced, "seal-unfenced", "a clean stop stores the end of use without a fence"),
+    (Mutation::ShutdownUnfenced, "shutdown-unfenced", "a clean stop stores the end of use without a fence"),
     (
         Mutation::NumbersUnwaited,
         "numbers-unwaited",

@@ -25,7 +25,7 @@ struct Row {
     nonce: Option<Uuid>,
     node: usize,
     is_renewed: bool,
-    hands: u64,
+    grant_count: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct SegmentRow {
 /// What the registry has signed. Servers keep numbers of these.
 #[derive(Clone, Debug)]
 pub enum Token {
-    Lease { worker: u32, hands: u64, from_us: i64, until_us: i64, mark: Option<Uuid>, serial: u64 },
+    Lease { worker: u32, grant_count: u64, from_us: i64, until_us: i64, mark: Option<Uuid>, serial: u64 },
     Segment { at: usize, next: i64, serial: u64 },
 }
 
@@ -67,7 +67,7 @@ pub struct Registry {
     pub tables: Tables,
     /// Earlier committed states.
     older: Vec<Tables>,
-    place: (u64, u64),
+    incarnation: (u64, u64),
     pub offset_us: i64,
     pub is_down: bool,
     tokens: Vec<Token>,
@@ -142,7 +142,7 @@ impl Registry {
         Registry {
             tables,
             older: vec![],
-            place: (1, 1),
+            incarnation: (1, 1),
             offset_us: 0,
             is_down: false,
             tokens: vec![],
@@ -193,7 +193,7 @@ impl Registry {
             token,
             range: None,
             clock_us,
-            life: self.place.1,
+            life: self.incarnation.1,
         };
         if is_foreign {
             return answer;
@@ -240,7 +240,7 @@ impl Registry {
         let (worker, row) = self.tables.rows.iter().find(|(_, row)| row.lease_id == Some(lease_id))?;
         let token = Token::Lease {
             worker: *worker,
-            hands: row.hands,
+            grant_count: row.grant_count,
             from_us: row.from_us,
             until_us: row.until_us,
             mark: row.lease_id,
@@ -259,12 +259,12 @@ impl Registry {
             Token::Lease { serial, .. } | Token::Segment { serial, .. } if *serial > self.tables.serial => {
                 true
             }
-            Token::Lease { worker, hands, from_us, until_us, mark, .. } => {
+            Token::Lease { worker, grant_count, from_us, until_us, mark, .. } => {
                 let Some(row) = self.tables.rows.get(worker) else { return true };
                 // As in SQL, nothing differs from a holder that is not known.
                 let differs = row.lease_id.is_some() && *mark != row.lease_id;
-                *hands > row.hands
-                    || *hands == row.hands && differs
+                *grant_count > row.grant_count
+                    || *grant_count == row.grant_count && differs
                     || *from_us == row.from_us && *until_us > row.until_us
                     || *from_us != row.from_us && *until_us > row.from_us
             }
@@ -280,7 +280,7 @@ impl Registry {
             }
         }
         match *token {
-            Token::Lease { worker, hands, from_us, until_us, mark, .. } => {
+            Token::Lease { worker, grant_count, from_us, until_us, mark, .. } => {
                 let is_known =
                     tables.rows.values().any(|row| row.lease_id.is_some() && row.lease_id == lease_id);
                 let holder = lease_id.filter(|_| mark == lease_id && !is_known);
@@ -292,21 +292,24 @@ impl Registry {
                         nonce: None,
                         node: usize::MAX,
                         is_renewed: false,
-                        hands,
+                        grant_count,
                     };
                     tables.rows.insert(worker, row);
                     return;
                 };
                 let differs = row.lease_id.is_some() && mark != row.lease_id;
-                if from_us == row.from_us && hands <= row.hands && !(hands == row.hands && differs) {
+                if from_us == row.from_us
+                    && grant_count <= row.grant_count
+                    && !(grant_count == row.grant_count && differs)
+                {
                     row.until_us = row.until_us.max(until_us);
-                } else if hands >= row.hands || until_us > row.from_us {
-                    let is_later = hands > row.hands;
+                } else if grant_count >= row.grant_count || until_us > row.from_us {
+                    let is_later = grant_count > row.grant_count;
                     let until = row.until_us.max(until_us);
                     row.lease_id = holder.filter(|_| is_later && row.until_us <= from_us);
                     row.from_us = if is_later { from_us } else { until };
                     row.until_us = until;
-                    row.hands = hands.max(row.hands + 1);
+                    row.grant_count = grant_count.max(row.grant_count + 1);
                     row.nonce = None;
                 }
             }
@@ -318,8 +321,8 @@ impl Registry {
 
     /// Finds out whether commits were lost, hears what tokens say, and counts.
     fn open(&mut self, cx: &mut Context, tokens: &[usize], clocks_agree: bool, lease_id: Option<Uuid>) {
-        let has_moved = self.tables.signed.0 != self.place.0;
-        let has_restarted = self.tables.signed.1 != self.place.1;
+        let has_moved = self.tables.signed.0 != self.incarnation.0;
+        let has_restarted = self.tables.signed.1 != self.incarnation.1;
         let is_proving = self.is_proving(tokens);
         if is_proving {
             for token in tokens {
@@ -335,7 +338,7 @@ impl Registry {
         } else if has_restarted {
             self.note_restart(cx);
         }
-        self.tables.signed = self.place;
+        self.tables.signed = self.incarnation;
         self.count_wait(cx, clocks_agree, !tokens.is_empty());
     }
 
@@ -446,7 +449,7 @@ impl Registry {
             return Outcome::Taken { free_from_us: from_us };
         }
         let until_us = clock_us + tables.lease_us;
-        let hands = tables.rows.get(&worker).map_or(0, |row| row.hands) + 1;
+        let grant_count = tables.rows.get(&worker).map_or(0, |row| row.grant_count) + 1;
         let row = Row {
             from_us,
             until_us,
@@ -454,7 +457,7 @@ impl Registry {
             nonce: Some(nonce),
             node: server,
             is_renewed: false,
-            hands,
+            grant_count,
         };
         tables.rows.insert(worker, row);
         tables.serial += 1;
@@ -509,7 +512,7 @@ impl Registry {
     // What happens to it -----------------------------------------------------------------------------------
 
     pub fn restart(&mut self, cx: &mut Context) {
-        self.place.1 += 1;
+        self.incarnation.1 += 1;
         self.is_down = false;
         cx.say("registry", || "is restarted".into());
     }
@@ -529,12 +532,12 @@ impl Registry {
         let at = random.below(self.older.len());
         self.tables = self.older[at].clone();
         self.older.truncate(at + 1);
-        self.place.1 += 1;
+        self.incarnation.1 += 1;
         self.is_down = false;
         if is_silent {
             self.unheard.extend(knowing);
         } else {
-            self.place.0 += 1;
+            self.incarnation.0 += 1;
         }
         cx.say("registry", || match is_silent {
             true => "is SET BACK to an older disk, which nothing shows but the start".into(),

@@ -14,7 +14,7 @@ use crate::keeper::{Ending, Keeper};
 use crate::mutation::Mutation;
 use crate::numbers::{NumbersFile, NumbersWorker};
 use crate::random::Random;
-use crate::shared::{Order, PastWords, Shared};
+use crate::shared::{HistoryWords, Request, Shared};
 use crate::worker::Worker;
 
 /// What an original has and a copy has not: which file system, which boot of the host, which timeline.
@@ -61,8 +61,8 @@ pub struct Server {
     /// That was done, when its disk had so many writes: a standby that has fewer does not know of it.
     pub has_advanced: Option<(u64, (i64, u32))>,
     pub layout_at: usize,
-    pub max_drift_us: i64,
-    pub lease_us: i64,
+    pub max_ahead_us: i64,
+    pub horizon_margin_us: i64,
     pub spread: u32,
     pub disk: Disk,
     pub file: LeaseFile,
@@ -109,16 +109,18 @@ impl Server {
             return;
         }
         self.say(cx, || "is started".into());
-        let past =
-            PastWords { clock_offset_us: Some(self.clock_us(cx) - self.since_boot_us(cx)), ..<_>::default() };
-        self.run_with(cx, past);
+        let history = HistoryWords {
+            clock_offset_us: Some(self.clock_us(cx) - self.since_boot_us(cx)),
+            ..<_>::default()
+        };
+        self.run_with(cx, history);
     }
 
-    fn run_with(&mut self, cx: &mut Context, past: PastWords) {
+    fn run_with(&mut self, cx: &mut Context, history: HistoryWords) {
         let overrun_us = if cx.is(Mutation::LeaseOverrun) { 60_000_000 } else { 0 };
         let worker = Worker::new(self, cx);
         self.running = Some(Running {
-            shared: Shared::new(past, overrun_us),
+            shared: Shared::new(history, overrun_us),
             keeper: Keeper::default(),
             worker,
             numbers: NumbersWorker::new(self),
@@ -144,14 +146,14 @@ impl Server {
 
     /// A backend is killed: the shared memory is made again, but what the server knows of its past is kept.
     pub fn crash_backend(&mut self, cx: &mut Context, random: &mut Random) -> bool {
-        let Some(past) = self.running.as_ref().map(|running| running.shared.past) else { return false };
+        let Some(history) = self.running.as_ref().map(|running| running.shared.history) else { return false };
         if self.disk.durable.0.is_none() {
             return false;
         }
         let survivors = random.below(self.disk.unflushed() + 1);
         self.disk.crash(survivors);
         self.say(cx, || "a backend is killed: shared memory is made again".into());
-        self.run_with(cx, past);
+        self.run_with(cx, history);
         true
     }
 
@@ -326,9 +328,9 @@ impl Server {
         }
         let shared = &running.shared;
         let tracks = shared.tracks([Horizon::NONE; 2]);
-        let past = shared.past.snapshot();
+        let history = shared.history.snapshot();
         let mut stored = Stored { oid: cx.fresh_oid(), ..Stored::default() };
-        if past.highest_us > 0 {
+        if history.highest_us > 0 {
             let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
                 begun if ![0, begun.value].contains(&track.promised.value()) => {
                     Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
@@ -336,7 +338,7 @@ impl Server {
                 begun => begun,
             });
             let mut uses = Uses::default();
-            uses.add(past.records(&tracks, &begun, &Uses::default()));
+            uses.add(history.records(&tracks, &begun, &Uses::default()));
             stored.uses = uses;
             stored.horizons = [0, 1].map(|at| Horizon::new(begun[at].value, tracks[at].used_us(begun[at])));
         }
@@ -351,8 +353,8 @@ impl Server {
     pub fn empty(&mut self, cx: &mut Context, is_horizon: bool) -> bool {
         // A keeper that has opened no gate and published nothing since the start has nothing to compare with.
         let has_published = self.running.as_ref().is_some_and(|running| {
-            let past = &running.shared.past;
-            past.published[0] != Horizon::NONE && past.last_identity.is_some()
+            let history = &running.shared.history;
+            history.published[0] != Horizon::NONE && history.last_identity.is_some()
         });
         if !self.is_ddl_possible() || !self.disk.read.is_sound() || !has_published {
             return false;
@@ -371,11 +373,11 @@ impl Server {
         self.say(cx, || format!("its clock is set by {}, to {} off", duration(step_us), duration(offset_us)));
     }
 
-    pub fn order(&mut self, cx: &mut Context, order: Order) -> bool {
+    pub fn request(&mut self, cx: &mut Context, request: Request) -> bool {
         // The one before has waited for too long, and is withdrawn.
         let Some(running) = &mut self.running else { return false };
-        running.shared.order = Some(order);
-        self.say(cx, || format!("an administrator orders {order:?}"));
+        running.shared.request = Some(request);
+        self.say(cx, || format!("an administrator requests {request:?}"));
         true
     }
 }

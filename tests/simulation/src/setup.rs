@@ -26,8 +26,8 @@ pub struct ServerSetup {
     pub is_leased: bool,
     pub layout_at: usize,
     pub standby: StandbyKind,
-    pub max_drift_us: i64,
-    pub lease_us: i64,
+    pub max_ahead_us: i64,
+    pub horizon_margin_us: i64,
     pub spread: u32,
 }
 
@@ -75,8 +75,8 @@ impl Setup {
                     StandbyKind::Asynchronous,
                     StandbyKind::Synchronous,
                 ]),
-                max_drift_us: random.pick(&[0, 1_000, 1_000_000, 1_000_000]),
-                lease_us: random.pick(&[100_000, 3_000_000, 60_000_000]),
+                max_ahead_us: random.pick(&[0, 1_000, 1_000_000, 1_000_000]),
+                horizon_margin_us: random.pick(&[100_000, 3_000_000, 60_000_000]),
                 spread: random.pick(&[0, 0, 3]),
             })
             .collect();

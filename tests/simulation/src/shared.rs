@@ -1,10 +1,10 @@
-//! The shared memory of a server: `src/shared/` of the extension (`tracks.rs`, `slots.rs`, `places.rs`, `past.rs`,
+//! The shared memory of a server: `src/shared/` of the extension (`tracks.rs`, `slots.rs`, `slot_table.rs`, `history.rs`,
 //! `lease.rs`, `keeper_words.rs`), without locks and atomics, as one step here is one step for all. Gate and slots are those
 //! of the product.
 
 use snowflake_id_core::clock_sequence::Widths;
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
-use snowflake_id_core::used::Past;
+use snowflake_id_core::used::History;
 use snowflake_id_core::{Gate, Identity, Layout, Lease, Segment, Slot, SlotKey};
 
 use crate::disk::SEGMENTS;
@@ -14,18 +14,18 @@ const MAX_SLOTS: usize = 256;
 
 /// What outlives the shared memory when a backend crashes.
 #[derive(Clone, Copy, Default)]
-pub struct PastWords {
+pub struct HistoryWords {
     pub published: [Horizon; TRACKS],
     pub promised: [Horizon; TRACKS],
     pub highest_us: i64,
     pub last_identity: Option<Identity>,
-    pub place: Option<u32>,
+    pub stored_at: Option<u32>,
     pub clock_offset_us: Option<i64>,
 }
 
-impl PastWords {
-    pub fn snapshot(&self) -> Past {
-        Past { highest_us: self.highest_us, last_identity: self.last_identity }
+impl HistoryWords {
+    pub fn snapshot(&self) -> History {
+        History { highest_us: self.highest_us, last_identity: self.last_identity }
     }
 
     pub fn promise(&mut self, track: usize, horizon: Horizon) {
@@ -42,14 +42,14 @@ impl PastWords {
 
 /// What the registry worker tells.
 #[derive(Clone, Copy, Default)]
-pub struct News {
+pub struct LeaseStatus {
     pub number: u64,
     pub lease: Option<Lease>,
     pub is_inherited: bool,
     pub confirmed_clock_us: Option<i64>,
 }
 
-impl News {
+impl LeaseStatus {
     /// A lease that is not the one before, or that one renewed, gets a number of its own.
     pub fn tell(&mut self, lease: Option<Lease>) {
         let is_continued = match (self.lease, lease) {
@@ -63,7 +63,7 @@ impl News {
     }
 }
 
-pub struct Place {
+pub struct SlotEntry {
     /// `None`: retired.
     pub layout: Option<Layout>,
     pub track: usize,
@@ -72,7 +72,7 @@ pub struct Place {
     end_of_use_us: i64,
 }
 
-impl Place {
+impl SlotEntry {
     fn key(&self) -> Option<SlotKey> {
         Some(SlotKey::on_track(&self.layout?, self.track))
     }
@@ -97,33 +97,33 @@ impl Place {
 
 /// An order of an administrator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum Request {
     AcceptClock,
     Advance(i64),
-    BeginAnew(Option<Identity>),
+    Reset(Option<Identity>),
 }
 
 #[derive(Default)]
 pub struct Shared {
     pub gate: Gate,
-    pub places: Vec<Place>,
+    pub entries: Vec<SlotEntry>,
     begun: [Begun; TRACKS],
-    pub past: PastWords,
-    pub news: News,
+    pub history: HistoryWords,
+    pub lease_status: LeaseStatus,
     lease_from_us: i64,
     lease_until_us: i64,
     pub another_needed_after: u64,
     pub asked: Widths,
     pub is_wanted: bool,
-    pub order: Option<Order>,
+    pub request: Option<Request>,
     pub segments: [Segment; SEGMENTS],
     /// By how much the end of a lease is missed by a broken keeper.
     pub overrun_us: i64,
 }
 
 impl Shared {
-    pub fn new(past: PastWords, overrun_us: i64) -> Shared {
-        Shared { past, overrun_us, ..Shared::default() }
+    pub fn new(history: HistoryWords, overrun_us: i64) -> Shared {
+        Shared { history, overrun_us, ..Shared::default() }
     }
 
     pub fn is_begun(&self) -> bool {
@@ -154,27 +154,27 @@ impl Shared {
         [0, 1].map(|track| Track {
             begun: self.is_begun().then(|| self.begun[track]),
             stored: stored[track],
-            published: self.past.published[track],
-            promised: self.past.promised[track],
+            published: self.history.published[track],
+            promised: self.history.promised[track],
             end_of_use_us: self.end_of_use_us(track),
         })
     }
 
-    fn on_track(&self, track: usize) -> impl Iterator<Item = (SlotKey, &Place)> {
+    fn on_track(&self, track: usize) -> impl Iterator<Item = (SlotKey, &SlotEntry)> {
         let value = self.begun[track].value;
-        let in_use = self.places.iter().filter_map(|place| Some((place.key()?, place)));
-        in_use.filter(move |(key, place)| key.track() == track && key.parts(place.slot.word()).0 == value)
+        let in_use = self.entries.iter().filter_map(|entry| Some((entry.key()?, entry)));
+        in_use.filter(move |(key, entry)| key.track() == track && key.parts(entry.slot.word()).0 == value)
     }
 
     fn end_of_use_us(&self, track: usize) -> i64 {
         let slots = self.on_track(track);
-        slots.map(|(key, place)| place.end_of_use_us(&key, place.slot.word())).fold(0, i64::max)
+        slots.map(|(key, entry)| entry.end_of_use_us(&key, entry.slot.word())).fold(0, i64::max)
     }
 
     pub fn publish(&mut self, horizons: [Option<Horizon>; TRACKS]) {
         for (track, horizon) in horizons.into_iter().enumerate() {
             if let Some(horizon) = horizon {
-                self.past.published[track] = horizon;
+                self.history.published[track] = horizon;
             }
         }
         self.let_slots_be_used();
@@ -187,8 +187,8 @@ impl Shared {
 
     fn let_slots_be_used(&self) {
         for track in 0..TRACKS {
-            for (key, place) in self.on_track(track) {
-                place.slot.set_horizon(self.first_unusable_tick(&key));
+            for (key, entry) in self.on_track(track) {
+                entry.slot.set_horizon(self.first_unusable_tick(&key));
             }
         }
     }
@@ -203,7 +203,7 @@ impl Shared {
     }
 
     fn published_us(&self, track: usize) -> i64 {
-        self.past.published[track].until_us_of(self.begun[track].value)
+        self.history.published[track].until_us_of(self.begun[track].value)
     }
 
     pub fn begin(&mut self, begun: [Begun; TRACKS]) {
@@ -212,19 +212,19 @@ impl Shared {
 
     pub fn open_value(&mut self, floor_us: i64, horizon: Horizon) {
         let value = horizon.value();
-        for place in &mut self.places {
-            let Some(key) = place.key().filter(|key| key.track() == 1) else { continue };
+        for entry in &mut self.entries {
+            let Some(key) = entry.key().filter(|key| key.track() == 1) else { continue };
             if !key.has_room_for(value) {
-                place.slot.set_horizon(0);
+                entry.slot.set_horizon(0);
                 continue;
             }
             let first = key.word(value, key.first_counter_from(floor_us));
-            if key.parts(place.slot.word()).0 == value {
-                let (before, after) = place.slot.raise(|word| word.max(first));
-                place.note_raised(&key, before, after);
+            if key.parts(entry.slot.word()).0 == value {
+                let (before, after) = entry.slot.raise(|word| word.max(first));
+                entry.note_raised(&key, before, after);
             } else {
-                place.slot.change_value(first);
-                place.note_new(first);
+                entry.slot.change_value(first);
+                entry.note_new(first);
             }
         }
         self.begun[1] = Begun { value, floor_us };
@@ -232,7 +232,7 @@ impl Shared {
     }
 
     pub fn has_room_for_value(&self) -> bool {
-        self.value() > 0 || MAX_SLOTS - self.places.len() >= MAX_LAYOUTS
+        self.value() > 0 || MAX_SLOTS - self.entries.len() >= MAX_LAYOUTS
     }
 
     pub fn fence(&mut self, floors_us: [i64; TRACKS], is_another: bool) {
@@ -241,19 +241,19 @@ impl Shared {
                 self.begun[track].floor_us = self.begun[track].floor_us.max(floor_us);
             }
         }
-        let keys: Vec<_> = self.places.iter().map(Place::key).collect();
-        let slots = self.places.iter().zip(&keys).filter_map(|(place, key)| Some((place, (*key)?)));
-        let raised = self.gate.fence(slots.map(|(place, key)| {
+        let keys: Vec<_> = self.entries.iter().map(SlotEntry::key).collect();
+        let slots = self.entries.iter().zip(&keys).filter_map(|(entry, key)| Some((entry, (*key)?)));
+        let raised = self.gate.fence(slots.map(|(entry, key)| {
             let floor = move |word: u64| {
                 let (value, counter) = key.parts(word);
                 let next = if is_another { key.next_whole_tick(counter) } else { counter };
                 key.word(value, next.max(key.first_counter_from(floors_us[key.track()])))
             };
-            (&place.slot, floor)
+            (&entry.slot, floor)
         }));
-        let slots = self.places.iter_mut().zip(&keys).filter_map(|(place, key)| Some((place, (*key)?)));
-        for ((place, key), (before, after)) in slots.zip(raised) {
-            place.note_raised(&key, before, after);
+        let slots = self.entries.iter_mut().zip(&keys).filter_map(|(entry, key)| Some((entry, (*key)?)));
+        for ((entry, key), (before, after)) in slots.zip(raised) {
+            entry.note_raised(&key, before, after);
         }
     }
 
@@ -262,7 +262,7 @@ impl Shared {
     }
 
     /// Fences, unless that is left out, and lets nothing more be used than what was handed out.
-    pub fn seal(&mut self, is_fenced: bool) -> [Horizon; TRACKS] {
+    pub fn shutdown_horizons(&mut self, is_fenced: bool) -> [Horizon; TRACKS] {
         if is_fenced {
             self.close_gate();
         }
@@ -276,23 +276,23 @@ impl Shared {
         ends
     }
 
-    pub fn has_room_to_begin_anew(&self) -> bool {
+    pub fn has_room_for_reset(&self) -> bool {
         let current = self.value();
-        let in_use = self.places.iter().filter(|place| place.layout.is_some() && !place.is_left(current));
-        MAX_SLOTS - self.places.len() >= in_use.count()
+        let in_use = self.entries.iter().filter(|entry| entry.layout.is_some() && !entry.is_left(current));
+        MAX_SLOTS - self.entries.len() >= in_use.count()
     }
 
     /// Before the low horizon is written.
-    pub fn promise_anew(&mut self, horizon: Horizon) {
-        self.past.last_identity = None;
-        self.past.promised = [horizon, Horizon::NONE];
-        self.past.published = [horizon, Horizon::NONE];
+    pub fn promise_reset(&mut self, horizon: Horizon) {
+        self.history.last_identity = None;
+        self.history.promised = [horizon, Horizon::NONE];
+        self.history.published = [horizon, Horizon::NONE];
     }
 
-    pub fn begin_anew(&mut self, floor_us: i64) {
-        for place in &mut self.places {
-            if place.layout.take().is_some() {
-                place.slot.set_horizon(0);
+    pub fn reset(&mut self, floor_us: i64) {
+        for entry in &mut self.entries {
+            if entry.layout.take().is_some() {
+                entry.slot.set_horizon(0);
             }
         }
         self.begun = [Begun { value: 0, floor_us }, Begun::NONE];
@@ -308,40 +308,40 @@ impl Shared {
 
     pub fn find(&self, layout: &Layout) -> Option<usize> {
         let key = self.key_of(layout);
-        self.places.iter().position(|place| place.key() == Some(key))
+        self.entries.iter().position(|entry| entry.key() == Some(key))
     }
 
     /// The value of the clock sequence in a slot.
     pub fn clock_seq(&self, at: usize) -> u8 {
-        let place = &self.places[at];
-        place.key().map_or(0, |key| key.parts(place.slot.word()).0)
+        let entry = &self.entries[at];
+        entry.key().map_or(0, |key| key.parts(entry.slot.word()).0)
     }
 
     /// A place for a layout that has none; `None` if there is no room.
     pub fn assign(&mut self, layout: &Layout) -> Option<usize> {
         let current = self.value();
-        let in_use = self.places.iter().filter(|place| place.layout.is_some() && !place.is_left(current));
-        if self.places.len() == MAX_SLOTS || in_use.count() >= MAX_LAYOUTS {
+        let in_use = self.entries.iter().filter(|entry| entry.layout.is_some() && !entry.is_left(current));
+        if self.entries.len() == MAX_SLOTS || in_use.count() >= MAX_LAYOUTS {
             return None;
         }
         let key = self.key_of(layout);
         let word = key.word(layout.clock_seq_at(current), self.first_counter(&key));
         let slot = Slot::new(word, self.first_unusable_tick(&key));
-        let mut place =
-            Place { layout: Some(*layout), track: key.track(), slot, set_to: 0, end_of_use_us: 0 };
-        place.note_new(word);
-        self.places.push(place);
-        Some(self.places.len() - 1)
+        let mut entry =
+            SlotEntry { layout: Some(*layout), track: key.track(), slot, set_to: 0, end_of_use_us: 0 };
+        entry.note_new(word);
+        self.entries.push(entry);
+        Some(self.entries.len() - 1)
     }
 
     /// Names a slot after a layout that has it for longer than the one after which it is named.
     pub fn name_after(&mut self, layout: &Layout) {
         let key = self.key_of(layout);
-        for place in &mut self.places {
-            let Some(named) = place.layout.filter(|_| place.key() == Some(key)) else { continue };
+        for entry in &mut self.entries {
+            let Some(named) = entry.layout.filter(|_| entry.key() == Some(key)) else { continue };
             let (named, longer) = (named.max_clock_seq(), layout.max_clock_seq());
-            if if place.track == 0 { named > longer } else { named < longer } {
-                place.layout = Some(*layout);
+            if if entry.track == 0 { named > longer } else { named < longer } {
+                entry.layout = Some(*layout);
             }
         }
     }

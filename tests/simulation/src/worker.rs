@@ -52,7 +52,7 @@ impl Worker {
         let state = server.file.state.clone();
         let is_original = server.file.original == server.original || cx.is(Mutation::CopyBelieved);
         Worker {
-            state: if is_original { state } else { state.of_a_stranger() },
+            state: if is_original { state } else { state.of_an_unrecognized_server() },
             started_us: cx.now_us,
             is_unknown: false,
             is_inherited: true,
@@ -133,14 +133,14 @@ impl Server {
 
     fn needs(&mut self, cx: &Context, registry: &Registry, layout: &Layout) -> Needs {
         let Some(running) = &mut self.running else { return Needs::default() };
-        let (news, worker) = (running.shared.news, &mut running.worker);
+        let (lease_status, worker) = (running.shared.lease_status, &mut running.worker);
         let time_us = registry.tables.lease_us.max(LEAST_TIME_UNWANTED_US);
         worker.unwanted.retain(|(_, since_us)| cx.now_us - since_us < time_us);
-        if let Some(lease) = news.lease
-            && running.shared.another_needed_after == news.number
-            && worker.noted_after != news.number
+        if let Some(lease) = lease_status.lease
+            && running.shared.another_needed_after == lease_status.number
+            && worker.noted_after != lease_status.number
         {
-            worker.noted_after = news.number;
+            worker.noted_after = lease_status.number;
             worker.unwanted.push((lease.identity.worker, cx.now_us));
         }
         Needs {
@@ -233,7 +233,7 @@ impl Server {
             Op::Confirm(is_clock_good) => {
                 let offset_us = self.clock_us(cx) - self.since_boot_us(cx);
                 let Some(running) = &mut self.running else { return };
-                running.shared.news.confirmed_clock_us = is_clock_good.then_some(offset_us);
+                running.shared.lease_status.confirmed_clock_us = is_clock_good.then_some(offset_us);
             }
             Op::AcquireIfNeeded => {
                 let Some(running) = &mut self.running else { return };
@@ -253,7 +253,7 @@ impl Server {
     fn fail_round(&mut self, cx: &mut Context) {
         if let Some(running) = &mut self.running {
             running.worker.ops.clear();
-            running.shared.news.confirmed_clock_us = None;
+            running.shared.lease_status.confirmed_clock_us = None;
         }
         self.tell_lease_in_hand(cx, true);
     }
@@ -294,7 +294,7 @@ impl Server {
                 self.say(cx, || "the registry does not know its lease; it is used to its end".into());
             }
             Outcome::Twin => {
-                running.shared.news.tell(None);
+                running.shared.lease_status.tell(None);
                 running.shared.close_gate();
                 worker.state.held = None;
                 let state = worker.state.clone();
@@ -348,8 +348,8 @@ impl Server {
         let clock_us = self.clock_us(cx);
         let Some(running) = &mut self.running else { return };
         let lease = running.worker.state.lease_at(clock_us);
-        running.shared.news.tell(lease);
-        running.shared.news.is_inherited = running.worker.is_inherited;
+        running.shared.lease_status.tell(lease);
+        running.shared.lease_status.is_inherited = running.worker.is_inherited;
         self.say(cx, || match lease {
             Some(lease) => format!("tells its keeper: {} up to {}", lease.identity, instant(lease.until_us)),
             None => "tells its keeper that there is no lease".into(),
@@ -361,7 +361,9 @@ impl Server {
         let clock_us = self.clock_us(cx);
         let Some(running) = &self.running else { return };
         let is_due = has_failed || cx.now_us - running.worker.started_us >= TIME_TO_RENEW_FIRST_US;
-        if is_due && running.shared.news.lease.is_none() && running.worker.state.lease_at(clock_us).is_some()
+        if is_due
+            && running.shared.lease_status.lease.is_none()
+            && running.worker.state.lease_at(clock_us).is_some()
         {
             self.tell_lease(cx);
         }

@@ -15,7 +15,7 @@ use crate::random::Random;
 use crate::registry::{Kind as Told, Registry};
 use crate::server::{LeaseFile, Original, Server};
 use crate::setup::{BEGAN_US, Setup};
-use crate::shared::Order;
+use crate::shared::Request;
 
 /// Copies that may come up beside the servers of the beginning.
 const MOST_COPIES: usize = 6;
@@ -97,8 +97,8 @@ impl World<'_> {
                 must_advance: None,
                 has_advanced: None,
                 layout_at: server.layout_at,
-                max_drift_us: server.max_drift_us,
-                lease_us: server.lease_us,
+                max_ahead_us: server.max_ahead_us,
+                horizon_margin_us: server.horizon_margin_us,
                 spread: server.spread,
                 disk: Disk::new(Pages(Some(stored)), server.standby),
                 file: LeaseFile::default(),
@@ -137,13 +137,14 @@ impl World<'_> {
         });
         for server in &mut servers {
             let (kind, worker) = (server.disk.kind, server.worker);
-            let (drift_us, lease_us, layout_at) = (server.max_drift_us, server.lease_us, server.layout_at);
+            let (ahead_us, margin_us, layout_at) =
+                (server.max_ahead_us, server.horizon_margin_us, server.layout_at);
             server.say(&mut cx, || {
                 let who = worker.map_or("leased".into(), |worker| format!("worker ID {worker}"));
                 format!(
-                    "{who}, layout {layout_at}, max_drift {}, horizon {} ahead, standby: {kind:?}",
-                    duration(drift_us),
-                    duration(lease_us)
+                    "{who}, layout {layout_at}, max_ahead {}, horizon {} ahead, standby: {kind:?}",
+                    duration(ahead_us),
+                    duration(margin_us)
                 )
             });
             server.start(&mut cx);
@@ -193,7 +194,7 @@ impl World<'_> {
                 if let Some((to_us, _)) = server.must_advance {
                     let is_near = to_us <= server.clock_us(cx) + 86_400_000_000;
                     if is_near {
-                        server.order(cx, Order::Advance(to_us));
+                        server.request(cx, Request::Advance(to_us));
                     }
                 }
                 let is_active = !random.one_in(4);
@@ -307,11 +308,11 @@ impl World<'_> {
             Kind::EmptyHorizon => fault(server.empty(cx, true), "stored horizon emptied"),
             Kind::EmptyRecords => fault(server.empty(cx, false), "records emptied"),
             Kind::Settings => {
-                server.max_drift_us = random.pick(&[0, 1_000, 1_000_000, 2_000_000]);
-                server.lease_us = random.pick(&[100_000, 3_000_000, 60_000_000]);
-                let (drift_us, lease_us) = (server.max_drift_us, server.lease_us);
+                server.max_ahead_us = random.pick(&[0, 1_000, 1_000_000, 2_000_000]);
+                server.horizon_margin_us = random.pick(&[100_000, 3_000_000, 60_000_000]);
+                let (ahead_us, margin_us) = (server.max_ahead_us, server.horizon_margin_us);
                 server.say(cx, || {
-                    format!("max_drift is {}, horizon {} ahead", duration(drift_us), duration(lease_us))
+                    format!("max_ahead is {}, horizon {} ahead", duration(ahead_us), duration(margin_us))
                 });
                 Some("settings changed")
             }
@@ -326,11 +327,11 @@ impl World<'_> {
             }
             Kind::Advance => {
                 let floor_us = server.clock_us(cx) + random.between(-1_000_000, 20_000_000);
-                fault(server.order(cx, Order::Advance(floor_us)), "snowflake_advance()")
+                fault(server.request(cx, Request::Advance(floor_us)), "snowflake_advance()")
             }
             Kind::Reset => {
                 if server.is_leased {
-                    return fault(server.order(cx, Order::BeginAnew(None)), "snowflake_reset_horizon()");
+                    return fault(server.request(cx, Request::Reset(None)), "snowflake_reset_horizon()");
                 }
                 if server.must_advance.is_some() {
                     return None;
@@ -344,8 +345,8 @@ impl World<'_> {
                         worker
                     }
                 };
-                let order = Order::BeginAnew(Some(Identity { datacenter: 0, worker }));
-                if !server.order(cx, order) {
+                let request = Request::Reset(Some(Identity { datacenter: 0, worker }));
+                if !server.request(cx, request) {
                     return None;
                 }
                 if random.one_in(2) {
@@ -353,7 +354,7 @@ impl World<'_> {
                 }
                 Some("snowflake_reset_horizon()")
             }
-            Kind::AcceptClock => fault(server.order(cx, Order::AcceptClock), "snowflake_accept_clock()"),
+            Kind::AcceptClock => fault(server.request(cx, Request::AcceptClock), "snowflake_accept_clock()"),
             Kind::FailCommit => {
                 server.is_commit_failing = true;
                 None
@@ -465,10 +466,10 @@ impl World<'_> {
                 if let Some((to_us, _)) =
                     server.must_advance.filter(|(to_us, _)| *to_us <= cx.now_us + 86_400_000_000)
                 {
-                    server.order(cx, Order::Advance(to_us));
+                    server.request(cx, Request::Advance(to_us));
                 }
                 if round % 8 == 7 {
-                    server.order(cx, Order::AcceptClock);
+                    server.request(cx, Request::AcceptClock);
                 }
                 server.keep(cx, 60, true);
                 server.keep(cx, 60, true);

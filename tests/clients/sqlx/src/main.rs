@@ -2,14 +2,14 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> sqlx::Result<()> {
-    // From the environment: PGHOST, PGDATABASE and so on.
+    // Uses PGHOST, PGDATABASE etc. from the environment.
     let pool = PgPool::connect_with(PgConnectOptions::new()).await?;
 
     let insert = "INSERT INTO orders (item) VALUES ($1) RETURNING id";
     let id: i64 = sqlx::query_scalar(insert).bind("tea").fetch_one(&pool).await?;
     println!("{id}"); // an ID
 
-    // IDs before rows: for a batch, for several tables at once, for a queue.
+    // IDs before rows: for a batch, several tables or a queue.
     let ids: Vec<i64> = sqlx::query_scalar("SELECT snowflake_batch(3)").fetch_all(&pool).await?;
     sqlx::query("INSERT INTO orders (id, item) SELECT * FROM unnest($1::bigint[], $2::text[])")
         .bind(&ids)

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-use crate::clock_sequence::values::{HOUR, server, start_with_a_past, value_of};
+use crate::clock_sequence::values::{HOUR, server, start_with_history, value_of};
 
 /// Under load: calls in flight wait for less than a second, and none fails.
 #[test]
 fn a_clock_set_back_by_an_hour_under_load() {
-    let cluster = start_with_a_past(server("rollback3"));
+    let cluster = start_with_history(server("rollback3"));
     let load = |stop: &AtomicBool| {
         let mut client = cluster.connect();
         let (mut mine, mut slowest) = (Vec::new(), Duration::ZERO);

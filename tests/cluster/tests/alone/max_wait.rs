@@ -116,7 +116,7 @@ fn a_hopeless_wait_fails_at_once() {
 
 /// The keeper carries an order out, and waits for a standby: whoever cancels the call leaves, and is told that it goes on.
 #[test]
-fn an_order_that_is_under_way_is_left_at_once() {
+fn a_request_under_way_is_left_at_once() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     keeper_pid(&mut client);
@@ -128,7 +128,7 @@ fn an_order_that_is_under_way_is_left_at_once() {
         assert_eq!(state, "57014", "{message}");
         assert!(waited < Duration::from_secs(1) + SLACK, "{waited:?}");
     }
-    let said = "the keeper has begun with the order, and goes on with it";
+    let said = "the keeper has begun with the request, and goes on with it";
     assert_eq!(cluster.log().matches(said).count(), 1, "{}", cluster.log());
     cluster.change("synchronous_standby_names", "");
     client.run("SET statement_timeout = 0; SELECT snowflake_advance(now() + '20 min')");

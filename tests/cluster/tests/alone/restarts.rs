@@ -8,8 +8,8 @@ use harness::*;
 /// A clean stop gives the horizon back.
 #[test]
 fn clean_restarts_need_no_wait_and_do_not_pile_up() {
-    // The defaults of `snowflake_id.lease` and of `max_drift`.
-    const LEASE_AND_DRIFT: f64 = 3.0 + 1.0;
+    // The defaults of `snowflake_id.horizon_margin` and of `max_ahead`.
+    const MARGIN_AND_AHEAD: f64 = 3.0 + 1.0;
     let cluster = Cluster::builder().worker(1).start();
     let mut all = ids(&mut cluster.connect(), "SELECT snowflake_batch(1000)");
     for _ in 0..10 {
@@ -21,9 +21,11 @@ fn clean_restarts_need_no_wait_and_do_not_pile_up() {
         all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     }
     assert_increasing(&all);
-    let drift: f64 =
-        single(&mut cluster.connect(), "SELECT extract(epoch FROM max(drift))::float8 FROM snowflake_status");
-    assert!(drift < LEASE_AND_DRIFT, "{drift}");
+    let ahead: f64 = single(
+        &mut cluster.connect(),
+        "SELECT extract(epoch FROM max(ahead))::float8 FROM snowflake_layout_status",
+    );
+    assert!(ahead < MARGIN_AND_AHEAD, "{ahead}");
 }
 
 /// An idle server writes no WAL for the horizon, and the first call after that waits only for one commit.

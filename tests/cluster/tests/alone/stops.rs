@@ -80,7 +80,7 @@ fn the_name_server_says_nothing() {
     let Some(()) = start_with(&server) else { return };
     wait_for_error(&server, "could not translate host name");
     forget();
-    ask(PATIENCE).unwrap();
+    ask(TIMEOUT).unwrap();
     assert!(time_to_stop(&server) < AT_ONCE, "{}", server.log());
 
     let socket = fleet.registry.host().display();

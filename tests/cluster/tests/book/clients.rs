@@ -55,7 +55,10 @@ fn installed(file: &str) -> PathBuf {
 /// Runs the program in a database of its own and compares what it prints with what its comments say. The
 /// mappers make their table `orders` themselves, the others find it there.
 fn check(database: &str, source: &str, program: &mut Command) {
-    assert!(PAGE.contains(&format!("\n{source}```\n")), "docs/how-to/clients.md does not show the program as it is");
+    assert!(
+        PAGE.contains(&format!("\n{source}```\n")),
+        "docs/how-to/clients.md does not show the program as it is"
+    );
     let cluster = Cluster::builder().worker(1).start();
     cluster.connect().run(&format!("CREATE DATABASE {database}"));
     let mut client = cluster.connect_to(database);

@@ -353,9 +353,9 @@ fn everything_that_is_watched_is_there() {
 
     // Accidents.
     let registry = &fleet.registry;
-    segments::order(registry, "create_segment('few', max_value => 1000)");
+    segments::administer(registry, "create_segment('few', max_value => 1000)");
     segments::some(&mut server.connect(), "few", 900);
-    segments::order(registry, "configure(synchronous => true, last_worker => 0)");
+    segments::administer(registry, "configure(synchronous => true, last_worker => 0)");
     wait_for_alerts(
         &prometheus,
         &[

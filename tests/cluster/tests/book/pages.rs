@@ -15,12 +15,12 @@ const PAGES: [(&str, &str, usize); 16] = [
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
     ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
     ("moving_over", include_str!("../../../../docs/how-to/moving-over.md"), 5),
-    ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 16),
+    ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 18),
     ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
     ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),
     ("status", include_str!("../../../../docs/reference/states.md"), 0),
     ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 7),
-    ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 7),
+    ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 5),
     ("troubleshooting", include_str!("../../../../docs/how-to/troubleshooting.md"), 0),
 ];
 

@@ -7,7 +7,7 @@ use harness::*;
 
 /// What is not for users: parts of others, and what views, triggers and the planner call.
 const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots\
-    |clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_past|refuse_refresh";
+    |clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_history|refuse_refresh";
 
 /// What there is to compare of all functions of one name.
 #[derive(Debug, Default, PartialEq)]
@@ -117,7 +117,7 @@ fn in_milliseconds(value: &str) -> String {
 fn settings() {
     let cluster = Cluster::builder().worker(1).start();
     let query = "SELECT name, CASE context WHEN 'sighup' THEN 'reload' WHEN 'postmaster' THEN 'restart'
-                     WHEN 'user' THEN 'anybody' ELSE context END,
+                     WHEN 'user' THEN 'any user' ELSE context END,
                      boot_val, coalesce(min_val || ', ' || max_val, '')
                  FROM pg_settings WHERE name LIKE 'snowflake\\_id.%'";
     let settings = cluster.connect().query(query, &[]).unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use harness::*;
 
-use super::values::{BATCH, HOUR, expect_value, server, start_with_a_past, take};
+use super::values::{BATCH, HOUR, expect_value, server, start_with_history, take};
 
 const WIDE: &str = "time:41 clock_seq:8 worker:6 sequence:8";
 
@@ -18,7 +18,7 @@ fn session(cluster: &Cluster, layout: &str) -> Client {
 /// free again.
 #[test]
 fn values_of_a_wide_field_need_no_more_places() {
-    let cluster = start_with_a_past(server(WIDE).set("snowflake_id.lease", "1s"));
+    let cluster = start_with_history(server(WIDE).set("snowflake_id.horizon_margin", "1s"));
     let mut sessions =
         [WIDE, "time:40 clock_seq:8 worker:7 sequence:8"].map(|layout| session(&cluster, layout));
     let mut all = [Vec::new(), Vec::new()];
@@ -56,7 +56,7 @@ fn values_of_a_wide_field_need_no_more_places() {
 #[test]
 fn a_narrow_field_beside_a_wide_one() {
     let narrow = "time:41 datacenter:7 clock_seq:1 worker:6 sequence:8";
-    let cluster = start_with_a_past(server(WIDE));
+    let cluster = start_with_history(server(WIDE));
     let mut all = Vec::new();
     let mut wide = session(&cluster, WIDE);
     let takes = |stop: &AtomicBool| {
@@ -88,7 +88,7 @@ fn a_narrow_field_beside_a_wide_one() {
 #[test]
 fn a_field_with_nothing_beside_it() {
     let narrow = "time:50 clock_seq:1 sequence:12";
-    let cluster = start_with_a_past(server(WIDE).worker(0));
+    let cluster = start_with_history(server(WIDE).worker(0));
     let mut sessions = [WIDE, narrow].map(|layout| session(&cluster, layout));
     let mut all = [Vec::new(), Vec::new()];
     for value in 0..=3 {

@@ -6,12 +6,12 @@ use std::time::Instant;
 use harness::accidents::recovered;
 use harness::*;
 
-use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_a_past, take};
+use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_history, take};
 
 /// Back and forth until all values are used up: then calls fail as without the field, and the status says until when.
 #[test]
-fn back_and_forth_until_all_values_are_used_up() {
-    let cluster = start_with_a_past(server("rollback2"));
+fn back_and_forth_until_all_values_are_exhausted() {
+    let cluster = start_with_history(server("rollback2"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -58,7 +58,7 @@ fn back_and_forth_until_all_values_are_used_up() {
 /// The clock is set back while the server is down: the floor is far ahead at the start.
 #[test]
 fn a_clock_set_back_while_the_server_is_down() {
-    let cluster = start_with_a_past(server("rollback3"));
+    let cluster = start_with_history(server("rollback3"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -79,7 +79,7 @@ fn a_clock_set_back_while_the_server_is_down() {
 /// `standard` makes the numbers of value 0, and waits.
 #[test]
 fn a_layout_without_the_field_beside_it() {
-    let cluster = start_with_a_past(server("rollback3"));
+    let cluster = start_with_history(server("rollback3"));
     let mut client = cluster.connect();
     let mut standard = cluster.connect();
     standard.run("SET snowflake_id.layout = 'standard'; SET snowflake_id.max_wait = '100ms'");
@@ -111,7 +111,7 @@ fn a_layout_without_the_field_beside_it() {
 /// Two layouts whose fields differ in width: the narrow one has 0 when it has no room for the value.
 #[test]
 fn a_field_that_is_too_narrow_for_the_value() {
-    let cluster = start_with_a_past(server("rollback3"));
+    let cluster = start_with_history(server("rollback3"));
     let mut wide = cluster.connect();
     let mut narrow = cluster.connect();
     let layout = "SET snowflake_id.layout = 'time:41 clock_seq:1 datacenter:2 worker:7 sequence:12'";
@@ -136,7 +136,7 @@ fn a_field_that_is_too_narrow_for_the_value() {
 /// A start with a clock beyond the end of the layout, which is then set right.
 #[test]
 fn a_floor_beyond_the_end_of_the_layout() {
-    let cluster = start_with_a_past(server("rollback3"));
+    let cluster = start_with_history(server("rollback3"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -156,8 +156,8 @@ fn a_floor_beyond_the_end_of_the_layout() {
 
 /// The floor that an administrator has ordered holds for every value.
 #[test]
-fn an_ordered_floor_holds_for_every_value() {
-    let cluster = start_with_a_past(server("rollback3"));
+fn a_requested_floor_holds_for_every_value() {
+    let cluster = start_with_history(server("rollback3"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     cluster.set_clock(-HOUR);
@@ -182,8 +182,9 @@ fn an_ordered_floor_holds_for_every_value() {
 #[test]
 fn rounds_of_steps_back() {
     let rounds = rounds(12);
-    let fast = [("snowflake_id.lease", "300ms"), ("snowflake_id.max_drift", "300ms"), ("fsync", "on")];
-    let cluster = start_with_a_past(server("rollback3").settings(&fast));
+    let fast =
+        [("snowflake_id.horizon_margin", "300ms"), ("snowflake_id.max_ahead", "300ms"), ("fsync", "on")];
+    let cluster = start_with_history(server("rollback3").settings(&fast));
     let mut random = Random::seeded();
     let (mut all, mut values) = (Vec::new(), 0);
     let mut shift = 0.0;
@@ -236,7 +237,7 @@ fn rounds_of_steps_back() {
 /// that is set back meanwhile. The next one may have reasons not to open the gate.
 fn end_keeper(client: &mut Client) {
     let keeper = |client: &mut Client| -> Option<i32> {
-        client.query_one("SELECT max(keeper_pid) FROM snowflake_status", &[]).ok()?.get(0)
+        client.query_one("SELECT keeper_pid FROM snowflake_status", &[]).ok()?.get(0)
     };
     let Some(old) = keeper(client) else { return };
     client.execute("SELECT pg_terminate_backend($1)", &[&old]).unwrap();
@@ -255,7 +256,7 @@ fn recover(cluster: &Cluster, shift: &mut f64) {
                 true => {
                     "SELECT max(used_until_us) / 1e6 - extract(epoch FROM now()) FROM snowflake_internal.used_identity"
                 }
-                false => "SELECT extract(epoch FROM resumes_at - now()) FROM snowflake_status LIMIT 1",
+                false => "SELECT extract(epoch FROM resumes_at - now()) FROM snowflake_status",
             };
             *shift += single::<f64>(&mut client, &format!("SELECT ({query})::float8")).max(0.0) + 0.1;
             println!("the clock goes on to {shift}: {message}");

@@ -36,7 +36,7 @@ pub fn expect_value(client: &mut Client, all: &mut Vec<i64>, value: i32) {
 }
 
 /// Starts a server that knows its own past since a day ago. Before that each value counts as used.
-pub fn start_with_a_past(server: Builder) -> Cluster {
+pub fn start_with_history(server: Builder) -> Cluster {
     let cluster = server.stopped();
     cluster.set_clock(-24.0 * HOUR);
     cluster.start_server();

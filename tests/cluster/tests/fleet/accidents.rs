@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::accidents::{Client, Pair, Patient, recovered, rounds_of_accidents};
+use harness::accidents::{Client, FaultTarget, Pair, recovered, rounds_of_accidents};
 use harness::*;
 
 /// Leases that end several times in a round, and fewer worker IDs than all copies together could want at once.
@@ -33,7 +33,7 @@ impl Servers {
     fn start() -> Servers {
         let registry = Cluster::builder().set("max_connections", 100).set("wal_keep_size", "64MB");
         let fleet = Fleet::of(registry, LEASES);
-        let server = fleet.server().short_horizon().set("snowflake_id.max_drift", "500ms");
+        let server = fleet.server().short_horizon().set("snowflake_id.max_ahead", "500ms");
         let servers = (0..4).map(|_| Arc::new(server.clone().clock().start())).collect();
         Servers { registry: Pair::of(fleet.registry), servers, random: Random::seeded(), all: vec![] }
     }
@@ -90,7 +90,7 @@ impl Servers {
     }
 }
 
-impl Patient for Servers {
+impl FaultTarget for Servers {
     type Taken = Vec<i64>;
 
     fn random(&mut self) -> &mut Random {

@@ -34,7 +34,7 @@ fn assert_no_duplicate_rows(servers: &[&Cluster]) {
 }
 
 /// Both servers go on, each under an identity of its own.
-fn expect_strangers(original: &Cluster, copy: &Cluster, all: &[HandedOut]) {
+fn expect_unrecognized(original: &Cluster, copy: &Cluster, all: &[HandedOut]) {
     assert_ne!(leased_worker(original), leased_worker(copy));
     assert_all_distinct(all);
     assert_no_duplicate_rows(&[original, copy]);
@@ -48,7 +48,7 @@ fn a_copy_of_a_stopped_server() {
     let worker = leased_worker(&original);
     let copy = original.duplicate_in_between();
     let all = both_under_load(&original, || copy.start_server(), &copy);
-    expect_strangers(&original, &copy, &all);
+    expect_unrecognized(&original, &copy, &all);
     assert_eq!(leased_worker(&original), worker);
     assert!(copy.log().contains("is not used: it is a copy"), "{}", copy.log());
     // Moved back and forth, the file is no copy.
@@ -76,7 +76,7 @@ fn a_base_backup() {
     let all = both_under_load(&original, || copy.start_server(), &copy);
     before.extend(&all[0]);
     let [_, of_copy] = all;
-    expect_strangers(&original, &copy, &[before, of_copy]);
+    expect_unrecognized(&original, &copy, &[before, of_copy]);
 }
 
 /// The rewound server has the lease file of the one that it follows now, in the place of its own.
@@ -91,7 +91,7 @@ fn a_rewound_server() {
     new.promote();
     // Both go on: a split brain.
     let parts = both_under_load(&old, || (), &new);
-    expect_strangers(&old, &new, &parts);
+    expect_unrecognized(&old, &new, &parts);
     all.extend(parts.iter().flat_map(HandedOut::all));
     old.stop_server("fast");
     new.connect().run("CHECKPOINT");
@@ -107,7 +107,7 @@ fn a_rewound_server() {
     // As a primary: a second split brain, which a standby could never have.
     old.start_server();
     let parts = both_under_load(&new, || (), &old);
-    expect_strangers(&new, &old, &parts);
+    expect_unrecognized(&new, &old, &parts);
     all.extend(parts.iter().flat_map(HandedOut::all));
     assert_distinct(&all);
     assert!(old.log().contains("is not used: it is a copy"), "{}", old.log());
@@ -145,7 +145,7 @@ fn a_server_restored_from_an_archive() {
     let all = both_under_load(&original, || (), &copy);
     before.extend(&all[0]);
     let [_, of_copy] = all;
-    expect_strangers(&original, &copy, &[before, of_copy]);
+    expect_unrecognized(&original, &copy, &[before, of_copy]);
 }
 
 /// The old primary lives on under load; and it does not. The first ID comes soon.
@@ -169,7 +169,7 @@ fn a_promoted_standby() {
             (under_load(&standby, || thread::sleep(A_WHILE)).0, took)
         });
         println!("primary killed {is_killed}: first ID {took:?} after promotion");
-        // Up to snowflake_id.lease is the wait for the clock to come to the horizon of the primary.
+        // Up to snowflake_id.horizon_margin is the wait for the clock to come to the horizon of the primary.
         assert!(took < 2 * SLACK, "{took:?}");
         assert_all_distinct(&[before, after]);
         assert_no_duplicate_rows(&[&primary, &standby]);
@@ -203,7 +203,7 @@ fn forge(copy: &Cluster) {
 fn a_twin() {
     let fleet = Fleet::start("lease => '10s', renew_every => '1s'");
     // The twin need not wait for the clock.
-    let soon = [("snowflake_id.lease", "200ms"), ("snowflake_id.max_drift", "100ms")];
+    let soon = [("snowflake_id.horizon_margin", "200ms"), ("snowflake_id.max_ahead", "100ms")];
     let original = fleet.server().settings(&soon).start();
     create_orders(&original);
     let worker = leased_worker(&original);

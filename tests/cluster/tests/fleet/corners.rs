@@ -24,7 +24,7 @@ fn a_database_is_dropped() {
 /// The lease is still in its file, but what it was used for is forgotten: the keeper works in another database. And the
 /// clock was set back.
 #[test]
-fn the_past_of_a_lease_is_forgotten() {
+fn the_history_of_a_lease_is_forgotten() {
     let fleet = Fleet::start("lease => '10min', renew_every => '1min'");
     let server = fleet.server().clock().start();
     let mut client = server.connect();
@@ -96,7 +96,7 @@ fn a_lease_of_a_forgotten_life_ends() {
 
 /// A server of which nobody knows what it was used for does not try one worker ID after another.
 #[test]
-fn a_server_without_a_past_does_not_take_all_worker_ids() {
+fn a_server_without_a_history_does_not_take_all_worker_ids() {
     let fleet = Fleet::start(SHORT_LEASES);
     let server = fleet.server().start();
     leased_worker(&server);

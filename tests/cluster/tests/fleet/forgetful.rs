@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::accidents::{Client, Patient, recovered, rounds_of_accidents};
+use harness::accidents::{Client, FaultTarget, recovered, rounds_of_accidents};
 use harness::*;
 
 const LEASES: &str = "lease => '4s', renew_every => '400ms'";
@@ -46,7 +46,7 @@ fn new_registry(first_worker: u32) -> Cluster {
 
 fn create_segment(registry: &Cluster, start: i64) {
     let call = format!("create_segment('orders', start => {start}, min_step => 20, max_step => 200)");
-    segments::order(registry, &call);
+    segments::administer(registry, &call);
 }
 
 /// A client that takes IDs, over crashes as well, or numbers, which are negative.
@@ -69,7 +69,7 @@ impl Servers {
         let publisher = new_registry(0);
         create_segment(&publisher, 1);
         publisher.connect().run("CREATE PUBLICATION everything FOR ALL TABLES");
-        let server = Cluster::builder().preload().short_horizon().set("snowflake_id.max_drift", "500ms");
+        let server = Cluster::builder().preload().short_horizon().set("snowflake_id.max_ahead", "500ms");
         let server = server.set("snowflake_id.registry", registry.connection_string("fleet"));
         let servers = (0..3).map(|_| Arc::new(server.clone().start())).collect();
         let servers = Servers {
@@ -206,7 +206,7 @@ impl Servers {
     fn freeze(&mut self) -> &'static str {
         self.freeze_for_a_while();
         self.random.pause(4_000);
-        segments::order(&self.registry, "unfreeze()");
+        segments::administer(&self.registry, "unfreeze()");
         "frozen"
     }
 
@@ -268,7 +268,7 @@ impl Servers {
     }
 }
 
-impl Patient for Servers {
+impl FaultTarget for Servers {
     type Taken = Vec<i64>;
 
     fn random(&mut self) -> &mut Random {

@@ -190,15 +190,18 @@ fn another_registry() {
 fn killed_while_the_file_is_written() {
     let fleet = Fleet::start("lease => '1min', renew_every => '100ms'");
     // A restart need not wait for the clock.
-    let server =
-        fleet.server().set("snowflake_id.lease", "200ms").set("snowflake_id.max_drift", "100ms").start();
+    let server = fleet
+        .server()
+        .set("snowflake_id.horizon_margin", "200ms")
+        .set("snowflake_id.max_ahead", "100ms")
+        .start();
     let mut random = Random::seeded();
     let mut all = some_ids(&server);
     let rounds = rounds(15);
     for round in 0..rounds {
         if round % 5 == 0 {
             let worker = leased_worker(&server);
-            fleet.take_away(worker);
+            fleet.revoke_lease(worker);
         }
         random.pause(120);
         if round % 3 == 0 {
@@ -234,7 +237,7 @@ fn crashes_of_backends() {
             random.pause(300);
             if round % 2 == 0 {
                 let worker = leased_worker(&server);
-                fleet.take_away(worker);
+                fleet.revoke_lease(worker);
                 random.pause(800);
             }
             server.crash_a_backend();
@@ -282,9 +285,9 @@ fn workers_are_terminated() {
         while Instant::now() < end {
             if random.below(4) == 0 {
                 let mut registry = fleet.registry.connect();
-                let take_away = "SELECT snowflake_registry.take_away(worker_id)
+                let revoke_lease = "SELECT snowflake_registry.revoke_lease(worker_id)
                                  FROM snowflake_registry.fleet WHERE state = 'held'";
-                registry.execute(take_away, &[]).unwrap();
+                registry.execute(revoke_lease, &[]).unwrap();
             }
             let victim = ["snowflake_id keeper", "snowflake_id registry"][random.below(2) as usize];
             let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = $1";

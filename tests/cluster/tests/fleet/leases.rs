@@ -157,7 +157,7 @@ fn the_worker_id_is_exchanged_under_load() {
     let first = leased_worker(&server);
     let mut client = server.connect();
     let (handed_out, second) = under_load(&server, || {
-        fleet.take_away(first);
+        fleet.revoke_lease(first);
         eventually("another worker ID", || Some(leased_worker(&server)).filter(|&worker| worker != first))
     });
     assert_distinct(&handed_out.all());

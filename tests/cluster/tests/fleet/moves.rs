@@ -112,7 +112,7 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
     const HEADING: &str = "To another registry";
     let many = Cluster::builder().set("max_connections", 100);
     let old = Fleet { registry: Registry::of_both(LEASES).start(many.clone()) };
-    segments::order(&old.registry, "create_segment('orders', min_step => 20, max_step => 100)");
+    segments::administer(&old.registry, "create_segment('orders', min_step => 20, max_step => 100)");
     let new = Registry::of_both(LEASES).not_started().start(many);
     let servers: Vec<_> = (0..4).map(|_| old.server().start()).collect();
     for server in &servers {

@@ -66,7 +66,8 @@ fn both_are_switched_over_and_lose_their_primary() {
     });
     let is_recent = "renewed_at > clock_timestamp() - interval '21 s'";
     registry.wait_for(&format!("count(*) > 0 FROM snowflake_registry.fleet WHERE {is_recent}"));
-    let leases = "string_agg(concat_ws(' | ', worker_id, state, node_name, host, hands, time_left), chr(10))";
+    let leases =
+        "string_agg(concat_ws(' | ', worker_id, state, node_name, host, grant_count, time_left), chr(10))";
     let leases = registry.ask::<String>(&format!("SELECT {leases} FROM snowflake_registry.fleet"));
     let state = registry.ask::<String>("SELECT state FROM snowflake_registry.status");
     println!("\nThe registry is {}.\n{}", state.unwrap(), leases.unwrap());

@@ -216,7 +216,7 @@ fn another_address_is_the_registry() {
 fn numbers_while_the_first_host_is_stuck() {
     let pit = TarPit::with(ask_for_a_long_computation);
     let registry = segments::registry();
-    segments::order(&registry, "create_segment('orders')");
+    segments::administer(&registry, "create_segment('orders')");
     let socket = registry.host().to_str().unwrap();
     let server = pit.server(&segments::preloaded(), &[(socket, 5432)], &no_tls(""));
     let mut client = server.connect();

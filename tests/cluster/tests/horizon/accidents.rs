@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use harness::accidents::{Client, Patient, recovered, rounds_of_accidents};
+use harness::accidents::{Client, FaultTarget, recovered, rounds_of_accidents};
 use harness::*;
 
 const YEARS: f64 = 5.0 * 365.0 * 86_400.0;
@@ -39,7 +39,7 @@ impl Server {
     }
 }
 
-impl Patient for Server {
+impl FaultTarget for Server {
     type Taken = Vec<i64>;
 
     fn random(&mut self) -> &mut Random {
@@ -159,7 +159,7 @@ impl Patient for Server {
 fn accidents_of_all_kinds() {
     let rounds = rounds(15);
     let cluster = Cluster::builder().worker(1).clock();
-    let cluster = cluster.short_horizon().set("snowflake_id.max_drift", "500ms").start();
+    let cluster = cluster.short_horizon().set("snowflake_id.max_ahead", "500ms").start();
     cluster.connect().run("CREATE DATABASE other");
     cluster.connect_to("other").run("CREATE EXTENSION snowflake_id");
     let mut server = Server {

@@ -7,7 +7,7 @@ use harness::*;
 
 const HOUR: f64 = 3_600.0;
 
-/// The default of `snowflake_id.lease`.
+/// The default of `snowflake_id.horizon_margin`.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the
@@ -45,7 +45,7 @@ fn crashes_and_clock_steps() {
         // Orphans of a killed postmaster may hold the shared memory for a while; a server that restarts by itself is up.
         cluster.bring_up();
         eventually("the keeper", || {
-            let query = "SELECT keeper_pid IS NOT NULL AND floor IS NOT NULL FROM snowflake_status LIMIT 1";
+            let query = "SELECT keeper_pid IS NOT NULL AND floor IS NOT NULL FROM snowflake_status";
             cluster
                 .try_connect("postgres")
                 .is_ok_and(|mut client| client.query_one(query, &[]).is_ok_and(|row| row.get::<_, bool>(0)))
@@ -75,13 +75,13 @@ fn inflict(cluster: &Cluster, fault: u64, random: &mut Random) {
     }
 }
 
-/// A burst runs ahead of the clock by the whole `max_drift`; then the server crashes at once.
+/// A burst runs ahead of the clock by the whole `max_ahead`; then the server crashes at once.
 #[test]
 fn a_crash_after_a_burst() {
     let cluster = Cluster::builder().worker(1).start();
     let mut newest = 0;
     for _ in 0..3 {
-        // 4.096 million are a second of drift.
+        // 4.096 million are a second ahead.
         for _ in 0..4 {
             let burst = "SELECT min(id), max(id), count(DISTINCT id) FROM snowflake_batch(1000000) AS id";
             let burst = cluster.connect().query_one(burst, &[]).unwrap();
@@ -219,13 +219,13 @@ fn the_worker_id_changes_while_clients_run() {
 /// A lowered lease counts at once: what was stored under the higher one is given back.
 #[test]
 fn a_lease_that_is_lowered() {
-    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "10min").start();
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "10min").start();
     let mut client = cluster.connect();
     let mut all = ids(&mut client, "SELECT snowflake_batch(100000)");
-    cluster.change("snowflake_id.lease", "500ms");
+    cluster.change("snowflake_id.horizon_margin", "500ms");
     eventually("the horizon to come nearer", || {
         all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
-        let near = "SELECT horizon < now() + interval '5 s' FROM snowflake_status LIMIT 1";
+        let near = "SELECT horizon < now() + interval '5 s' FROM snowflake_status";
         single::<bool>(&mut client, near)
     });
     cluster.restart("immediate");

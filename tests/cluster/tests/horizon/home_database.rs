@@ -10,7 +10,7 @@ use harness::*;
 fn expect_renewals(client: &mut Client) {
     keeper_pid(client);
     for _ in 0..3 {
-        let query = "SELECT horizon FROM snowflake_status LIMIT 1";
+        let query = "SELECT horizon FROM snowflake_status";
         let before: std::time::SystemTime = single(client, query);
         eventually("the horizon to be extended", || {
             ids(client, "SELECT snowflake_nextval()");
@@ -68,7 +68,7 @@ fn the_extension_is_dropped_and_created_again_under_load() {
         println!("round {round}: in one transaction {in_one}, crash at once {at_once}");
         let takers = takers(&cluster, 3).map(|taker| Taker { database: other, ..taker });
         let (taken, ()) = while_taking(takers, || {
-            // More than the 2 s by which the clock then goes back, less the drift.
+            // More than the 2 s by which the clock then goes back, less what IDs may be ahead.
             thread::sleep(Duration::from_millis(1_200) + random.milliseconds(600));
             let mut client = cluster.connect();
             let log_before = cluster.log().len();

@@ -15,7 +15,7 @@ const COPY_SEQUENCES: &str =
 /// the clock at which it made its first IDs.
 #[test]
 fn a_tool_copies_all_sequences_and_the_server_crashes() {
-    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "20s").clock().start();
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "20s").clock().start();
     let mut client = cluster.connect();
     client.run("CREATE TABLE customers (id bigserial)");
     let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
@@ -90,7 +90,7 @@ fn the_stored_horizon_is_emptied() {
 /// The same, and the server crashes before the keeper looks again. Nobody knows the past any more, which is said.
 #[test]
 fn the_stored_horizon_is_emptied_and_the_server_crashes() {
-    let cluster = Cluster::builder().worker(1).set("snowflake_id.lease", "20s").start();
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "20s").start();
     let mut client = cluster.connect();
     let mut all = ids(&mut client, "SELECT snowflake_batch(1000000)");
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");

@@ -69,8 +69,8 @@ fn a_standby_with_a_worker_id_of_its_own() {
     let primary = Cluster::builder()
         .preload()
         .set("snowflake_id.node_name", "alpha")
-        .set("snowflake_id.lease", "200ms")
-        .set("snowflake_id.max_drift", "100ms")
+        .set("snowflake_id.horizon_margin", "200ms")
+        .set("snowflake_id.max_ahead", "100ms")
         .start();
     create_orders(&primary);
     let workers = "INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('alpha', 1), ('beta', 2)";

@@ -33,8 +33,8 @@ fn lose_a_server() -> Lost {
         .worker(1)
         .set("archive_mode", "on")
         .set("archive_command", "mkdir -p ../archive && cp %p ../archive/%f")
-        .set("snowflake_id.lease", "200ms")
-        .set("snowflake_id.max_drift", "100ms")
+        .set("snowflake_id.horizon_margin", "200ms")
+        .set("snowflake_id.max_ahead", "100ms")
         .start();
     create_orders(&server);
     let restore_command = format!("cp {}/archive/%f %p", server.host().display());
@@ -142,7 +142,7 @@ fn as_if_at<T>(time: f64, cluster: &Cluster, run: impl FnOnce() -> T) -> T {
     beside([hold], run).1
 }
 
-/// A dump does not hold the horizon: the IDs begin `max_drift` ahead of the clock, beyond any burst.
+/// A dump does not hold the horizon: the IDs begin `max_ahead` ahead of the clock, beyond any burst.
 #[test]
 fn a_dump_is_restored_under_the_same_worker_id() {
     let old = Cluster::builder().worker(1).start();

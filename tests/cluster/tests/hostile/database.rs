@@ -43,9 +43,9 @@ const USES: &[&str] = &[
     "INSERT INTO public.snowflake_mask_key (name, key)
          VALUES ('key', '\\x000102030405060708090a0b0c0d0e0f'::pg_catalog.bytea)",
     "UPDATE public.snowflake_mask_key SET name = 'orders'",
-    "TABLE public.snowflake_status; TABLE public.snowflake_layouts; TABLE public.snowflake_clock_sequence",
+    "TABLE public.snowflake_status; TABLE public.snowflake_layout_status; TABLE public.snowflake_layouts; TABLE public.snowflake_clock_sequence",
     "SELECT public.snowflake_nextval(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_currval()",
-    "SELECT public.snowflake_server_status(), public.snowflake_slots(), public.snowflake_clock_sequence_values(), public.snowflake_preset_names()",
+    "SELECT public.snowflake_server_status(), public.snowflake_layouts_in_use(), public.snowflake_clock_sequence_values(), public.snowflake_preset_names()",
     "SELECT public.snowflake_decode(1::pg_catalog.int8), public.snowflake_decode(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_timestamp(1::pg_catalog.int8), public.snowflake_timestamp(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_datacenter(1::pg_catalog.int8), public.snowflake_datacenter(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
@@ -194,7 +194,7 @@ fn nothing_of_hers_runs() {
             "snowflake_create_partitions_plan",
             "snowflake_worker_check",
             "snowflake_nextval_",
-            "store_past",
+            "store_history",
         ];
         let is_used = USES.iter().any(|commands| commands.contains(&format!("{name}(")));
         assert!(is_used || internal.iter().any(|part| name.starts_with(part)), "{name} is not used");

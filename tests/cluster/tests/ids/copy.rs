@@ -29,7 +29,7 @@ fn copy_waits_for_ids() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run(ORDERS);
-    // One ID in 100 ms; max_drift allows eleven at once.
+    // One ID in 100 ms; max_ahead allows eleven at once.
     client.run("SET snowflake_id.layout = 'time:40 worker:10 unit=100ms'");
     let start = Instant::now();
     let taken = copy(&mut client, 30);

@@ -178,7 +178,7 @@ fn a_huge_name() {
 #[test]
 fn a_batch_in_many_parts() {
     const COUNT: u64 = 20_000;
-    let cluster = Cluster::builder().worker(1).set("snowflake_id.max_drift", "0").start();
+    let cluster = Cluster::builder().worker(1).set("snowflake_id.max_ahead", "0").start();
     let mut client = cluster.connect();
     client.run("SET snowflake_id.layout = 'time:45 worker:10 unit=100us'");
     let mut take = |count: u64| {

@@ -11,13 +11,13 @@ fn the_status_counts_ids_waits_and_steps_of_the_clock() {
     client.run("SELECT count(*) FROM snowflake_batch(1000)");
     // Within a lease, or when the session ends.
     drop(client);
-    let issued = "SELECT ids_issued FROM snowflake_status";
+    let issued = "SELECT ids_issued FROM snowflake_layout_status";
     eventually("the count", || single::<i64>(&mut observer, issued) == 3_345);
 
-    // A layout that gives 200 IDs per second, and no drift: some calls wait.
-    cluster.change("snowflake_id.max_drift", "0");
-    eventually("the reload", || single::<String>(&mut observer, "SHOW snowflake_id.max_drift") == "0");
-    let waits = "SELECT calls_waited FROM snowflake_status LIMIT 1";
+    // A layout that gives 200 IDs per second, none of them ahead of the clock: some calls wait.
+    cluster.change("snowflake_id.max_ahead", "0");
+    eventually("the reload", || single::<String>(&mut observer, "SHOW snowflake_id.max_ahead") == "0");
+    let waits = "SELECT calls_waited FROM snowflake_status";
     let before: i64 = single(&mut observer, waits);
     observer.run(
         "SET snowflake_id.layout = 'time:38 worker:10 unit=5ms';
@@ -28,7 +28,7 @@ fn the_status_counts_ids_waits_and_steps_of_the_clock() {
     let milliseconds: f64 = status(&mut observer, "extract(epoch FROM time_waited)::float8 * 1000");
     assert!(milliseconds > 50.0, "{milliseconds}");
 
-    let steps = "SELECT clock_steps_back FROM snowflake_status LIMIT 1";
+    let steps = "SELECT clock_steps_back FROM snowflake_status";
     assert_eq!(single::<i64>(&mut observer, steps), 0);
     cluster.set_clock(-0.5);
     eventually("the step to be seen", || {

@@ -28,14 +28,14 @@ fn a_wait_ends_by_itself() {
     client.run("SET snowflake_id.layout = 'time:40 worker:10 unit=100ms'");
     let start = Instant::now();
     let taken = ids(&mut client, "SELECT snowflake_nextval() FROM generate_series(1, 30)");
-    // Drift allows the current tick and ten more at once; 19 are left, one every 100 ms.
+    // max_ahead allows the current tick and ten more at once; 19 are left, one every 100 ms.
     let waited = start.elapsed();
     assert_eq!(taken.len(), 30);
     assert!(waited.as_millis() >= 1_700, "{waited:?}");
 }
 
 #[test]
-fn a_batch_larger_than_the_drift_waits_for_the_rest() {
+fn a_batch_larger_than_max_ahead_waits_for_the_rest() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run("SET snowflake_id.layout = 'time:40 worker:10 sequence:4 unit=100ms'");
@@ -136,17 +136,17 @@ fn short_waits_are_visible_and_cancellable() {
     });
 }
 
-/// `max_drift` and `sequence_spread` change at a reload, also for sessions that have taken IDs before.
+/// `max_ahead` and `sequence_spread` change at a reload, also for sessions that have taken IDs before.
 #[test]
-fn a_reload_changes_drift_and_spread() {
+fn a_reload_changes_max_ahead_and_spread() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run("SET snowflake_id.layout = 'time:38 worker:10 sequence:8 unit=1s'");
     client.run("SELECT snowflake_nextval(); SET snowflake_id.max_wait = 0");
-    // 256 IDs a second: with 10 s of drift 2,560 can be had at once, without drift the rest of a second.
-    cluster.change_for(&mut client, "snowflake_id.max_drift", "10s");
+    // 256 IDs a second: 10 s ahead are 2,560 at once, none ahead the rest of a second.
+    cluster.change_for(&mut client, "snowflake_id.max_ahead", "10s");
     assert_eq!(ids(&mut client, "SELECT snowflake_batch(2000)").len(), 2_000);
-    cluster.change_for(&mut client, "snowflake_id.max_drift", "0");
+    cluster.change_for(&mut client, "snowflake_id.max_ahead", "0");
     let (state, message) = failure(&mut client, "SELECT snowflake_batch(1)");
     assert_eq!(state, "55P03", "{message}");
 

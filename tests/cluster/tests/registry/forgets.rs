@@ -3,7 +3,7 @@
 use harness::*;
 
 use super::member::{CLOCK, Member as Leaser};
-use super::taker::{Member, let_others_take, order, start_with_fleet};
+use super::taker::{Member, administer, let_others_take, start_with_fleet};
 
 /// Apply workers fire no ordinary triggers, and a publication FOR ALL TABLES has the tables of a registry, too.
 #[test]
@@ -14,7 +14,7 @@ fn a_subscription_leaves_the_registry_alone() {
     let mut client = subscriber.connect();
     for client in [&mut other, &mut client] {
         client.run("CREATE TABLE bills (id int)");
-        order(client, "create_segment('orders')");
+        administer(client, "create_segment('orders')");
     }
     let mut member = Member::default();
     let given = [member.granted(&mut client, "orders"), member.granted(&mut client, "orders")];
@@ -25,8 +25,8 @@ fn a_subscription_leaves_the_registry_alone() {
     ));
     // In one transaction: what the last line shows has come after all others.
     other.run("BEGIN");
-    order(&mut other, "alter_segment('orders', next_value => 1500)");
-    order(&mut other, "configure(last_worker => 5)");
+    administer(&mut other, "alter_segment('orders', next_value => 1500)");
+    administer(&mut other, "configure(last_worker => 5)");
     other.run("INSERT INTO bills VALUES (1); COMMIT");
     eventually("a bill", || single::<i64>(&mut client, "SELECT count(*) FROM bills") == 1);
     let next = "SELECT next_value::bigint FROM snowflake_registry.segment";
@@ -220,7 +220,7 @@ fn a_server_is_heard_before_it_is_refused() {
 fn any_server_tells_of_lost_ranges() {
     let (cluster, copy, _) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "create_segment('items', start => 500)");
+    administer(&mut client, "create_segment('items', start => 500)");
     for _ in 0..3 {
         Member::default().granted(&mut client, "orders");
         Member::default().granted(&mut client, "items");
@@ -230,10 +230,10 @@ fn any_server_tells_of_lost_ranges() {
     let mut client = set_back(cluster, &copy);
     assert_eq!(report(&mut client, "orders", &[&tokens[0], &tokens[1]]).0, "closed");
     assert!(super::taker::closed_reason(&mut client, "orders").contains("a server knows of"));
-    order(&mut client, "resume_segments()");
+    administer(&mut client, "resume_segments()");
     assert_eq!(Member::default().granted(&mut client, "orders").first, Some(3_001));
     // The name is one that was dropped.
-    order(&mut client, "create_segment('items', start => 500)");
+    administer(&mut client, "create_segment('items', start => 500)");
     assert_eq!(Member::default().granted(&mut client, "items").first, Some(3_500));
     assert_eq!(report(&mut client, "orders", &[&tokens[0], &tokens[1]]).0, "noted");
 }
@@ -243,10 +243,10 @@ fn any_server_tells_of_lost_ranges() {
 fn a_server_tells_of_lost_numbers_of_tomorrow() {
     let cluster = super::taker::start(Cluster::builder().clock());
     let mut client = cluster.connect();
-    order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
+    administer(&mut client, "create_segment('bills', period => 'day', digits => 6)");
     let copy = cluster.duplicate_in_between();
     let mut client = cluster.connect();
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     Member::default().granted(&mut client, "bills");
     let tomorrow = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
     let shown = report(&mut client, "bills", &[]).1.unwrap();
@@ -255,7 +255,7 @@ fn a_server_tells_of_lost_numbers_of_tomorrow() {
     copy.start_server();
     let mut client = copy.connect();
     assert_eq!(report(&mut client, "bills", &[&shown]).0, "closed");
-    order(&mut client, "resume_segments()");
+    administer(&mut client, "resume_segments()");
     assert_eq!(report(&mut client, "bills", &[&shown]).0, "noted");
     let next = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
     assert_eq!(next.first, Some(tomorrow.last() + 1));
@@ -287,7 +287,7 @@ fn holders_of_numbers_come_first() {
         // By its regular report.
         assert_eq!(report(&mut client, "orders", &[&shown]).0, "closed");
     }
-    order(&mut client, "resume_segments()");
+    administer(&mut client, "resume_segments()");
     assert!(stranger.granted(&mut client, "orders").first.unwrap() > lost.last());
 }
 
@@ -377,12 +377,12 @@ fn a_renewal_in_the_future_is_not_fresh() {
 fn a_taker_that_needs_no_grant_is_refused() {
     let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
     let mut client = registry.connect();
-    order(&mut client, "create_segment('orders')");
+    administer(&mut client, "create_segment('orders')");
     let (code, said) =
         failure(&mut client, "SELECT snowflake_registry.take(NULL, '[{\"name\": \"orders\"}]', 'root')");
     assert_eq!(code, "42501", "{said}");
     assert!(said.contains("GRANT EXECUTE"), "{said}");
-    Member::default().take_by(&mut client, "take_here", "orders", "");
+    Member::default().take_by(&mut client, "take_local", "orders", "");
     let_others_take(&mut client);
     Member::default().granted(&mut client, "orders");
 }

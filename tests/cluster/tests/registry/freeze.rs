@@ -4,7 +4,7 @@ use harness::*;
 
 use super::forgets::{facts, set_back, start_again, token, with_copy};
 use super::member::{Member as Leaser, granted, start};
-use super::taker::{Member, closed_reason, let_others_take, order, state};
+use super::taker::{Member, administer, closed_reason, let_others_take, state};
 
 fn status(client: &mut Client, column: &str) -> String {
     single(client, &format!("SELECT coalesce({column}::text, '') FROM snowflake_registry.status"))
@@ -14,14 +14,14 @@ fn frozen() -> (Cluster, Client) {
     let cluster = start(Cluster::builder());
     let mut client = cluster.connect();
     let_others_take(&mut client);
-    order(&mut client, "configure(lease => '2 seconds', renew_every => '100ms')");
+    administer(&mut client, "configure(lease => '2 seconds', renew_every => '100ms')");
     (cluster, client)
 }
 
 #[test]
 fn nothing_new_is_given_and_leases_end() {
     let (_cluster, mut client) = frozen();
-    order(&mut client, "create_segment('orders')");
+    administer(&mut client, "create_segment('orders')");
     let mut holder = granted(&mut client);
     let mut taker = Member::default();
     taker.granted(&mut client, "orders");
@@ -47,7 +47,7 @@ fn nothing_new_is_given_and_leases_end() {
     });
     assert_eq!(last.outcome, "quarantine");
     assert!(last.detail.unwrap().contains("the registry is frozen"));
-    order(&mut client, "unfreeze()");
+    administer(&mut client, "unfreeze()");
     assert_eq!(status(&mut client, "state"), "ready");
     taker.granted(&mut client, "orders");
     assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
@@ -58,17 +58,17 @@ fn nothing_new_is_given_and_leases_end() {
 #[test]
 fn a_freeze_opens_no_segment() {
     let (_cluster, mut client) = frozen();
-    order(&mut client, "create_segment('lost')");
-    order(&mut client, "quarantine()");
-    order(&mut client, "create_segment('orders')");
-    order(&mut client, "freeze()");
+    administer(&mut client, "create_segment('lost')");
+    administer(&mut client, "quarantine()");
+    administer(&mut client, "create_segment('orders')");
+    administer(&mut client, "freeze()");
     assert_eq!(closed_reason(&mut client, "orders"), "the registry is frozen");
-    order(&mut client, "create_segment('late')");
-    order(&mut client, "unfreeze()");
+    administer(&mut client, "create_segment('late')");
+    administer(&mut client, "unfreeze()");
     assert_eq!(["lost", "orders", "late"].map(|name| state(&mut client, name)), ["closed", "open", "open"]);
-    order(&mut client, "freeze()");
-    order(&mut client, "quarantine()");
-    order(&mut client, "unfreeze()");
+    administer(&mut client, "freeze()");
+    administer(&mut client, "quarantine()");
+    administer(&mut client, "unfreeze()");
     assert_eq!(["orders", "late"].map(|name| state(&mut client, name)), ["closed", "closed"]);
 }
 
@@ -88,7 +88,7 @@ fn what_is_forgotten_has_not_ended() {
         single(client, &format!("SELECT (extract(epoch FROM snowflake_registry.{call}) * 1000000)::bigint"))
     };
     let resume_at = "SELECT resume_at FROM snowflake_registry.segments";
-    for call in ["take_away(0)", "freeze(clock_timestamp())"] {
+    for call in ["revoke_lease(0)", "freeze(clock_timestamp())"] {
         assert!(end_of(&mut client, call) >= lost, "{call}");
     }
     assert_eq!(single::<Option<i64>>(&mut client, resume_at), None);
@@ -96,14 +96,14 @@ fn what_is_forgotten_has_not_ended() {
     assert_eq!(code, "55006", "{said}");
     assert!(said.contains("was started at") && said.contains("end_quarantine()"), "{said}");
     // An administrator says that nothing was lost, and is wrong. One who hears of it knows where numbers go on no more.
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     assert!(end_of(&mut client, "freeze(clock_timestamp())") < lost);
     assert_eq!(single::<Option<i64>>(&mut client, resume_at), Some(1));
-    order(&mut client, "quarantine()");
+    administer(&mut client, "quarantine()");
     assert!(end_of(&mut client, "freeze(clock_timestamp())") >= lost);
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     assert_eq!(single::<Option<i64>>(&mut client, resume_at), None);
-    order(&mut client, "resume_segment('orders', 5000)");
+    administer(&mut client, "resume_segment('orders', 5000)");
     assert_eq!(single::<Option<i64>>(&mut client, resume_at), Some(5_000));
     assert_eq!(state(&mut client, "orders"), "closed");
 }
@@ -129,7 +129,7 @@ fn what_makes_no_sense_is_refused() {
 #[test]
 fn a_freeze_is_not_moved_to_later() {
     let (_cluster, mut client) = frozen();
-    order(&mut client, "freeze(clock_timestamp() + '1 hour')");
+    administer(&mut client, "freeze(clock_timestamp() + '1 hour')");
     let until = status(&mut client, "frozen_until");
     for call in ["freeze(clock_timestamp() + '1 hour')", "freeze()"] {
         let (code, said) = failure(&mut client, &format!("SELECT snowflake_registry.{call}"));
@@ -137,10 +137,10 @@ fn a_freeze_is_not_moved_to_later() {
         assert!(said.contains("unfreeze()"), "{said}");
     }
     assert_eq!(status(&mut client, "frozen_until"), until);
-    order(&mut client, &format!("freeze('{until}')"));
-    order(&mut client, "freeze(clock_timestamp())");
-    order(&mut client, "unfreeze()");
-    order(&mut client, "freeze()");
+    administer(&mut client, &format!("freeze('{until}')"));
+    administer(&mut client, "freeze(clock_timestamp())");
+    administer(&mut client, "unfreeze()");
+    administer(&mut client, "freeze()");
 }
 
 /// Nothing that is given begins before.
@@ -162,7 +162,7 @@ fn a_fleet_that_begins_later() {
 fn a_lost_freeze_is_known_to_servers() {
     let (cluster, copy, mut holder) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "freeze(clock_timestamp() + interval '1 hour')");
+    administer(&mut client, "freeze(clock_timestamp() + interval '1 hour')");
     let shown = token(&mut client, &mut holder);
     let until = status(&mut client, "frozen_until");
     let mut client = set_back(cluster, &copy);
@@ -178,11 +178,11 @@ fn a_lost_freeze_is_known_to_servers() {
 fn a_lost_reservation_freezes() {
     let (cluster, copy, mut holder) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "reserve(7)");
+    administer(&mut client, "reserve(7)");
     let of_lost = token(&mut client, &mut holder);
     let mut client = set_back(cluster, &copy);
     // It goes another way here.
-    order(&mut client, "reserve(8)");
+    administer(&mut client, "reserve(8)");
     holder.token = None;
     let of_other = token(&mut client, &mut holder);
     let mut show = |client: &mut Client, token: &str| {
@@ -203,22 +203,22 @@ fn a_lost_reservation_freezes() {
 #[test]
 fn nobody_gets_numbers_while_it_is_frozen() {
     let (_cluster, mut client) = frozen();
-    order(&mut client, "create_segment('orders')");
+    administer(&mut client, "create_segment('orders')");
     let mut taker = Member::default();
     taker.granted(&mut client, "orders");
-    order(&mut client, "freeze()");
-    order(&mut client, "quarantine()");
-    order(&mut client, "resume_segments()");
-    order(&mut client, "create_segment('late')");
+    administer(&mut client, "freeze()");
+    administer(&mut client, "quarantine()");
+    administer(&mut client, "resume_segments()");
+    administer(&mut client, "create_segment('late')");
     for name in ["orders", "late"] {
-        for function in ["take", "take_here"] {
+        for function in ["take", "take_local"] {
             let taken = taker.take_by(&mut client, function, name, "");
             assert_eq!(taken.outcome, "closed", "{function} {taken:?}");
         }
         assert_eq!(state(&mut client, name), "closed");
     }
-    order(&mut client, "unfreeze()");
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "unfreeze()");
+    administer(&mut client, "end_quarantine()");
     for name in ["orders", "late"] {
         assert_eq!(state(&mut client, name), "open");
         taker.granted(&mut client, name);
@@ -230,13 +230,13 @@ fn nobody_gets_numbers_while_it_is_frozen() {
 fn a_lost_freeze_holds_for_the_registry_s_own_server() {
     let (cluster, copy, mut holder) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "freeze()");
+    administer(&mut client, "freeze()");
     let shown = token(&mut client, &mut holder);
     let mut client = set_back(cluster, &copy);
     client.run("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM takers");
-    assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "granted");
+    assert_eq!(Member::default().take_by(&mut client, "take_local", "orders", "").outcome, "granted");
     holder.renew_and_say(&mut client, &facts(&[&shown])).unwrap();
-    assert_eq!(Member::default().take_by(&mut client, "take_here", "orders", "").outcome, "closed");
+    assert_eq!(Member::default().take_by(&mut client, "take_local", "orders", "").outcome, "closed");
 }
 
 /// What may have been granted in lost commits is used to its end, too.
@@ -256,7 +256,7 @@ fn a_freeze_up_to_any_time_is_remembered() {
     for until in ["-infinity", "4713-01-01 BC", "2020-01-01", "9999-12-31", "294276-12-31 23:59:59+00"] {
         let (cluster, copy, mut holder) = with_copy();
         let mut client = cluster.connect();
-        order(&mut client, &format!("freeze('{until}')"));
+        administer(&mut client, &format!("freeze('{until}')"));
         let shown = token(&mut client, &mut holder);
         let known = status(&mut client, "frozen_until");
         let mut client = set_back(cluster, &copy);

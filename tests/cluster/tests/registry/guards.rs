@@ -2,7 +2,7 @@
 
 use harness::*;
 
-use super::taker::{order, start_with_fleet};
+use super::taker::{administer, start_with_fleet};
 
 /// A restore of data that switches triggers off, into a registry that runs. It ends with all triggers switched on, but as
 /// ordinary ones: apply workers pass them by.
@@ -37,10 +37,10 @@ fn guards_that_were_switched_off_are_switched_on() {
     );
     client.run("RESET session_replication_role");
     // It is found out once, and an administrator's function does as well.
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     super::member::granted(&mut client);
     assert!(!restore.output().unwrap().status.success());
-    order(&mut client, "configure(last_worker => 5)");
+    administer(&mut client, "configure(last_worker => 5)");
     assert!(is_guarded(&mut client));
     assert_eq!(super::member::state(&mut client), "quarantine");
 }

@@ -90,7 +90,7 @@ fn ranges_of_one_identity_do_not_overlap() {
         scope.spawn(|| {
             let mut client = cluster.connect();
             while Instant::now() < ends {
-                for order in ["take_away(0)", "quarantine()", "end_quarantine()", "take_away(1)"] {
+                for order in ["revoke_lease(0)", "quarantine()", "end_quarantine()", "revoke_lease(1)"] {
                     let _ = client.batch_execute(&format!("SELECT snowflake_registry.{order}"));
                     thread::sleep(Duration::from_millis(130));
                 }
@@ -152,14 +152,14 @@ fn an_open_transaction_is_waited_for_in_vain() {
     member.clone().renew(&mut a).unwrap();
     let error = Member::new().acquire(&mut b, 1024).unwrap_err();
     assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
-    let (code, said) = failure(&mut b, "SELECT snowflake_registry.take_away(0)");
+    let (code, said) = failure(&mut b, "SELECT snowflake_registry.revoke_lease(0)");
     assert_eq!(code, "55P03", "{said}");
     // The server ends the transaction after a while.
     let answer = eventually("an identity", || Member::new().acquire(&mut b, 1024).ok());
     assert_eq!(answer.worker, Some(1));
     assert!(a.batch_execute("COMMIT").is_err());
     assert_eq!(member.renew(&mut b).unwrap().outcome, "granted");
-    b.run("SELECT snowflake_registry.take_away(0)");
+    b.run("SELECT snowflake_registry.revoke_lease(0)");
     assert_eq!(member.renew(&mut b).unwrap().outcome, "unknown");
 }
 

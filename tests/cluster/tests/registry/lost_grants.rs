@@ -116,7 +116,7 @@ fn start_with_copy() -> (Cluster, Cluster, Member) {
 /// The same, and a stranger comes before those that know better. What it was granted would be theirs, and would
 /// hide from then on that anything is lost.
 #[test]
-fn a_stranger_comes_first_to_a_registry_that_is_set_back() {
+fn an_unrecognized_server_comes_first_to_a_registry_that_is_set_back() {
     let (cluster, copy, mut early) = start_with_copy();
     let mut client = cluster.connect();
     let mut lost = granted(&mut client);
@@ -194,7 +194,7 @@ fn the_end_of_a_lease_shows_a_lost_grant() {
     let mut taken = Member::new();
     taken.acquire(&mut client, 1024).unwrap();
     taken.renew(&mut client).unwrap();
-    client.run("SELECT snowflake_registry.take_away(2)");
+    client.run("SELECT snowflake_registry.revoke_lease(2)");
     assert_eq!(taken.renew(&mut client).unwrap().outcome, "unknown");
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(state(&mut client), "ready");
@@ -230,11 +230,11 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
     let is_proved = "SELECT is_proved FROM snowflake_registry.settings";
     assert!(single::<bool>(&mut client, is_proved));
     assert_eq!(super::taker::state(&mut client, "orders"), "closed");
-    super::taker::order(&mut client, "end_quarantine()");
-    super::taker::order(&mut client, "resume_segments()");
+    super::taker::administer(&mut client, "end_quarantine()");
+    super::taker::administer(&mut client, "resume_segments()");
     granted(&mut client);
     // Nor is it one where the administrator vouches for that.
-    super::taker::order(&mut client, "configure(synchronous => true)");
+    super::taker::administer(&mut client, "configure(synchronous => true)");
     member.renew(&mut client).unwrap();
     drop(client);
     cluster.restart("fast");
@@ -243,7 +243,7 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
     assert_eq!(state(&mut client), "ready");
     // From now on it may.
     client.run("GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() TO keeper_of_ids");
-    super::taker::order(&mut client, "end_quarantine()");
+    super::taker::administer(&mut client, "end_quarantine()");
     assert!(single::<bool>(&mut client, knows));
     drop(client);
     cluster.restart("fast");

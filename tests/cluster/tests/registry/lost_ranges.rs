@@ -3,7 +3,7 @@
 use harness::*;
 
 use super::forgets::{report, set_back, with_copy};
-use super::taker::{Member, closed_reason, order, start, state};
+use super::taker::{Member, administer, closed_reason, start, state};
 
 /// A server whose ranges are lost with the primary. The registry's own server loses its rows as well.
 #[test]
@@ -11,7 +11,7 @@ fn a_standby_is_promoted() {
     let primary = start(Cluster::builder());
     let mut client = primary.connect();
     for name in ["shared", "untouched", "home"] {
-        order(&mut client, &format!("create_segment('{name}', min_step => 10, max_step => 10)"));
+        administer(&mut client, &format!("create_segment('{name}', min_step => 10, max_step => 10)"));
     }
     client.run("CREATE TABLE bills (id bigint PRIMARY KEY)");
     let (mut server, mut other, mut here) = (Member::default(), Member::default(), Member::default());
@@ -19,7 +19,7 @@ fn a_standby_is_promoted() {
     other.granted(&mut client, "shared");
     other.granted(&mut client, "untouched");
     let fill = |client: &mut Client, here: &mut Member| {
-        let range = here.take_by(client, "take_here", "home", "");
+        let range = here.take_by(client, "take_local", "home", "");
         for number in range.numbers() {
             client.execute("INSERT INTO bills VALUES ($1)", &[&number]).unwrap();
         }
@@ -43,15 +43,15 @@ fn a_standby_is_promoted() {
     assert_eq!(server.take(&mut client, "shared").outcome, "closed");
     // Perhaps others took from it. If they may not, the registry's own server goes on: with the numbers its rows are
     // gone, too. What its file still knows is not given again either.
-    assert_eq!(here.take_by(&mut client, "take_here", "home", "").outcome, "closed");
+    assert_eq!(here.take_by(&mut client, "take_local", "home", "").outcome, "closed");
     assert_eq!(single::<i64>(&mut client, "SELECT max(id) FROM bills"), 10);
-    order(&mut client, "resume_segment('home', 21)");
-    assert_eq!(here.take_by(&mut client, "take_here", "home", "").first, Some(21));
+    administer(&mut client, "resume_segment('home', 21)");
+    assert_eq!(here.take_by(&mut client, "take_local", "home", "").first, Some(21));
     let (code, said) = failure(&mut client, "SELECT snowflake_registry.resume_segment('shared', 25)");
     assert_eq!(code, "22023");
     assert!(said.contains("Numbers below 31 were given"), "{said}");
     // It has learned what it had forgotten.
-    order(&mut client, "resume_segments()");
+    administer(&mut client, "resume_segments()");
     assert_eq!(state(&mut client, "shared"), "open");
     assert_eq!(other.granted(&mut client, "untouched").first, Some(11));
     let goes_on = other.granted(&mut client, "shared");
@@ -62,7 +62,7 @@ fn a_standby_is_promoted() {
     standby.restart("immediate");
     let mut client = standby.connect();
     assert_eq!(server.take(&mut client, "shared").outcome, "busy");
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     server.granted(&mut client, "shared");
     assert_eq!(state(&mut client, "untouched"), "open");
 }
@@ -71,8 +71,8 @@ fn a_standby_is_promoted() {
 fn a_synchronous_standby_is_promoted() {
     let primary = start(Cluster::builder());
     let mut client = primary.connect();
-    order(&mut client, "configure(synchronous => true)");
-    order(&mut client, "create_segment('a')");
+    administer(&mut client, "configure(synchronous => true)");
+    administer(&mut client, "create_segment('a')");
     let standby = primary.start_standby(&[]);
     primary.replicate_synchronously();
     let mut server = Member::default();
@@ -88,8 +88,8 @@ fn a_synchronous_standby_is_promoted() {
 fn a_registry_is_set_back() {
     let cluster = start(Cluster::builder());
     let mut client = cluster.connect();
-    order(&mut client, "create_segment('a')");
-    order(&mut client, "create_segment('b')");
+    administer(&mut client, "create_segment('a')");
+    administer(&mut client, "create_segment('b')");
     let (mut one, mut other) = (Member::default(), Member::default());
     one.granted(&mut client, "a");
     other.granted(&mut client, "b");
@@ -99,10 +99,10 @@ fn a_registry_is_set_back() {
     let copy_after_order = cluster.duplicate();
     cluster.start_server();
     let mut client = cluster.connect();
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     let mut hears_of_order = one.clone();
     one.granted(&mut client, "a");
-    order(&mut client, "create_segment('c')");
+    administer(&mut client, "create_segment('c')");
     hears_of_order.take(&mut client, "b");
     drop(client);
     cluster.stop_server("fast");
@@ -139,14 +139,14 @@ fn a_registry_is_dumped_and_restored() {
         "create_segment('dropped')",
         "create_segment('by day', period => 'day', digits => 6)",
     ] {
-        order(&mut client, call);
+        administer(&mut client, call);
     }
     let mut server = Member::default();
     for name in ["shared", "dropped", "by day"] {
         server.granted(&mut client, name);
     }
-    Member::default().take_by(&mut client, "take_here", "home", "");
-    order(&mut client, "drop_segment('dropped')");
+    Member::default().take_by(&mut client, "take_local", "home", "");
+    administer(&mut client, "drop_segment('dropped')");
     let dump = old.dump();
     let last = server.granted(&mut client, "shared");
 
@@ -157,7 +157,7 @@ fn a_registry_is_dumped_and_restored() {
     assert_eq!(answer.outcome, "closed");
     assert!(answer.detail.unwrap().contains("restored from a dump"));
     assert_eq!(server.take(&mut client, "by day").outcome, "closed");
-    let home = Member::default().take_by(&mut client, "take_here", "home", "");
+    let home = Member::default().take_by(&mut client, "take_local", "home", "");
     assert_eq!(home.outcome, "closed");
     let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
     assert_eq!(code, "2BP01");
@@ -168,12 +168,12 @@ fn a_registry_is_dumped_and_restored() {
             .0,
         "22023"
     );
-    order(&mut client, &format!("resume_segment('shared', {})", last.last() + 1));
+    administer(&mut client, &format!("resume_segment('shared', {})", last.last() + 1));
     assert_eq!(server.granted(&mut client, "shared").first, Some(2_001));
     // A dropped name is remembered, and what was given of it is not known.
-    order(&mut client, "create_segment('dropped')");
+    administer(&mut client, "create_segment('dropped')");
     assert_eq!(server.take(&mut client, "dropped").outcome, "closed");
-    order(&mut client, "resume_segments()");
+    administer(&mut client, "resume_segments()");
     assert_eq!(server.granted(&mut client, "dropped").first, Some(1_001));
 }
 
@@ -182,12 +182,12 @@ fn a_registry_is_dumped_and_restored() {
 fn a_server_tells_of_a_day_that_was_begun() {
     let cluster = start(Cluster::builder().clock());
     let mut client = cluster.connect();
-    order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
+    administer(&mut client, "create_segment('bills', period => 'day', digits => 6)");
     Member::default().granted(&mut client, "bills");
     let early = Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");
     let copy = cluster.duplicate_in_between();
     let mut client = cluster.connect();
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     for cluster in [&cluster, &copy] {
         cluster.set_clock(86_400.0);
     }
@@ -211,7 +211,7 @@ fn a_server_tells_of_a_day_that_was_begun() {
 fn servers_tell_of_a_name_by_date_whose_creation_is_lost() {
     let (cluster, copy, _) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "create_segment('bills', period => 'day', digits => 6)");
+    administer(&mut client, "create_segment('bills', period => 'day', digits => 6)");
     let mut tokens = vec![];
     for _ in 0..2 {
         Member::default().take_by(&mut client, "take", "bills", ", \"next\": true");

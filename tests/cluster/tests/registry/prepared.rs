@@ -4,7 +4,7 @@
 use harness::*;
 
 use super::member::{Answer, Member, granted, sqlstate};
-use super::taker::{Member as Taker, order, start_with_fleet};
+use super::taker::{Member as Taker, administer, start_with_fleet};
 
 /// A registry whose clock can be set, with a segment from which others take.
 fn registry() -> Cluster {
@@ -43,7 +43,7 @@ fn a_grant_that_is_committed_hours_later() {
     // The wait after the start begins now: whoever has a lease that has ended is not renewed.
     assert_eq!(late.renew(&mut client).unwrap().outcome, "quarantine");
     assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
-    order(&mut client, "end_quarantine()");
+    administer(&mut client, "end_quarantine()");
     for _ in 0..2 {
         let after = Member::new().acquire(&mut client, 2).unwrap();
         assert_eq!(after.outcome, "granted", "{after:?}");
@@ -72,7 +72,7 @@ fn a_renewal_and_a_range_that_are_committed_hours_later() {
     client.run("COMMIT PREPARED 'late'");
     let end = "SELECT (extract(epoch FROM snowflake_registry.freeze('2020-01-01')) * 1000000)::bigint";
     assert!(single::<i64>(&mut client, end) >= renewed.until.unwrap());
-    order(&mut client, "end_quarantine()");
-    order(&mut client, "unfreeze()");
+    administer(&mut client, "end_quarantine()");
+    administer(&mut client, "unfreeze()");
     assert!(Taker::default().granted(&mut client, "orders").first.unwrap() > range.last());
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harness::*;
 
 use super::member::many;
-use super::taker::{Member, Taken, assert_no_number_twice, order, start, state};
+use super::taker::{Member, Taken, administer, assert_no_number_twice, start, state};
 
 /// The same names in every order, while administrators change, drop and close them. Nobody waits for each
 /// other in a circle.
@@ -19,7 +19,7 @@ fn many_servers_take_at_once() {
     let cluster = start(many());
     let mut client = cluster.connect();
     for name in NAMES {
-        order(
+        administer(
             &mut client,
             &format!("create_segment('{name}', increment => 3, min_step => 1, max_step => 4)"),
         );
@@ -104,7 +104,7 @@ fn an_open_transaction_holds_up_its_own_names() {
     let cluster = start(Cluster::builder());
     let (mut a, mut b) = (cluster.connect(), cluster.connect());
     for name in ["a", "b", "c", "d"] {
-        order(&mut a, &format!("create_segment('{name}')"));
+        administer(&mut a, &format!("create_segment('{name}')"));
     }
     a.run("BEGIN");
     let mut lazy = Member::default();
@@ -124,7 +124,7 @@ fn an_open_transaction_holds_up_its_own_names() {
 #[test]
 fn a_crash_repeats_no_number() {
     let cluster = start(many());
-    order(&mut cluster.connect(), "create_segment('a', min_step => 3, max_step => 3)");
+    administer(&mut cluster.connect(), "create_segment('a', min_step => 3, max_step => 3)");
     let is_over = AtomicBool::new(false);
     let ranges = Mutex::new(Vec::new());
     thread::scope(|scope| {
@@ -160,17 +160,17 @@ fn a_server_comes_from_another_registry() {
     let (old, new) = (start(Cluster::builder()), start(Cluster::builder()));
     let mut client = old.connect();
     let mut server = Member::default();
-    order(&mut client, "create_segment('a', start => 50000)");
-    server.take_by(&mut client, "take_here", "a", "");
+    administer(&mut client, "create_segment('a', start => 50000)");
+    server.take_by(&mut client, "take_local", "a", "");
     client.run(
         "DROP EXTENSION snowflake_id_registry CASCADE; CREATE EXTENSION snowflake_id_registry;
                 GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers",
     );
-    order(&mut client, "create_segment('a')");
+    administer(&mut client, "create_segment('a')");
     let mut elsewhere = new.connect();
-    order(&mut elsewhere, "create_segment('a', increment => 10)");
+    administer(&mut elsewhere, "create_segment('a', increment => 10)");
     for client in [&mut client, &mut elsewhere] {
-        assert_eq!(server.take_by(client, "take_here", "a", "").outcome, "foreign");
+        assert_eq!(server.take_by(client, "take_local", "a", "").outcome, "foreign");
         let had = server.had_until["a"];
         let taken = server.granted(client, "a");
         assert!(taken.first.unwrap() > had, "{taken:?} after {had}");

@@ -8,7 +8,7 @@ use harness::segments::set_clock_to;
 use harness::*;
 
 use super::member::many;
-use super::taker::{Member, assert_no_number_twice, order, start, state};
+use super::taker::{Member, administer, assert_no_number_twice, start, state};
 
 /// A registry with a clock of its own, which shows this instant in UTC now.
 fn start_with_clock(instant: &str) -> Cluster {
@@ -21,7 +21,7 @@ fn start_with_clock(instant: &str) -> Cluster {
 fn numbers_by_date_over_midnight() {
     let registry = start_with_clock("2027-05-09 23:59:00");
     let mut client = registry.connect();
-    order(
+    administer(
         &mut client,
         "create_segment('bills', period => 'day', digits => 6, min_step => 10, max_step => 10)",
     );
@@ -64,7 +64,7 @@ fn the_year_ends_and_clocks_change() {
     let registry = start_with_clock("2027-12-31 22:59:58");
     let mut client = registry.connect();
     for (name, period) in [("d", "day"), ("m", "month"), ("y", "year")] {
-        order(
+        administer(
             &mut client,
             &format!(
                 "create_segment('{name}', period => '{period}', digits => 3, time_zone => 'Europe/Berlin')"
@@ -103,7 +103,7 @@ fn the_year_ends_and_clocks_change() {
         let instant: String =
             single(&mut client, &format!("SELECT (timestamp '{begins}' - interval '1 s')::text"));
         set_clock_to(&registry, &instant);
-        order(
+        administer(
             &mut client,
             &format!(
                 "create_segment('{name}', period => 'day', digits => 6, time_zone => '{zone}', min_step => 1,
@@ -135,7 +135,7 @@ fn the_year_ends_and_clocks_change() {
 #[test]
 fn many_servers_take_over_midnight() {
     let registry = start_with_clock("2027-05-09 23:59:50");
-    order(
+    administer(
         &mut registry.connect(),
         "create_segment('bills', period => 'day', digits => 8, min_step => 1, max_step => 5)",
     );

@@ -3,7 +3,7 @@
 use harness::*;
 
 use super::member::{Member, granted, state};
-use super::taker::order;
+use super::taker::administer;
 
 fn not_started() -> (Cluster, Client) {
     let cluster = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
@@ -16,11 +16,11 @@ fn not_started() -> (Cluster, Client) {
 fn a_fleet_that_was_ended_begins_no_earlier() {
     for again in [&["start_fleet()"][..], &["quarantine()", "end_quarantine()"]] {
         let (_cluster, mut client) = not_started();
-        order(&mut client, "start_fleet(not_before => clock_timestamp() + '1 hour')");
-        order(&mut client, "end_fleet()");
+        administer(&mut client, "start_fleet(not_before => clock_timestamp() + '1 hour')");
+        administer(&mut client, "end_fleet()");
         assert_eq!(state(&mut client), "not started");
         for call in again {
-            order(&mut client, call);
+            administer(&mut client, call);
         }
         assert_eq!(state(&mut client), "ready");
         let answer = Member::new().acquire(&mut client, 1024).unwrap();
@@ -33,8 +33,8 @@ fn a_fleet_that_was_ended_begins_no_earlier() {
 #[test]
 fn worker_ids_are_reserved_before_the_start() {
     let (_cluster, mut client) = not_started();
-    order(&mut client, "reserve(0)");
-    order(&mut client, "start_fleet()");
+    administer(&mut client, "reserve(0)");
+    administer(&mut client, "start_fleet()");
     let mut member = granted(&mut client);
     assert_eq!(member.renew(&mut client).unwrap().worker, Some(1));
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.start_fleet()").0, "55000");

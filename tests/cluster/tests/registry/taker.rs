@@ -16,7 +16,7 @@ pub fn start_with_fleet(registry: Builder) -> Cluster {
     let cluster = super::member::start(registry);
     let mut client = cluster.connect();
     let_others_take(&mut client);
-    order(&mut client, "create_segment('orders')");
+    administer(&mut client, "create_segment('orders')");
     cluster
 }
 
@@ -26,7 +26,7 @@ pub fn let_others_take(client: &mut Client) {
 }
 
 /// Calls a function of the registry that returns nothing.
-pub fn order(client: &mut Client, call: &str) {
+pub fn administer(client: &mut Client, call: &str) {
     client.run(&format!("SELECT snowflake_registry.{call}"));
 }
 

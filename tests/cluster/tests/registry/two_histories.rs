@@ -4,7 +4,7 @@ use harness::*;
 
 use super::forgets::{report, set_back, token, with_copy};
 use super::member::Member;
-use super::taker::{Member as Taker, order};
+use super::taker::{Member as Taker, administer};
 
 /// Has a server show a token. Returns up to when the registry is frozen then.
 fn show(client: &mut Client, holder: &mut Member, token: &str) -> String {
@@ -14,17 +14,17 @@ fn show(client: &mut Client, holder: &mut Member, token: &str) -> String {
 
 /// However often other orders were given since, one that is lost is found out.
 #[test]
-fn later_orders_do_not_hide_a_lost_one() {
+fn later_requests_do_not_hide_a_lost_one() {
     let (cluster, copy, mut holder) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "reserve(7)");
+    administer(&mut client, "reserve(7)");
     let of_first = token(&mut client, &mut holder);
-    order(&mut client, "reserve(6)");
+    administer(&mut client, "reserve(6)");
     let of_second = token(&mut client, &mut holder);
     let mut client = set_back(cluster, &copy);
     holder.token = None;
     for worker in 8..12 {
-        order(&mut client, &format!("reserve({worker})"));
+        administer(&mut client, &format!("reserve({worker})"));
     }
     let of_others = token(&mut client, &mut holder);
     assert_eq!(show(&mut client, &mut holder, &of_others), "");
@@ -43,11 +43,11 @@ fn later_orders_do_not_hide_a_lost_one() {
 fn a_lost_freeze_extends_no_other() {
     let (cluster, copy, mut holder) = with_copy();
     let mut client = cluster.connect();
-    order(&mut client, "freeze()");
+    administer(&mut client, "freeze()");
     let of_lost = token(&mut client, &mut holder);
     let mut client = set_back(cluster, &copy);
     holder.token = None;
-    order(&mut client, "freeze('2049-01-01 00:00:00+00')");
+    administer(&mut client, "freeze('2049-01-01 00:00:00+00')");
     let until = show(&mut client, &mut holder, &of_lost);
     assert!(until.starts_with("2049") || until.starts_with("2048"), "{until}");
 }
@@ -61,7 +61,7 @@ fn what_was_told_can_be_told_again() {
     let mut taker = Taker::default();
     taker.granted(&mut client, "orders");
     taker.granted(&mut client, "orders");
-    order(&mut client, "freeze()");
+    administer(&mut client, "freeze()");
     for _ in 0..2 {
         assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
     }

@@ -3,7 +3,7 @@
 use harness::*;
 
 use super::member::{Member, granted, reason, sqlstate};
-use super::taker::order;
+use super::taker::administer;
 
 /// The last renewal is old when the server is started: so the disk may be as well. Somebody is in the way of noting that,
 /// such as a vacuum. A renewal since the start does not make it fresh.
@@ -11,7 +11,7 @@ use super::taker::order;
 fn a_renewal_since_the_start_is_not_fresh() {
     let cluster = super::member::start(Cluster::builder());
     let mut client = cluster.connect();
-    order(&mut client, "configure(synchronous => true, renew_every => '100ms')");
+    administer(&mut client, "configure(synchronous => true, renew_every => '100ms')");
     let mut member = granted(&mut client);
     drop(client);
     cluster.stop_server("fast");

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use harness::accidents::{Client, Pair, Patient, recovered, rounds_of_accidents};
+use harness::accidents::{Client, FaultTarget, Pair, recovered, rounds_of_accidents};
 use harness::segments::*;
 use harness::*;
 
@@ -49,7 +49,7 @@ struct Servers {
 
 fn create_segments(registry: &Cluster) {
     for (name, _, _, settings) in SEGMENTS {
-        order(registry, &format!("create_segment('{name}', {settings})"));
+        administer(registry, &format!("create_segment('{name}', {settings})"));
     }
 }
 
@@ -82,7 +82,7 @@ impl Servers {
         ]);
         registry.reload();
         create_segments(&registry);
-        order(&registry, "configure(synchronous => true)");
+        administer(&registry, "configure(synchronous => true)");
         let server = |at| {
             let builder = if at == ALONE { single_server() } else { server_of(&registry) };
             let server = builder.set("snowflake_id.max_wait", "2s").clock().start();
@@ -157,7 +157,7 @@ impl Servers {
     fn lose_commits(&mut self) {
         if self.random.below(2) == 0 {
             // The standby gets to know that it may miss some.
-            order(&self.registry.primary, "configure(synchronous => false)");
+            administer(&self.registry.primary, "configure(synchronous => false)");
             self.registry.primary.change("synchronous_standby_names", "");
             self.registry.standby.stop_receiving();
             self.random.pause(1_500);
@@ -209,7 +209,7 @@ impl Servers {
     }
 }
 
-impl Patient for Servers {
+impl FaultTarget for Servers {
     type Taken = Numbers;
 
     fn random(&mut self) -> &mut Random {

@@ -60,9 +60,9 @@ fn wait_for_note(server: &Cluster, prefix: i64) {
 }
 
 #[test]
-fn at_midnight_numbers_begin_anew() {
+fn at_midnight_numbers_start_over() {
     let registry = registry_with_clock("2027-05-09 23:59:30");
-    order(&registry, "create_segment('bills', period => 'day', digits => 10, min_step => 100)");
+    administer(&registry, "create_segment('bills', period => 'day', digits => 10, min_step => 100)");
     let servers = [server_of(&registry).start(), server_of(&registry).start()];
     let refs: Vec<_> = servers.iter().collect();
     let all = taking_numbers(&refs, "bills", || {
@@ -82,7 +82,7 @@ fn at_midnight_numbers_begin_anew() {
 #[test]
 fn midnight_comes_without_the_registry() {
     let registry = registry_with_clock("2027-05-09 23:59:50");
-    order(&registry, BY_DAY);
+    administer(&registry, BY_DAY);
     let server = server_of(&registry).start();
     let mut client = server.connect();
     set_clock_to(&registry, "2027-05-09 23:59:54");
@@ -98,7 +98,7 @@ fn midnight_comes_without_the_registry() {
 #[test]
 fn the_next_day_begins_at_the_registry_first() {
     let registry = registry_with_clock("2027-05-09 23:59:30");
-    order(
+    administer(
         &registry,
         "create_segment('bills', period => 'day', digits => 6, min_step => 100, max_step => 100)",
     );
@@ -132,7 +132,7 @@ fn until_dry(client: &mut Client, day: i64) -> Vec<i64> {
 #[test]
 fn a_registry_comes_back_after_midnight() {
     let registry = registry_with_clock("2027-05-09 23:59:50");
-    order(&registry, BY_DAY);
+    administer(&registry, BY_DAY);
     let server = server_of(&registry).set("snowflake_id.max_wait", "2s").start();
     let mut client = server.connect();
     set_clock_to(&registry, "2027-05-09 23:59:50");
@@ -157,7 +157,7 @@ fn a_registry_comes_back_after_midnight() {
 #[test]
 fn a_crash_before_midnight_does_not_lead_into_the_next_day() {
     let registry = registry_with_clock("2027-05-09 23:59:30");
-    order(&registry, BY_DAY);
+    administer(&registry, BY_DAY);
     let server = server_of(&registry).start();
     let mut client = server.connect();
     set_clock_to(&registry, "2027-05-09 23:59:35");
@@ -203,7 +203,7 @@ fn years_end_and_clocks_change() {
         ),
     ] {
         let registry = registry_with_clock(instant);
-        order(&registry, &format!("create_segment('{name}', {setting})"));
+        administer(&registry, &format!("create_segment('{name}', {setting})"));
         let server = server_of(&registry).start();
         let mut client = server.connect();
         set_clock_to(&registry, instant);
@@ -224,7 +224,10 @@ fn years_end_and_clocks_change() {
 #[test]
 fn clocks_are_set_back_over_midnight() {
     let registry = registry_with_clock("2027-05-09 23:59:57");
-    order(&registry, "create_segment('bills', period => 'day', digits => 6, min_step => 10, max_step => 10)");
+    administer(
+        &registry,
+        "create_segment('bills', period => 'day', digits => 6, min_step => 10, max_step => 10)",
+    );
     let server = server_of(&registry).clock().start();
     let mut client = server.connect();
     set_clock_to(&registry, "2027-05-09 23:59:57");
@@ -247,7 +250,7 @@ fn clocks_are_set_back_over_midnight() {
 fn the_clock_of_a_single_server_is_set() {
     let server = single_server().clock().start();
     set_clock_to(&server, "2027-05-09 12:00:00");
-    order(&server, BY_DAY);
+    administer(&server, BY_DAY);
     let mut client = server.connect();
     let mut all = vec![next(&mut client, "bills")];
     assert_eq!(all[0], 20270509000001);
@@ -269,7 +272,10 @@ fn the_clock_of_a_single_server_is_set() {
 #[test]
 fn a_period_has_no_more_numbers() {
     let registry = registry_with_clock("2027-05-09 23:59:40");
-    order(&registry, "create_segment('bills', period => 'day', digits => 2, min_step => 40, max_step => 40)");
+    administer(
+        &registry,
+        "create_segment('bills', period => 'day', digits => 2, min_step => 40, max_step => 40)",
+    );
     let server = server_of(&registry).start();
     let mut client = server.connect();
     set_clock_to(&registry, "2027-05-09 23:59:40");

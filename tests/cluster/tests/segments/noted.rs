@@ -18,8 +18,8 @@ const THOUSAND_ORDERS: &str = "INSERT INTO orders SELECT FROM generate_series(1,
 fn a_standby_is_promoted_and_meets_another_registry() {
     for has_file in [false, true] {
         let (old, new) = (registry(), registry());
-        order(&old, SMALL);
-        order(&new, SMALL);
+        administer(&old, SMALL);
+        administer(&new, SMALL);
         let primary = server_of(&old).start();
         let mut client = primary.connect();
         client.run(ORDERS);
@@ -51,8 +51,8 @@ fn a_standby_is_promoted_and_meets_another_registry() {
 #[test]
 fn an_upgraded_server_meets_another_registry() {
     let (before, after) = (registry(), registry());
-    order(&before, SMALL);
-    order(&after, SMALL);
+    administer(&before, SMALL);
+    administer(&after, SMALL);
     let old = server_of(&before).start();
     let mut client = old.connect();
     client.run(ORDERS);
@@ -72,10 +72,10 @@ fn an_upgraded_server_meets_another_registry() {
 fn numbers_are_in_hand_when_the_registry_changes() {
     let (old, new) = (registry(), registry());
     for registry in [&old, &new] {
-        order(registry, SMALL);
-        order(registry, "create_segment('bills', period => 'year', digits => 6, min_step => 500)");
+        administer(registry, SMALL);
+        administer(registry, "create_segment('bills', period => 'year', digits => 6, min_step => 500)");
     }
-    order(&new, "create_segment('items', min_step => 50)");
+    administer(&new, "create_segment('items', min_step => 50)");
     let (one, two) = (server_of(&old).start(), server_of(&new).start());
     let mut client = one.connect();
     let (mut all, mut bills) = (some(&mut client, "orders", 60), some(&mut client, "bills", 60));
@@ -101,10 +101,10 @@ fn numbers_are_in_hand_when_the_registry_changes() {
 #[test]
 fn another_registry_is_told_at_once() {
     let (old, new) = (registry(), registry());
-    order(&new, "configure(lease => '1h', renew_every => '10min')");
-    order(&old, "configure(lease => '1h', renew_every => '10min')");
-    order(&old, SMALL);
-    order(&new, SMALL);
+    administer(&new, "configure(lease => '1h', renew_every => '10min')");
+    administer(&old, "configure(lease => '1h', renew_every => '10min')");
+    administer(&old, SMALL);
+    administer(&new, SMALL);
     let server = server_of(&old).start();
     let highest = *some(&mut server.connect(), "orders", 60).last().unwrap();
     server.change("snowflake_id.registry", &connection_string(&new));
@@ -118,7 +118,7 @@ fn another_registry_is_told_at_once() {
 #[test]
 fn the_extension_is_not_in_the_keepers_database() {
     let registry = registry();
-    order(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
+    administer(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
     let server = server_of(&registry).home().set("snowflake_id.max_wait", "1s").stopped();
     server.start_server();
     let mut client = server.connect();
@@ -156,7 +156,7 @@ fn the_extension_is_not_in_the_keepers_database() {
 #[test]
 fn numbers_wait_for_a_synchronous_standby() {
     let registry = registry();
-    order(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
+    administer(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
     let server = server_of(&registry).set("snowflake_id.max_wait", "500ms").start();
     server.lose_the_standby();
     let mut client = server.connect();

@@ -13,7 +13,7 @@ const SMALL: &str = "create_segment('orders', min_step => 50, max_step => 200)";
 #[test]
 fn numbers_of_many_servers_are_unique_and_rise() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let servers = [server_of(&registry).start(), server_of(&registry).start()];
     let refs: Vec<_> = servers.iter().collect();
     let all = taking_numbers(&refs, "orders", || thread::sleep(Duration::from_secs(4)));
@@ -30,7 +30,7 @@ fn numbers_of_many_servers_are_unique_and_rise() {
 fn a_single_server_needs_nothing_else() {
     let server = single_server().start();
     let mut client = server.connect();
-    order(&server, "create_segment('orders')");
+    administer(&server, "create_segment('orders')");
     assert_eq!(next(&mut client, "orders"), 1);
     assert_eq!(some(&mut client, "orders", 3), [2, 3, 4]);
     assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_currval('orders')"), 4);
@@ -56,7 +56,7 @@ fn wait_for_numbers(server: &Cluster) {
 #[test]
 fn whoever_dies_no_number_repeats() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = server_of(&registry).start();
     let other = server_of(&registry).start();
     let pid_of = |kind: &str| eventually(kind, || background_pid(&server, kind));
@@ -86,7 +86,7 @@ fn whoever_dies_no_number_repeats() {
 #[test]
 fn whoever_dies_no_number_of_a_single_server_repeats() {
     let server = single_server().start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let works_again = || wait_for_numbers(&server);
     let all = taking_numbers(&[&server], "orders", || {
         works_again();
@@ -103,7 +103,7 @@ fn whoever_dies_no_number_of_a_single_server_repeats() {
 #[test]
 fn without_the_registry_numbers_go_on_while_they_last() {
     let registry = registry();
-    order(&registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
+    administer(&registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
     let server = server_of(&registry).set("snowflake_id.max_wait", "4s").start();
     let mut client = server.connect();
     let mut all = vec![next(&mut client, "orders")];
@@ -127,7 +127,7 @@ fn without_the_registry_numbers_go_on_while_they_last() {
 #[test]
 fn the_next_range_is_there_before_it_is_needed() {
     let registry = registry();
-    order(&registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
+    administer(&registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
     let server = server_of(&registry).start();
     let mut client = server.connect();
     next(&mut client, "orders");
@@ -146,7 +146,7 @@ fn the_next_range_is_there_before_it_is_needed() {
 #[test]
 fn waits_are_bounded() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = server_of(&registry).start();
     let mut holder = registry.connect();
     holder.run("BEGIN; SELECT FROM snowflake_registry.segment FOR UPDATE");
@@ -166,11 +166,11 @@ fn waits_are_bounded() {
 #[test]
 fn a_name_is_dropped_and_created_again() {
     let registry = registry();
-    order(&registry, "create_segment('orders', min_step => 10, max_step => 10)");
+    administer(&registry, "create_segment('orders', min_step => 10, max_step => 10)");
     let server = server_of(&registry).start();
     let mut client = server.connect();
     let mut all = vec![next(&mut client, "orders")];
-    order(&registry, "drop_segment('orders')");
+    administer(&registry, "drop_segment('orders')");
     // What it has it may use up; how far that goes depends on what was fetched.
     let error = loop {
         match client.query_one("SELECT snowflake_segment_nextval('orders')", &[]) {
@@ -179,7 +179,7 @@ fn a_name_is_dropped_and_created_again() {
         }
     };
     assert_eq!(error.code().unwrap().code(), "42704", "{}", text(&error));
-    order(&registry, "create_segment('orders')");
+    administer(&registry, "create_segment('orders')");
     all.push(next(&mut client, "orders"));
     assert_increasing(&all);
 
@@ -187,7 +187,7 @@ fn a_name_is_dropped_and_created_again() {
     for round in 0..3 {
         let name = format!("new{round}");
         assert_eq!(refusal(&mut client, &name).0, "42704");
-        order(&registry, &format!("create_segment('{name}')"));
+        administer(&registry, &format!("create_segment('{name}')"));
         assert_eq!(next(&mut client, &name), 1);
     }
 }
@@ -195,7 +195,7 @@ fn a_name_is_dropped_and_created_again() {
 #[test]
 fn unknown_names_take_no_place_and_few_questions() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = server_of(&registry).set("snowflake_id.max_segments", "3").start();
     let mut client = server.connect();
     next(&mut client, "orders");
@@ -206,7 +206,7 @@ fn unknown_names_take_no_place_and_few_questions() {
     // Ten a second are asked for.
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
     for name in ["a", "b", "c"] {
-        order(&registry, &format!("create_segment('{name}')"));
+        administer(&registry, &format!("create_segment('{name}')"));
     }
     next(&mut client, "a");
     next(&mut client, "b");
@@ -218,7 +218,7 @@ fn unknown_names_take_no_place_and_few_questions() {
 #[test]
 fn extensions_are_dropped_and_created_again() {
     let server = single_server().start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let mut client = server.connect();
     let mut all = some(&mut client, "orders", 10);
     client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
@@ -229,7 +229,7 @@ fn extensions_are_dropped_and_created_again() {
          DROP EXTENSION snowflake_id_registry;
          CREATE EXTENSION snowflake_id_registry;",
     );
-    order(&server, SMALL);
+    administer(&server, SMALL);
     all.extend(some(&mut client, "orders", 1000));
     assert_increasing(&all);
 }
@@ -240,7 +240,7 @@ fn extensions_are_dropped_while_they_are_used() {
     // On a busy machine it is late when the workers give way.
     let server = single_server().worker(1).short_horizon().set("deadlock_timeout", "1500ms");
     let server = server.set("snowflake_id.max_wait", "200ms").start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let use_all = |stop: &AtomicBool| {
         let mut client = server.connect();
         while !stop.load(Ordering::Relaxed) {
@@ -258,7 +258,7 @@ fn extensions_are_dropped_while_they_are_used() {
             client.run("CREATE EXTENSION snowflake_id_registry");
             client.run("DROP EXTENSION snowflake_id");
             client.run("CREATE EXTENSION snowflake_id");
-            order(&server, SMALL);
+            administer(&server, SMALL);
         }
     });
     let mut client = server.connect();
@@ -280,7 +280,7 @@ fn without_preloading_there_are_no_numbers() {
 #[test]
 fn a_file_that_cannot_be_written() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = server_of(&registry).set("snowflake_id.max_wait", "1s").start();
     let in_the_way = server.data_dir().join("snowflake_id.segments.tmp");
     std::fs::create_dir(&in_the_way).unwrap();
@@ -304,7 +304,7 @@ fn a_file_that_cannot_be_written() {
 #[test]
 fn a_file_that_cannot_be_read() {
     let server = single_server().start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let highest = *some(&mut server.connect(), "orders", 10).last().unwrap();
     server.stop_server("fast");
     let file = server.data_dir().join("snowflake_id.segments");
@@ -325,7 +325,7 @@ fn a_file_that_cannot_be_read() {
 #[test]
 fn a_pipe_in_the_place_of_the_file() {
     let server = single_server().set("snowflake_id.worker_id", 1).start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let highest = *some(&mut server.connect(), "orders", 10).last().unwrap();
     server.stop_server("fast");
     let file = server.data_dir().join("snowflake_id.segments");

@@ -13,7 +13,7 @@ const SMALL: &str = "create_segment(\'orders\', min_step => 50, max_step => 200)
 #[test]
 fn a_registry_that_may_have_lost_commits_closes_its_segments() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = server_of(&registry).start();
     let other = server_of(&registry).start();
     let mut client = server.connect();
@@ -42,7 +42,7 @@ fn a_registry_that_may_have_lost_commits_closes_its_segments() {
     // The other one gets none of them either.
     assert_eq!(refusal(&mut other.connect(), "orders").0, "55000");
 
-    order(&copy, &format!("resume_segment('orders', {highest})"));
+    administer(&copy, &format!("resume_segment('orders', {highest})"));
     all.push(next(&mut client, "orders"));
     all.push(next(&mut other.connect(), "orders"));
     assert_distinct(&all);
@@ -60,7 +60,7 @@ fn shown_value(server: &Cluster) -> i64 {
 /// Sets a registry back while nobody but this server knows what it gave, and waits until it has found that out.
 fn assert_setting_back_is_proved(registry: &Cluster, server: &Cluster) {
     let copy = registry.duplicate_in_between();
-    order(registry, "end_quarantine()");
+    administer(registry, "end_quarantine()");
     some(&mut server.connect(), "orders", 300);
     registry.stop_server("immediate");
     copy.start_server();
@@ -76,8 +76,8 @@ fn assert_setting_back_is_proved(registry: &Cluster, server: &Cluster) {
 #[test]
 fn evidence_of_another_registry_pushes_out_none() {
     let (old, new) = (registry(), registry());
-    order(&old, SMALL);
-    order(&new, SMALL);
+    administer(&old, SMALL);
+    administer(&new, SMALL);
     let (server, other) = (server_of(&old).start(), server_of(&old).start());
     let highest = *some(&mut server.connect(), "orders", 60).last().unwrap();
     some(&mut other.connect(), "orders", 10_000);
@@ -92,7 +92,7 @@ fn evidence_of_another_registry_pushes_out_none() {
 #[test]
 fn evidence_that_is_made_up_pushes_out_none() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = server_of(&registry).start();
     some(&mut server.connect(), "orders", 60);
     let mut client = registry.connect();
@@ -113,9 +113,9 @@ fn evidence_that_is_made_up_pushes_out_none() {
 #[test]
 fn a_segment_moves_to_another_registry() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let server = single_server().start();
-    order(&server, "create_segment('orders', start => 5000, min_step => 50, max_step => 50)");
+    administer(&server, "create_segment('orders', start => 5000, min_step => 50, max_step => 50)");
     let mut client = server.connect();
     let mut all = some(&mut client, "orders", 120);
     assert_eq!(all[0], 5000);
@@ -137,7 +137,7 @@ fn a_segment_moves_to_another_registry() {
 #[test]
 fn a_standby_has_no_numbers_and_goes_on_above_when_it_is_promoted() {
     let primary = single_server().start();
-    order(&primary, SMALL);
+    administer(&primary, SMALL);
     let mut client = primary.connect();
     client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_segment_nextval('orders'))");
     client.run("INSERT INTO orders SELECT FROM generate_series(1, 130)");
@@ -162,7 +162,7 @@ fn a_standby_has_no_numbers_and_goes_on_above_when_it_is_promoted() {
 #[test]
 fn a_standby_with_a_registry_elsewhere_is_promoted() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     let primary = server_of(&registry).start();
     let mut all = some(&mut primary.connect(), "orders", 60);
     let standby = primary.start_standby(&[]);
@@ -186,7 +186,7 @@ fn a_registry_that_is_not_the_extension_is_not_asked() {
     client.run(
         "CREATE SCHEMA snowflake_registry;
          CREATE TABLE trap (n int);
-         CREATE FUNCTION snowflake_registry.take_here(uuid, jsonb, text) RETURNS SETOF int
+         CREATE FUNCTION snowflake_registry.take_local(uuid, jsonb, text) RETURNS SETOF int
          LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.trap VALUES (1); RETURN; END $$",
     );
     let (code, said) = refusal(&mut client, "orders");
@@ -249,12 +249,12 @@ fn numbers_that_come_twice_in_one_answer_are_refused() {
 #[test]
 fn a_function_that_never_ends() {
     let server = single_server().set("snowflake_id.max_wait", "1s").start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let mut client = server.connect();
     client.run(
         "DO $$ BEGIN
                  EXECUTE regexp_replace(
-                     pg_get_functiondef('snowflake_registry.take_here(uuid, jsonb, text)'::regprocedure),
+                     pg_get_functiondef('snowflake_registry.take_local(uuid, jsonb, text)'::regprocedure),
                      E'\\nBEGIN\\n', E'\\nBEGIN\\nPERFORM pg_catalog.pg_sleep(3600);\\n');
              END $$",
     );
@@ -269,7 +269,7 @@ fn a_function_that_never_ends() {
 #[test]
 fn a_function_that_says_too_much() {
     let server = single_server().set("snowflake_id.max_wait", "1s").start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let mut client = server.connect();
     for (values, said) in [
         ("repeat('x', 10000000), NULL::text, NULL::bigint FROM generate_series(1, 3)", "a value is too long"),
@@ -277,7 +277,7 @@ fn a_function_that_says_too_much() {
         ("NULL::text, NULL::text, NULL::bigint FROM generate_series(1, 1000000)", "has not answered"),
     ] {
         client.run(&format!(
-            "CREATE OR REPLACE FUNCTION snowflake_registry.take_here(registry_id uuid, requests jsonb, node_name text)
+            "CREATE OR REPLACE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
              RETURNS SETOF snowflake_registry.taken LANGUAGE plpgsql AS $$
              BEGIN
                  RETURN QUERY SELECT 0, 'orders'::text, true, 'known'::text, 0::bigint, 0::bigint, 0::bigint, 0::bigint,
@@ -294,7 +294,7 @@ fn a_function_that_says_too_much() {
 #[test]
 fn a_registry_with_very_many_segments() {
     let registry = registry();
-    order(&registry, SMALL);
+    administer(&registry, SMALL);
     // To create them takes long.
     registry.connect().run(
         "CREATE SCHEMA aside;
@@ -322,7 +322,7 @@ fn a_registry_with_very_many_segments() {
 #[test]
 fn a_registry_whose_schema_belongs_to_somebody_else_is_not_asked() {
     let server = single_server().start();
-    order(&server, SMALL);
+    administer(&server, SMALL);
     let mut client = server.connect();
     client.run("CREATE ROLE mallory; ALTER SCHEMA snowflake_registry OWNER TO mallory");
     let (code, said) = refusal(&mut client, "orders");

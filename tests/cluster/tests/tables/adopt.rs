@@ -29,7 +29,7 @@ fn writers_only_wait() {
     );
     let stop = AtomicBool::new(false);
     // If the test fails, nobody tells the writers to stop.
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     let write = || {
         let mut client = cluster.connect();
         let mut ids = Vec::new();

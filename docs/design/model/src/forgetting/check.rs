@@ -164,14 +164,14 @@ impl Protocol {
                     state = patient.step(&state, call).unwrap_or(state);
                 }
             }
-            let hands = state.registry.row.grants;
+            let grants = state.registry.row.grants;
             let numbers = state.registry.next;
             for ask in [Ask::Acquire, Ask::Take] {
                 state = patient.step(&state, Action::Call { server: at, ask }).unwrap_or(state);
             }
             let registry = &state.registry;
             registry.frozen_until.is_some()
-                || registry.row.grants > hands
+                || registry.row.grants > grants
                     && (registry.next > numbers || registry.is_closed || numbers > 7)
         })
     }

@@ -6,7 +6,7 @@ use crate::forgetting::check::{DISJOINT, NO_ALARM, NO_REPEAT};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     StartUnnoticed,
-    StrangersFirst,
+    NewcomersFirst,
     NumbersUnwaited,
     NumbersUnreported,
     ProofIgnored,
@@ -32,7 +32,7 @@ pub enum Mutation {
 impl Mutation {
     pub const ALL: [Mutation; 22] = [
         Mutation::StartUnnoticed,
-        Mutation::StrangersFirst,
+        Mutation::NewcomersFirst,
         Mutation::NumbersUnwaited,
         Mutation::NumbersUnreported,
         Mutation::ProofIgnored,
@@ -59,7 +59,7 @@ impl Mutation {
     pub fn name(self) -> (&'static str, &'static str) {
         match self {
             Mutation::StartUnnoticed => ("start-unnoticed", "nothing waits after a start"),
-            Mutation::StrangersFirst => {
+            Mutation::NewcomersFirst => {
                 ("one-witness", "the first witness ends the wait, and others are still on their way")
             }
             Mutation::NumbersUnwaited => ("numbers-unwaited", "after a start numbers are given at once"),
@@ -92,7 +92,7 @@ impl Mutation {
                 ("refused-unheard", "a server whose clock is wrong is refused before it is heard")
             }
             Mutation::EndLowersFloor => {
-                ("end-lowers-floor", "an order that ends the wait lowers the floor to the clock")
+                ("end-lowers-floor", "a request that ends the wait lowers the floor to the clock")
             }
             Mutation::FrozenRenewed => ("frozen-renewed", "a frozen registry extends leases as before"),
             Mutation::UnsignedUsed => ("unsigned-used", "a lease is used before the registry has signed it"),

@@ -71,7 +71,7 @@ impl Protocol {
             true => wait.left == 0 || is_shortened && all_are_heard,
             false => all_are_heard && (wait.left == 0 || is_shortened),
         };
-        let is_over = is_over || self.is(Mutation::StrangersFirst) && is_shortened;
+        let is_over = is_over || self.is(Mutation::NewcomersFirst) && is_shortened;
         // A clock that is still wrong when the wait ends is not covered.
         if is_over && (!self.cuts || state.ahead == self.clocks[0]) {
             let registry = &mut state.registry;

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use snowflake_id_core::track::{Begun, Horizon, Track};
-use snowflake_id_core::used::{Past as ProductPast, Scope, Use, Uses as ProductUses};
+use snowflake_id_core::used::{History as ProductHistory, Scope, Use, Uses as ProductUses};
 use snowflake_id_core::{self as core, Field, Generator, Layout, Reservation, SlotKey};
 
 use crate::keeper::mutation::Mutation;
@@ -38,27 +38,29 @@ impl Shape {
 
 /// What can become a slot: a key of some layout.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct SlotShape {
     pub key: SlotKey,
     /// One that has such a slot, with the narrowest clock sequence.
     pub layout: Layout,
 }
 
 /// The slots that layouts may have.
-pub fn places(shapes: &[Shape], unit_us: i64) -> [Option<Place>; PLACES] {
+pub fn slot_shapes(shapes: &[Shape], unit_us: i64) -> [Option<SlotShape>; SLOTS] {
     let layouts = shapes.iter().map(|shape| shape.layout(unit_us));
-    let mut places: Vec<Place> = Vec::new();
+    let mut slot_shapes: Vec<SlotShape> = Vec::new();
     for layout in layouts {
         for track in 0..=usize::from(layout.max_clock_seq() > 0) {
             let key = SlotKey::on_track(&layout, track);
-            match places.iter_mut().find(|place| place.key == key) {
-                Some(place) if place.layout.max_clock_seq() > layout.max_clock_seq() => place.layout = layout,
+            match slot_shapes.iter_mut().find(|slot_shape| slot_shape.key == key) {
+                Some(slot_shape) if slot_shape.layout.max_clock_seq() > layout.max_clock_seq() => {
+                    slot_shape.layout = layout
+                }
                 Some(_) => {}
-                None => places.push(Place { key, layout }),
+                None => slot_shapes.push(SlotShape { key, layout }),
             }
         }
     }
-    std::array::from_fn(|at| places.get(at).copied())
+    std::array::from_fn(|at| slot_shapes.get(at).copied())
 }
 
 impl Protocol {
@@ -78,22 +80,22 @@ impl Protocol {
         Instant((2 * unit + rest) as u8)
     }
 
-    pub fn place(&self, at: impl Into<usize>) -> &Place {
-        self.places[at.into()].as_ref().expect("bug: there is no such slot")
+    pub fn slot_shape(&self, at: impl Into<usize>) -> &SlotShape {
+        self.slot_shapes[at.into()].as_ref().expect("bug: there is no such slot")
     }
 
-    pub fn places(&self) -> impl Iterator<Item = (usize, &Place)> {
-        self.places.iter().flatten().enumerate()
+    pub fn slot_shapes(&self) -> impl Iterator<Item = (usize, &SlotShape)> {
+        self.slot_shapes.iter().flatten().enumerate()
     }
 
     /// Whether some layout has this slot while a value is in use.
-    pub fn is_of(&self, place: &Place, current: u8) -> bool {
-        self.is(Mutation::KeyWithoutValue) || SlotKey::at(&place.layout, current) == place.key
+    pub fn is_of(&self, slot_shape: &SlotShape, current: u8) -> bool {
+        self.is(Mutation::KeyWithoutValue) || SlotKey::at(&slot_shape.layout, current) == slot_shape.key
     }
 
     /// How far ahead of the clock a horizon is written.
     pub fn reach_us(&self) -> i64 {
-        self.max_drift_us + self.lease_us
+        self.max_ahead_us + self.horizon_margin_us
     }
 
     pub fn horizon(&self, mark: Mark) -> Horizon {
@@ -133,7 +135,7 @@ impl Protocol {
 
     /// Whether no layout has a clock sequence.
     pub fn has_no_values(&self) -> bool {
-        self.places().all(|(_, place)| place.key.track() == 0)
+        self.slot_shapes().all(|(_, slot_shape)| slot_shape.key.track() == 0)
     }
 
     /// What a record is, written down. One about values that no layout has says no instant: that concerns nobody, and makes
@@ -149,13 +151,16 @@ impl Protocol {
         Write::Record { kind: (who * SCOPES + scope) as u8, until }
     }
 
-    pub fn past(&self, past: &Past) -> ProductPast {
-        ProductPast { highest_us: self.us(past.highest), last_identity: past.last_identity.map(identity) }
+    pub fn history(&self, history: &History) -> ProductHistory {
+        ProductHistory {
+            highest_us: self.us(history.highest),
+            last_identity: history.last_identity.map(identity),
+        }
     }
 
     /// `State::tracks` of src/shared/tracks.rs.
     pub fn tracks(&self, shared: &Shared, stored: [Horizon; TRACKS]) -> [Track; TRACKS] {
-        let Past { published, promised, .. } = shared.past;
+        let History { published, promised, .. } = shared.history;
         [0, 1].map(|at| Track {
             begun: shared.begun.map(|begun| self.begun(begun[at])),
             stored: stored[at],
@@ -165,35 +170,41 @@ impl Protocol {
         })
     }
 
-    pub fn word(&self, place: &Place, word: Word) -> u64 {
+    pub fn word(&self, slot_shape: &SlotShape, word: Word) -> u64 {
         match self.is(Mutation::WordWithoutValue) {
             true => word.counter.into(),
-            false => place.key.word(word.value, word.counter.into()),
+            false => slot_shape.key.word(word.value, word.counter.into()),
         }
     }
 
-    pub fn word_of(&self, place: &Place, word: u64, mutated: u8) -> Word {
-        let (value, counter) = place.key.parts(word);
+    pub fn word_of(&self, slot_shape: &SlotShape, word: u64, mutated: u8) -> Word {
+        let (value, counter) = slot_shape.key.parts(word);
         let value = if self.is(Mutation::WordWithoutValue) { mutated } else { value };
         Word { value, counter: counter.try_into().expect("bug: a counter beyond the bounds") }
     }
 
     /// Who makes IDs from a slot with a value.
-    pub fn generator(&self, place: &Place, who: Identity, value: u8, max_drift_us: i64) -> Generator {
-        let generator = Generator::new(place.layout, identity(who), max_drift_us as u64, 0);
+    pub fn generator(
+        &self,
+        slot_shape: &SlotShape,
+        who: Identity,
+        value: u8,
+        max_ahead_us: i64,
+    ) -> Generator {
+        let generator = Generator::new(slot_shape.layout, identity(who), max_ahead_us as u64, 0);
         generator.expect("bug: the identity fits").with_clock_seq(value)
     }
 
     /// The next ID, given a word: with the counter that follows.
     pub fn advance(
         &self,
-        place: &Place,
+        slot_shape: &SlotShape,
         generator: &Generator,
         word: Word,
         clock: Instant,
         limit: u8,
     ) -> Option<(u16, u8)> {
-        let word = self.word(place, word);
+        let word = self.word(slot_shape, word);
         let current = match self.has_raw_words() {
             true => word,
             false => generator.counter_of(word),
@@ -201,17 +212,19 @@ impl Protocol {
         let reservation: Reservation =
             generator.advance(current, self.us(clock), limit.into(), NonZeroU64::MIN).ok()?;
         let id = generator.first_id(reservation);
-        let parts = place.layout.unpack(id).expect("bug: its own ID");
-        let next = place.key.counter_at(parts.tick) + parts.sequence + reservation.count();
+        let parts = slot_shape.layout.unpack(id).expect("bug: its own ID");
+        let next = slot_shape.key.counter_at(parts.tick) + parts.sequence + reservation.count();
         Some((id as u16, next as u8))
     }
 
     /// The first tick of a slot that may not be used, given a horizon. `State::first_unusable_tick`.
-    pub fn limit(&self, place: &Place, published: i64, range: Range) -> u8 {
+    pub fn limit(&self, slot_shape: &SlotShape, published: i64, range: Range) -> u8 {
         match published {
             0 => 0,
-            published_us if self.is(Mutation::LeaseUncapped) => place.key.first_tick_from(published_us) as u8,
-            published_us => place.key.first_tick_from(published_us.min(self.us(range.until))) as u8,
+            published_us if self.is(Mutation::LeaseUncapped) => {
+                slot_shape.key.first_tick_from(published_us) as u8
+            }
+            published_us => slot_shape.key.first_tick_from(published_us.min(self.us(range.until))) as u8,
         }
     }
 }

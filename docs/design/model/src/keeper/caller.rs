@@ -8,14 +8,14 @@ use crate::keeper::state::*;
 
 impl Protocol {
     /// Which slot is that of a place.
-    pub fn slot_of(&self, place: u8) -> usize {
-        if self.is(Mutation::KeyWithoutValue) { 0 } else { place.into() }
+    pub fn slot_of(&self, slot_index: u8) -> usize {
+        if self.is(Mutation::KeyWithoutValue) { 0 } else { slot_index.into() }
     }
 
     /// Loads the counter *first*; for IDs with a value. `None` if nothing can come of that.
-    pub fn load(&self, shared: &Shared, place: u8, value: u8) -> Option<Caller> {
-        let Slot { word, limit, .. } = shared.slots[self.slot_of(place)]?;
-        let at = Some((place, value));
+    pub fn load(&self, shared: &Shared, slot_index: u8, value: u8) -> Option<Caller> {
+        let Slot { word, limit, .. } = shared.slots[self.slot_of(slot_index)]?;
+        let at = Some((slot_index, value));
         if self.is(Mutation::GateBeforeCounter) {
             return Some(Caller {
                 at,
@@ -25,9 +25,9 @@ impl Protocol {
             });
         }
         // A word with another value is past the end of the layout.
-        let place = self.place(place);
-        let generator = self.generator(place, 0, value, self.most_drift_us());
-        self.advance(place, &generator, word, Instant::of_clock(self.last_clock()), u8::MAX)?;
+        let slot_shape = self.slot_shape(slot_index);
+        let generator = self.generator(slot_shape, 0, value, self.most_ahead_us());
+        self.advance(slot_shape, &generator, word, Instant::of_clock(self.last_clock()), u8::MAX)?;
         Some(Caller { at, current: Some(word), ..Caller::default() })
     }
 
@@ -37,7 +37,7 @@ impl Protocol {
         caller: Caller,
         shared: &Shared,
         clock: Instant,
-        max_drift_us: i64,
+        max_ahead_us: i64,
     ) -> Option<Caller> {
         let (at, value) = caller.at?;
         let slot = match caller.retired {
@@ -47,9 +47,9 @@ impl Protocol {
         let current = caller.current.unwrap_or(slot.word);
         let identity = caller.identity.or(shared.gate)?;
         let limit = caller.limit.unwrap_or(slot.limit);
-        let place = self.place(at);
-        let generator = self.generator(place, identity, value, max_drift_us);
-        let taken = Some(self.advance(place, &generator, current, clock, limit)?);
+        let slot_shape = self.slot_shape(at);
+        let generator = self.generator(slot_shape, identity, value, max_ahead_us);
+        let taken = Some(self.advance(slot_shape, &generator, current, clock, limit)?);
         Some(Caller { current: Some(current), identity: Some(identity), limit: None, taken, ..caller })
     }
 
@@ -66,20 +66,21 @@ impl Protocol {
             slot.word.counter = next;
             slot.end_before = None;
         }
-        let layout = &self.place(at).layout;
+        let layout = &self.slot_shape(at).layout;
         let starts = layout.time_of(number.into()).expect("bug: its own ID");
         let (key, starts) = (SlotKey::at(layout, value), self.instant(starts));
-        let place = self.places().position(|(_, place)| place.key == key).unwrap_or(at.into()) as u8;
-        let id = Id { place, value, identity, number, starts };
+        let slot_index =
+            self.slot_shapes().position(|(_, slot_shape)| slot_shape.key == key).unwrap_or(at.into()) as u8;
+        let id = Id { slot_index, value, identity, number, starts };
         match state.watched {
             None if watch => state.watched = Some(id),
-            Some(watched) if (id.place, id.number) == (watched.place, watched.number) => {
+            Some(watched) if (id.slot_index, id.number) == (watched.slot_index, watched.number) => {
                 state.verdict = Verdict::Repeated;
             }
             // Who begins anew gives up the order.
             Some(watched)
                 if !self.resets
-                    && (watched.place, watched.value) == (place, value)
+                    && (watched.slot_index, watched.value) == (slot_index, value)
                     && number < watched.number =>
             {
                 state.verdict = Verdict::Smaller;

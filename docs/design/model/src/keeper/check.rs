@@ -3,7 +3,7 @@
 use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 use stateright::{Model, Property};
 
-use crate::keeper::border::{Shape, identity, places};
+use crate::keeper::border::{Shape, identity, slot_shapes};
 use crate::keeper::mutation::Mutation;
 use crate::keeper::protocol::{Action, Emptied, Grant, Protocol, Wanted};
 use crate::keeper::state::*;
@@ -13,7 +13,7 @@ pub const NO_REPEAT: &str = "no ID is handed out twice";
 pub const ORDER: &str = "the IDs of a slot with one value increase";
 /// What is stored covers every ID, so that whoever knows no more than that repeats none.
 pub const HORIZON: &str = "every ID handed out starts before what is durable for its identity and value";
-pub const DESK: &str = "an order that was withdrawn leaves no trace";
+pub const WITHDRAWN: &str = "a request that was withdrawn leaves no trace";
 pub const ADVANCED: &str = "no ID is made below what an administrator was told";
 pub const LEASED: &str = "every ID lies in a lease of its identity";
 pub const FOLLOWED: &str = "no horizon lies further ahead than a clock that is followed allows";
@@ -44,7 +44,7 @@ const LONG_US: i64 = 2_000_000;
 const LONGER_US: i64 = 6_000_000;
 
 /// Bounds that take too long for every run.
-pub const SLOW: [&str; 2] = ["values-anew", "leases"];
+pub const SLOW: [&str; 2] = ["values-reset", "leases"];
 
 /// A name, the bounds. The states are finite: counters beyond the last ID that any clock allows are one. Crashes, restarts, errors, losses, orders and IDs are not counted.
 pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
@@ -84,13 +84,13 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
         ),
         ("widths", "fields of two widths, one caller, clock 0 to 1", values(&[NARROW, WIDE], 1, 1)),
         (
-            "values-anew",
+            "values-reset",
             "values 0 and 1, two identities, resets, one caller, clock 0 to 1",
             Protocol { resets: true, identities: 2, ..values(&[PLAIN, NARROW], 1, 1) },
         ),
         (
             "advances",
-            "values 0 and 1, one caller, an order to advance, clock 0 to 1",
+            "values 0 and 1, one caller, a request to advance, clock 0 to 1",
             Protocol { advance: Some(2), ..values(&[PLAIN, NARROW], 1, 1) },
         ),
         (
@@ -104,12 +104,12 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
 fn bounds(shapes: &[Shape], identities: u8, clock_max: u8) -> Protocol {
     let unit_us = 1;
     Protocol {
-        places: places(shapes, unit_us),
+        slot_shapes: slot_shapes(shapes, unit_us),
         unit_us,
         identities,
         callers: 2,
-        max_drift_us: unit_us,
-        lease_us: unit_us,
+        max_ahead_us: unit_us,
+        horizon_margin_us: unit_us,
         changes_settings: false,
         clock_max,
         max_value: 2,
@@ -125,13 +125,19 @@ fn bounds(shapes: &[Shape], identities: u8, clock_max: u8) -> Protocol {
 }
 
 fn in_units_of(unit_us: i64, shapes: &[Shape], bounds: Protocol) -> Protocol {
-    Protocol { unit_us, places: places(shapes, unit_us), max_drift_us: 0, lease_us: ONE_US, ..bounds }
+    Protocol {
+        unit_us,
+        slot_shapes: slot_shapes(shapes, unit_us),
+        max_ahead_us: 0,
+        horizon_margin_us: ONE_US,
+        ..bounds
+    }
 }
 
 /// For what takes many steps.
 fn small(unit_us: i64) -> Protocol {
     let bounds = Protocol { resets: true, callers: 1, ..bounds(&[FINE], 2, 1) };
-    Protocol { lease_us: unit_us, ..in_units_of(unit_us, &[FINE], bounds) }
+    Protocol { horizon_margin_us: unit_us, ..in_units_of(unit_us, &[FINE], bounds) }
 }
 
 fn values(shapes: &[Shape], callers: usize, clock_max: u8) -> Protocol {
@@ -169,7 +175,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         ResetInUse | ResetUnfenced | RecordAfterOpen | ClaimLate | RecordsAfterHorizon => {
             Protocol { resets: true, callers: 1, ..bounds(&[FINE], 2, 1) }
         }
-        PromiseAfterCommit | PastForgotten => Protocol { losses: DROP, callers: 1, ..one },
+        PromiseAfterCommit | HistoryForgotten => Protocol { losses: DROP, callers: 1, ..one },
         ScriptOwnOnly | ResetLowersHighest | ResetKeepsLast => Protocol { losses: DROP, ..small(1) },
         AbsenceIsUnused => Protocol { losses: &[EMPTY], ..small(1) },
         JumpFollowed => jumps(),
@@ -199,7 +205,7 @@ impl Model for Protocol {
             disk: Some(Disk { durable, ..Disk::default() }),
             shared: Shared::default(),
             keeper: Keeper::default(),
-            order: Order::None,
+            request: Request::None,
             callers: Default::default(),
             watched: None,
             verdict: Verdict::Larger,
@@ -232,13 +238,13 @@ impl Model for Protocol {
             Property::always(ORDER, |_, state: &State| state.verdict != Verdict::Smaller),
             Property::always(ADVANCED, |_, state: &State| state.verdict != Verdict::Early),
             Property::always(LEASED, |_, state: &State| state.verdict != Verdict::Outside),
-            Property::always(DESK, |_, state: &State| {
+            Property::always(WITHDRAWN, |_, state: &State| {
                 let is_carried_out = match state.keeper {
                     Keeper::WrittenLow { anew, .. } => anew.is_ordered,
-                    Keeper::Written(look) | Keeper::Committed(look) => look.advance.is_some(),
+                    Keeper::Written(cycle) | Keeper::Committed(cycle) => cycle.advance.is_some(),
                     _ => false,
                 };
-                !is_carried_out || state.order != Order::None
+                !is_carried_out || state.request != Request::None
             }),
         ];
         if self.jump.is_some() {
@@ -254,10 +260,10 @@ impl Model for Protocol {
             }
             if self.jump.is_none() && self.leases.is_empty() {
                 properties.push(Property::always(RESUMES, |protocol: &Protocol, state| {
-                    (0..PLACES).all(|at| protocol.resume(*state, at).is_some())
+                    (0..SLOTS).all(|at| protocol.resume(*state, at).is_some())
                 }));
                 properties.push(Property::always(GOES_ON, |protocol: &Protocol, state| {
-                    protocol.places().all(|(at, _)| protocol.go_on(*state, at).unwrap_or(true))
+                    protocol.slot_shapes().all(|(at, _)| protocol.go_on(*state, at).unwrap_or(true))
                 }));
             }
         }
@@ -273,7 +279,7 @@ impl Protocol {
         let until =
             horizons.into_iter().filter(|horizon| horizon.value == id.value).map(|horizon| horizon.at);
         let until = until.max().unwrap_or_default().max(self.instant(known_us));
-        disk.is_emptied(&state.shared.past) || id.starts < until
+        disk.is_emptied(&state.shared.history) || id.starts < until
     }
 
     /// From now on nobody else interferes, the extension is there, and a keeper is started.
@@ -287,27 +293,29 @@ impl Protocol {
             state = self.step(&state, Action::Create)?;
         }
         state.disk.as_mut()?.flush();
-        self.run_keeper(state, self.look_for_worker_0(clock))
+        self.run_keeper(state, self.cycle_for_worker_0(clock))
     }
 
-    /// A slot gives an ID to worker 0 if nobody else interferes, and the clock has come to `max_drift` before the start of
+    /// A slot gives an ID to worker 0 if nobody else interferes, and the clock has come to `max_ahead` before the start of
     /// its next tick, and to where the identity may be used. `None` if it does not.
     fn resume(&self, state: State, at: usize) -> Option<State> {
         let mut state = self.settled(state, 0)?;
-        let Some(place) = self.places[at].filter(|place| self.is_of(place, state.shared.value())) else {
+        let Some(slot_shape) =
+            self.slot_shapes[at].filter(|slot_shape| self.is_of(slot_shape, state.shared.value()))
+        else {
             return Some(state); // No layout has it now.
         };
         if state.shared.gate.is_none() {
             let until_us = self.uses(&state.disk?.readable().uses).until_us(identity(0), 0)?;
             let clock = self.clock_at(until_us - self.reach_us());
-            state = self.run_keeper(state, self.look_for_worker_0(clock))?;
+            state = self.run_keeper(state, self.cycle_for_worker_0(clock))?;
         }
         if state.shared.slots[at].is_none() {
-            state = self.step(&state, Action::Allocate { place: at as u8, clock: 0 })?;
+            state = self.step(&state, Action::Allocate { slot_index: at as u8, clock: 0 })?;
         }
         let counter = state.shared.slots[at]?.word.counter.into();
-        let clock = self.clock_at(place.key.tick_us(counter) - self.max_drift_us);
-        state = self.run_keeper(state, self.look_for_worker_0(clock))?;
+        let clock = self.clock_at(slot_shape.key.tick_us(counter) - self.max_ahead_us);
+        state = self.run_keeper(state, self.cycle_for_worker_0(clock))?;
         self.attempt(&state, at, clock)
     }
 
@@ -315,13 +323,13 @@ impl Protocol {
     /// it gets an ID; a unit later if the slot has had that value before. If none is, what the layout has used is not far
     /// ahead, or all values are used that it can have. `None`: there is no such layout, or no identity.
     fn go_on(&self, state: State, at: usize) -> Option<bool> {
-        let place = self.place(at);
-        if place.key.track() == 0 {
+        let slot_shape = self.slot_shape(at);
+        if slot_shape.key.track() == 0 {
             return None;
         }
         let state = self.settled(state, 0)?;
         let (begun, _) = (state.shared.begun?, state.shared.gate?);
-        let max_value = place.layout.max_clock_seq().min(self.max_value);
+        let max_value = slot_shape.layout.max_clock_seq().min(self.max_value);
         let Some(mut state) = self.run_keeper(state, Action::WriteValue { clock: 0 }) else {
             let now_us = self.us(Instant::of_clock(0));
             let track = usize::from((1..=max_value).contains(&begun[1].value));
@@ -335,10 +343,10 @@ impl Protocol {
             return None; // Another layout has asked as well, and got what it can have.
         }
         if state.shared.slots[at].is_none() {
-            state = self.step(&state, Action::Allocate { place: at as u8, clock: 0 })?;
+            state = self.step(&state, Action::Allocate { slot_index: at as u8, clock: 0 })?;
         }
         let is_given = |(state, clock)| self.attempt(state, at, clock).is_some();
-        let later = self.run_keeper(state, self.look_for_worker_0(1)).unwrap_or(state);
+        let later = self.run_keeper(state, self.cycle_for_worker_0(1)).unwrap_or(state);
         Some(is_given((&state, 0)) || is_given((&later, 1)))
     }
 
@@ -348,8 +356,8 @@ impl Protocol {
         (units - 1).max(0) as u8
     }
 
-    fn look_for_worker_0(&self, clock: u8) -> Action {
-        Action::Look { clock, wanted: Wanted::ForGood(0), is_active: true, is_wide: false }
+    fn cycle_for_worker_0(&self, clock: u8) -> Action {
+        Action::Cycle { clock, wanted: Wanted::ForGood(0), is_active: true, is_wide: false }
     }
 
     /// A call.
@@ -357,7 +365,7 @@ impl Protocol {
         let caller = 0;
         let value = state.shared.slots[at]?.word.value;
         let attempt = [
-            Action::Load { caller, place: at as u8, value },
+            Action::Load { caller, slot_index: at as u8, value },
             Action::Decide { caller, clock, is_wide: false },
             Action::Exchange { caller, watch: false },
         ];

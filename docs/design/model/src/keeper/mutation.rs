@@ -1,6 +1,6 @@
 //! The protocol with one thing broken. Each shows what a rule of the protocol is there for.
 
-use crate::keeper::check::{ADVANCED, DESK, FOLLOWED, LEASED, NO_REPEAT, ORDER};
+use crate::keeper::check::{ADVANCED, FOLLOWED, LEASED, NO_REPEAT, ORDER, WITHDRAWN};
 
 /// Lists the mutations, each with its name on the command line, what is broken, and the property that it violates.
 macro_rules! mutations {
@@ -35,13 +35,13 @@ mutations! {
     GateBeforeCounter "gate-first" "a caller loads gate and limit before the counter" NO_REPEAT
     LateSlotAtClock "late-slot-at-clock" "a late slot starts at the clock, not at the floor" NO_REPEAT
     PublishRead "publish-read" "a horizon that was merely read is published" NO_REPEAT
-    SealUnclosed "seal-unclosed" "a seal raises the counters and leaves the gate open" NO_REPEAT
-    SealUnfenced "seal-unfenced" "a seal stores the end before it fences" NO_REPEAT
+    ShutdownUnclosed "shutdown-unclosed" "a seal raises the counters and leaves the gate open" NO_REPEAT
+    ShutdownUnfenced "shutdown-unfenced" "a seal stores the end before it fences" NO_REPEAT
     EndWithoutFloor "end-without-floor" "the end that a seal stores leaves out the floor" NO_REPEAT
     UnusedTooLow "unused-too-low" "a slot that was raised by a fence counts as one that was never used" NO_REPEAT
     OpenUnfenced "open-unfenced" "the gate is opened for another identity than before without a fence" ORDER
     PromiseAfterCommit "promise-after-commit" "a horizon is noted in shared memory after it was committed" NO_REPEAT
-    PastForgotten "past-forgotten" "a crash of a backend takes what the server knows of its past" NO_REPEAT
+    HistoryForgotten "history-forgotten" "a crash of a backend takes what the server knows of its history" NO_REPEAT
     ScriptOwnOnly "script-own-only"
         "CREATE EXTENSION, or a keeper that finds a loss, records the last identity alone" NO_REPEAT
     AbsenceIsUnused "absence-is-unused" "records that are gone are taken for identities that were never used" NO_REPEAT
@@ -52,12 +52,12 @@ mutations! {
     ResetKeepsLast "reset-keeps-last"
         "when everything begins anew, the promise made to the last identity shrinks with it" NO_REPEAT
     RecordAfterOpen "record-after-open" "the use of an identity is recorded after the gate was opened for it" NO_REPEAT
-    ClaimLate "claim-late" "an order is claimed after the first durable step" DESK
+    ClaimLate "claim-late" "a request is claimed after the first durable step" WITHDRAWN
     RecordsAfterHorizon "records-after-horizon" "records are written after the horizons" NO_REPEAT
     JumpFollowed "jump-followed" "a clock that has jumped is followed" FOLLOWED
     AdvanceUnrecorded "advance-unrecorded"
         "when IDs are to be made above an instant only, that is not recorded for values to come" ADVANCED
-    AdvanceClaimedLate "advance-claimed-late" "an order to advance is claimed after it was stored" DESK
+    AdvanceClaimedLate "advance-claimed-late" "a request to advance is claimed after it was stored" WITHDRAWN
     InheritedIsNew "inherited-is-new" "a lease from before the start counts as one that was just granted" NO_REPEAT
     LeaseUncapped "lease-uncapped" "slots may be used up to the horizon, also beyond the lease" LEASED
     ReusedEarly "reused-early" "a value is opened before the end of its use" NO_REPEAT

@@ -5,7 +5,7 @@
 
 use snowflake_id_core::reset::check_reset;
 
-use crate::keeper::border::{Place, identity};
+use crate::keeper::border::{SlotShape, identity};
 use crate::keeper::mutation::Mutation;
 use crate::keeper::state::*;
 
@@ -26,13 +26,13 @@ pub enum Action {
     /// The records of use are emptied, or the horizons.
     Empty { what: Emptied },
     /// A slot is given to a layout when it is first used. It begins at the floor.
-    Allocate { place: u8, clock: u8 },
+    Allocate { slot_index: u8, clock: u8 },
     /// The keeper locks what is stored, looks at everything and makes a plan; notes the horizons; writes the
     /// plan down.
-    Look { clock: u8, wanted: Wanted, is_active: bool, is_wide: bool },
+    Cycle { clock: u8, wanted: Wanted, is_active: bool, is_wide: bool },
     /// The commit of whatever is written.
     Commit,
-    /// Publishes the horizons, to the board and to the slots, in which it is one step: the directory is
+    /// Publishes the horizons, to the server_status and to the slots, in which it is one step: the directory is
     /// locked.
     Publish,
     /// Opens the gate, after a fence if there has to be one.
@@ -41,28 +41,28 @@ pub enum Action {
     Close(Then),
     /// ... then raise every slot's counter by at least one, then act.
     Raise,
-    /// Opens the gate again after an order to advance, and answers.
+    /// Opens the gate again after a request to advance, and answers.
     Reopen,
     /// Publishes the ends of what was handed out.
-    Seal,
+    ShutdownHorizon,
     /// Writes them down.
     WriteEnd,
     /// Lets no promise be higher than the end that is committed.
     Forget,
     /// An administrator orders to begin anew for an identity. The keeper looks at that.
-    Order(Identity),
+    Request(Identity),
     /// He orders that no ID be made below this.
-    OrderAdvance(u8),
+    RequestAdvance(u8),
     /// His call ends, and takes the order back.
     Withdraw,
     /// The order is gone: nothing is done about it.
-    LeaveOrder,
+    LeaveRequest,
     /// After the fence: what is stored shows that not everything may begin anew.
-    RefuseAnew,
+    RefuseReset,
     /// It may: shuts out the identities that were used, and writes a horizon in the present.
     WriteLow { clock: u8 },
     /// It is committed: layouts get new slots.
-    BeginAnew,
+    Reset,
     /// A call has asked for another value of the clock sequence: promises and writes it.
     WriteValue { clock: u8 },
     /// The horizons of the slots that are to move to it are set to nothing; ...
@@ -75,7 +75,7 @@ pub enum Action {
     /// Only when broken: goes on without its own commit.
     Skip,
     /// A caller loads the counter *first*.
-    Load { caller: usize, place: u8, value: u8 },
+    Load { caller: usize, slot_index: u8, value: u8 },
     /// It loads gate and limit, reads the clock, and decides. As the clock may be anything at any moment, to
     /// read it later would make no difference.
     Decide { caller: usize, clock: u8, is_wide: bool },
@@ -99,7 +99,7 @@ pub enum Wanted {
     Leased {
         at: u8,
         is_renewed: bool,
-        has_to_begin_anew: bool,
+        has_to_reset: bool,
     },
 }
 
@@ -116,14 +116,14 @@ pub struct Grant {
 /// The protocol with its bounds, and with at most one thing broken.
 #[derive(Clone, Copy)]
 pub struct Protocol {
-    pub places: [Option<Place>; PLACES],
+    pub slot_shapes: [Option<SlotShape>; SLOTS],
     /// The unit of the model's time.
     pub unit_us: i64,
     pub identities: u8,
     pub callers: usize,
     /// The settings.
-    pub max_drift_us: i64,
-    pub lease_us: i64,
+    pub max_ahead_us: i64,
+    pub horizon_margin_us: i64,
     /// Whether they are changed while the server runs: each is what it is here, or one unit more.
     pub changes_settings: bool,
     pub clock_max: u8,
@@ -157,17 +157,17 @@ impl Protocol {
     }
 
     /// A counter that no clock allows.
-    pub fn beyond(&self, place: &Place) -> u8 {
-        let last_us = self.us(Instant::of_clock(self.last_clock())) + self.most_drift_us();
-        place.key.first_counter_from(last_us + 1) as u8
+    pub fn beyond(&self, slot_shape: &SlotShape) -> u8 {
+        let last_us = self.us(Instant::of_clock(self.last_clock())) + self.most_ahead_us();
+        slot_shape.key.first_counter_from(last_us + 1) as u8
     }
 
     pub fn last_clock(&self) -> u8 {
         self.jump.unwrap_or(self.clock_max)
     }
 
-    pub fn most_drift_us(&self) -> i64 {
-        self.max_drift_us + if self.changes_settings { self.unit_us } else { 0 }
+    pub fn most_ahead_us(&self) -> i64 {
+        self.max_ahead_us + if self.changes_settings { self.unit_us } else { 0 }
     }
 
     /// Every step that some process or the world can take now.
@@ -176,7 +176,7 @@ impl Protocol {
         match disk {
             // A server that leases its identity knows that its lease was there before. Nobody else does.
             None if !self.leases.is_empty() => steps.push(Action::Crash { kept: 0 }),
-            Some(disk) if !disk.is_emptied(&shared.past) || !self.leases.is_empty() => {
+            Some(disk) if !disk.is_emptied(&shared.history) || !self.leases.is_empty() => {
                 steps.extend((0..=disk.pending.len() as u8).map(|kept| Action::Crash { kept }));
             }
             _ => {}
@@ -187,10 +187,11 @@ impl Protocol {
         }
         self.losses(state, steps);
         if shared.begun.is_some() && !state.keeper.has_directory() {
-            for (at, place) in self.places() {
-                if shared.slots[at].is_none() && self.is_of(place, shared.value()) {
+            for (at, slot_shape) in self.slot_shapes() {
+                if shared.slots[at].is_none() && self.is_of(slot_shape, shared.value()) {
                     let readings = if self.is(Mutation::LateSlotAtClock) { self.clock_max } else { 0 };
-                    steps.extend((0..=readings).map(|clock| Action::Allocate { place: at as u8, clock }));
+                    steps
+                        .extend((0..=readings).map(|clock| Action::Allocate { slot_index: at as u8, clock }));
                 }
                 if self.is(Mutation::KeyWithoutValue) {
                     break;
@@ -198,7 +199,7 @@ impl Protocol {
             }
         }
         self.steps_of_keeper(state, steps);
-        if matches!(state.order, Order::Waiting | Order::Advance(_)) {
+        if matches!(state.request, Request::Waiting | Request::Advance(_)) {
             steps.push(Action::Withdraw);
         }
         for caller in 0..self.callers {
@@ -210,10 +211,10 @@ impl Protocol {
     fn losses(&self, state: &State, steps: &mut Vec<Action>) {
         match state.disk {
             None => steps.push(Action::Create),
-            Some(_) if state.keeper.is_in_transaction() || state.shared.past.highest == Instant(0) => {}
+            Some(_) if state.keeper.is_in_transaction() || state.shared.history.highest == Instant(0) => {}
             Some(_) => {
                 // A server that has published nothing yet cannot tell that anything is gone from where it is.
-                let is_seen = state.shared.past.published[0] != Mark::NONE;
+                let is_seen = state.shared.history.published[0] != Mark::NONE;
                 steps.extend(self.losses.iter().filter(|loss| is_seen || **loss == Action::Drop));
             }
         }
@@ -235,11 +236,11 @@ impl Protocol {
             | Keeper::WrittenEnd(_)
             | Keeper::WrittenLow { .. }
             | Keeper::WrittenValue(_) => steps.push(Action::Commit),
-            Keeper::Committed(look) => {
+            Keeper::Committed(cycle) => {
                 steps.push(Action::Publish);
                 if shared.gate.is_some() {
-                    let has_committed = look.had_committed && disk.is_some();
-                    steps.push(Action::Close(Then::Seal { has_committed }));
+                    let has_committed = cycle.had_committed && disk.is_some();
+                    steps.push(Action::Close(Then::ShutdownHorizon { has_committed }));
                 }
             }
             Keeper::Published { gate, advance: Some(floor), has_committed } => {
@@ -250,34 +251,32 @@ impl Protocol {
                 GatePlan::Open { lease, is_another, from } if is_another || from != [Instant(0); TRACKS] => {
                     Action::Close(Then::Open { lease, is_another, from })
                 }
-                GatePlan::BeginAnew(lease) => {
-                    Action::Close(Then::BeginAnew(Anew { lease, is_ordered: false }))
-                }
+                GatePlan::Reset(lease) => Action::Close(Then::Reset(Reset { lease, is_ordered: false })),
                 GatePlan::Close => Action::Close(Then::Close),
                 GatePlan::Stay(_) | GatePlan::Open { .. } => Action::Open,
             }),
             Keeper::Fencing(then, at) => steps.push(match then {
-                _ if usize::from(at) < PLACES => Action::Raise,
+                _ if usize::from(at) < SLOTS => Action::Raise,
                 Then::Open { .. } => Action::Open,
                 Then::Advance { .. } => Action::Reopen,
-                _ => Action::Seal,
+                _ => Action::ShutdownHorizon,
             }),
-            Keeper::Sealed(_) if can_write => steps.push(Action::WriteEnd),
+            Keeper::AtShutdownHorizon(_) if can_write => steps.push(Action::WriteEnd),
             Keeper::CommittedEnd(_) => steps.push(Action::Forget),
-            Keeper::Ordered(anew) => steps.push(match state.order {
-                Order::None => Action::LeaveOrder,
-                _ => Action::Close(Then::BeginAnew(anew)),
+            Keeper::Requested(anew) => steps.push(match state.request {
+                Request::None => Action::LeaveRequest,
+                _ => Action::Close(Then::Reset(anew)),
             }),
             Keeper::ShuttingOut(anew) if can_write => {
                 if !self.may_reset(state, anew.lease.identity, 0) {
-                    steps.push(Action::RefuseAnew);
+                    steps.push(Action::RefuseReset);
                 }
                 // The clock is read again for the check.
                 if self.may_reset(state, anew.lease.identity, self.clock_max) {
                     steps.extend(self.clocks().map(|clock| Action::WriteLow { clock }));
                 }
             }
-            Keeper::CommittedLow { .. } => steps.push(Action::BeginAnew),
+            Keeper::CommittedLow { .. } => steps.push(Action::Reset),
             Keeper::CommittedValue(_) => steps.push(match self.of_second_track(shared).is_empty() {
                 true => Action::Publish,
                 false => Action::Hide,
@@ -285,7 +284,7 @@ impl Protocol {
             // Under a lock that no interrupt breaks.
             Keeper::Hidden(_) => return steps.push(Action::Move),
             Keeper::Moved(_) => return steps.push(Action::Publish),
-            Keeper::Sealed(_) | Keeper::ShuttingOut(_) => {}
+            Keeper::AtShutdownHorizon(_) | Keeper::ShuttingOut(_) => {}
         }
         let wrote = disk.map_or(0, |disk| disk.pending.len() as u8);
         match keeper.is_in_transaction() {
@@ -297,27 +296,30 @@ impl Protocol {
     fn steps_when_up(&self, state: &State, has_committed: bool, can_write: bool, steps: &mut Vec<Action>) {
         let State { shared, disk, .. } = state;
         if can_write {
-            self.looks(state, steps);
-            if shared.gate.is_some() && self.places().any(|(_, place)| place.key.track() > 0) {
+            self.cycles(state, steps);
+            if shared.gate.is_some() && self.slot_shapes().any(|(_, slot_shape)| slot_shape.key.track() > 0) {
                 steps.extend(self.clocks().map(|clock| Action::WriteValue { clock }));
             }
         }
         match shared.gate {
-            Some(_) if self.is(Mutation::SealUnfenced) && has_committed => steps.push(Action::Seal),
+            Some(_) if self.is(Mutation::ShutdownUnfenced) && has_committed => {
+                steps.push(Action::ShutdownHorizon)
+            }
             Some(_) => {
                 let has_committed = has_committed && disk.is_some();
-                steps.push(Action::Close(Then::Seal { has_committed }));
+                steps.push(Action::Close(Then::ShutdownHorizon { has_committed }));
             }
             None => {}
         }
         if self.resets {
             let is_meant = |identity: &Identity| self.may_reset(state, *identity, self.clock_max);
-            steps.extend((0..self.identities).filter(is_meant).map(Action::Order));
+            steps.extend((0..self.identities).filter(is_meant).map(Action::Request));
         }
-        if state.order == Order::None {
-            steps.extend(self.advance.map(Action::OrderAdvance));
+        if state.request == Request::None {
+            steps.extend(self.advance.map(Action::RequestAdvance));
         }
-        let is_higher = disk.is_some_and(|disk| disk.readable().horizons[0].at > shared.past.published[0].at);
+        let is_higher =
+            disk.is_some_and(|disk| disk.readable().horizons[0].at > shared.history.published[0].at);
         if self.is(Mutation::PublishRead) && is_higher && shared.gate.is_some() {
             steps.push(Action::Skip);
         }
@@ -325,15 +327,11 @@ impl Protocol {
 
     /// The settings may give any identity, and the registry any lease that it has not given before. An idle keeper does
     /// something only about a loss.
-    fn looks(&self, state: &State, steps: &mut Vec<Action>) {
+    fn cycles(&self, state: &State, steps: &mut Vec<Action>) {
         let held = state.leases.iter().rposition(|granted| *granted != Granted::No);
         let leased = (held.unwrap_or(0)..self.leases.len()).flat_map(|at| {
             [(false, false), (false, true), (true, false), (true, true)].into_iter().map(
-                move |(is_renewed, has_to_begin_anew)| Wanted::Leased {
-                    at: at as u8,
-                    is_renewed,
-                    has_to_begin_anew,
-                },
+                move |(is_renewed, has_to_reset)| Wanted::Leased { at: at as u8, is_renewed, has_to_reset },
             )
         });
         let for_good = (0..self.identities).filter(|_| self.leases.is_empty()).map(Wanted::ForGood);
@@ -344,10 +342,10 @@ impl Protocol {
                     if is_wide && !self.changes_settings {
                         continue;
                     }
-                    steps.push(Action::Look { clock, wanted, is_active: true, is_wide });
+                    steps.push(Action::Cycle { clock, wanted, is_active: true, is_wide });
                     let is_same = wanted == shared_wanted(state.shared.gate);
                     if self.identities == 1 && !self.losses.is_empty() && is_same {
-                        steps.push(Action::Look { clock, wanted, is_active: false, is_wide });
+                        steps.push(Action::Cycle { clock, wanted, is_active: false, is_wide });
                     }
                 }
             }
@@ -357,18 +355,18 @@ impl Protocol {
     fn steps_of_caller(&self, state: &State, caller: usize, steps: &mut Vec<Action>) {
         match state.callers[caller] {
             Caller { at: None, .. } => {
-                for (at, place) in self.places() {
+                for (at, slot_shape) in self.slot_shapes() {
                     if state.shared.slots[self.slot_of(at as u8)].is_none() {
                         continue;
                     }
-                    let values = match place.key.track() {
+                    let values = match slot_shape.key.track() {
                         0 => 0..=0,
                         _ if self.is(Mutation::KeyWithoutValue) => {
                             state.shared.value().max(1)..=state.shared.value()
                         }
-                        _ => 1..=place.layout.max_clock_seq(),
+                        _ => 1..=slot_shape.layout.max_clock_seq(),
                     };
-                    steps.extend(values.map(|value| Action::Load { caller, place: at as u8, value }));
+                    steps.extend(values.map(|value| Action::Load { caller, slot_index: at as u8, value }));
                 }
             }
             Caller { taken: None, .. } => {
@@ -391,15 +389,15 @@ impl Protocol {
     /// Whether everything may begin anew at this time for an identity.
     pub fn may_reset(&self, state: &State, who: Identity, clock: u8) -> bool {
         let Some(disk) = state.disk else { return false };
-        let mut past = state.shared.past;
-        let (uses, _) = self.read(&disk, &mut past);
-        let is_elsewhere = past.has_place && !disk.is_known;
+        let mut history = state.shared.history;
+        let (uses, _) = self.read(&disk, &mut history);
+        let is_elsewhere = history.has_place && !disk.is_known;
         let now_us = self.us(Instant::of_clock(clock));
-        let mut past = self.past(&past);
+        let mut history = self.history(&history);
         if uses.is_empty() && self.is(Mutation::AbsenceIsUnused) {
-            past = Default::default();
+            history = Default::default();
         }
-        check_reset(identity(who), &uses, &past, is_elsewhere, now_us).is_ok()
+        check_reset(identity(who), &uses, &history, is_elsewhere, now_us).is_ok()
     }
 
     /// A lease, if it was granted.

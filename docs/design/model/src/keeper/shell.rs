@@ -17,8 +17,8 @@ impl Shared {
     }
 }
 
-impl Past {
-    /// `PastWords::promise`.
+impl History {
+    /// `HistoryWords::promise`.
     pub fn promise(&mut self, track: usize, horizon: Mark) {
         self.highest = self.highest.max(horizon.at);
         let promised = &mut self.promised[track];
@@ -30,11 +30,11 @@ impl Past {
 
 impl Protocol {
     /// Reads what is stored, and notes how far IDs may have come. `Store::read`.
-    pub fn read(&self, disk: &Disk, past: &mut Past) -> (ProductUses, [Horizon; TRACKS]) {
+    pub fn read(&self, disk: &Disk, history: &mut History) -> (ProductUses, [Horizon; TRACKS]) {
         let Facts { uses, horizons } = disk.readable();
         let (uses, horizons) = (self.uses(&uses), horizons.map(|horizon| self.horizon(horizon)));
         let highest_us = horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max);
-        past.highest = past.highest.max(self.instant(highest_us));
+        history.highest = history.highest.max(self.instant(highest_us));
         (uses, horizons)
     }
 
@@ -58,12 +58,12 @@ impl Protocol {
         let (slots, value) = (shared.slots, shared.begun.unwrap_or_default()[track].value);
         let is_it = move |at: usize| {
             let is_on = match self.is(Mutation::KeyWithoutValue) {
-                false => self.place(at).key.track() == track,
+                false => self.slot_shape(at).key.track() == track,
                 true => track == usize::from(shared.value() > 0),
             };
             is_on && (slots[at].is_some_and(|slot| slot.word.value == value) || self.has_raw_words())
         };
-        (0..PLACES).filter(move |&at| slots[at].is_some() && is_it(at))
+        (0..SLOTS).filter(move |&at| slots[at].is_some() && is_it(at))
     }
 
     /// Whether there is no value in the words of slots.
@@ -74,7 +74,7 @@ impl Protocol {
     /// `Record::end_of_use_us`.
     fn end_of_slot(&self, at: usize, slot: &Slot) -> Instant {
         let counter = slot.word.counter.into();
-        slot.end_before.unwrap_or_else(|| self.instant(self.place(at).key.end_of_use_us(counter)))
+        slot.end_before.unwrap_or_else(|| self.instant(self.slot_shape(at).key.end_of_use_us(counter)))
     }
 
     /// The end of what was handed out, over all slots of a track.
@@ -86,25 +86,25 @@ impl Protocol {
 
     /// `State::published_us`, and what slots of the track make of it.
     fn limit_of(&self, shared: &Shared, at: usize, track: usize) -> u8 {
-        let published = shared.past.published[track];
+        let published = shared.history.published[track];
         let published_us = match published.value == shared.begun.unwrap_or_default()[track].value {
             true => self.us(published.at),
             false => 0,
         };
-        self.limit(self.place(at), published_us, shared.range)
+        self.limit(self.slot_shape(at), published_us, shared.range)
     }
 
     /// The track of a slot.
     fn track(&self, shared: &Shared, at: usize) -> usize {
         match self.is(Mutation::KeyWithoutValue) {
-            false => self.place(at).key.track(),
+            false => self.slot_shape(at).key.track(),
             true => usize::from(shared.value() > 0),
         }
     }
 
     pub fn publish(&self, shared: &mut Shared, horizons: [Option<Mark>; TRACKS]) {
         for (track, horizon) in horizons.into_iter().enumerate() {
-            shared.past.published[track] = horizon.unwrap_or(shared.past.published[track]);
+            shared.history.published[track] = horizon.unwrap_or(shared.history.published[track]);
         }
         self.let_slots_be_used(shared);
     }
@@ -123,10 +123,10 @@ impl Protocol {
     /// Gives a slot to the layouts that have it now. `find_or_assign` of src/shared/slots.rs. (The clock is asked only if the
     /// protocol is broken.)
     pub fn allocate(&self, shared: &mut Shared, at: usize, clock: Instant) -> Option<()> {
-        let (place, track) = (self.place(at), self.track(shared, at));
+        let (slot_shape, track) = (self.slot_shape(at), self.track(shared, at));
         let begun = shared.begun?[track];
         let floor = if self.is(Mutation::LateSlotAtClock) { clock } else { begun.at };
-        let counter = place.key.first_counter_from(self.us(floor)) as u8;
+        let counter = slot_shape.key.first_counter_from(self.us(floor)) as u8;
         let value = if self.is(Mutation::KeyWithoutValue) { 0 } else { begun.value };
         let limit = self.limit_of(shared, at, track);
         let word = Word { value, counter };
@@ -136,19 +136,19 @@ impl Protocol {
 
     /// Raises a slot by at least one, and to what the function makes of its word. `Slot::raise`, `Record::note_raised`.
     pub fn raise(&self, at: usize, slot: &mut Slot, floor: impl Fn(u64) -> u64) {
-        let place = self.place(at);
-        let (_, after) = ProductSlot::new(self.word(place, slot.word), 0).raise(floor);
+        let slot_shape = self.slot_shape(at);
+        let (_, after) = ProductSlot::new(self.word(slot_shape, slot.word), 0).raise(floor);
         slot.end_before = Some(match self.is(Mutation::UnusedTooLow) {
             true => Instant(0),
             false => self.end_of_slot(at, slot),
         });
-        slot.word = self.word_of(place, after, slot.word.value);
+        slot.word = self.word_of(slot_shape, after, slot.word.value);
     }
 
     /// The part of a fence that is about one slot.
     pub fn raise_for(&self, shared: &mut Shared, at: usize, then: Then) {
         let Some(mut slot) = shared.slots[at] else { return };
-        let (key, track) = (self.place(at).key, self.track(shared, at));
+        let (key, track) = (self.slot_shape(at).key, self.track(shared, at));
         let (floors, is_another) = match then {
             Then::Open { from, is_another, .. } => (from, is_another),
             Then::Advance { floor, .. } => ([floor; TRACKS], false),
@@ -167,7 +167,7 @@ impl Protocol {
     pub fn hide(&self, shared: &mut Shared, value: u8) {
         for (at, slot) in self.of_second_track(shared) {
             let is_moving = slot.word.value != value && !self.is(Mutation::ValueKeepsLimit);
-            if is_moving || !self.place(at).key.has_room_for(value) {
+            if is_moving || !self.slot_shape(at).key.has_room_for(value) {
                 shared.slots[at] = Some(Slot { limit: 0, ..slot });
             }
         }
@@ -177,11 +177,11 @@ impl Protocol {
     pub fn move_to(&self, shared: &mut Shared, opening: &Opening) {
         let value = opening.horizon.value;
         for (at, mut slot) in self.of_second_track(shared) {
-            let key = self.place(at).key;
+            let key = self.slot_shape(at).key;
             let counter = key.first_counter_from(self.us(opening.floor));
             if !key.has_room_for(value) {
             } else if slot.word.value == value {
-                let first = self.word(self.place(at), Word { value, counter: counter as u8 });
+                let first = self.word(self.slot_shape(at), Word { value, counter: counter as u8 });
                 self.raise(at, &mut slot, |word| word.max(first));
             } else {
                 slot.word = Word { value, counter: counter as u8 };
@@ -193,24 +193,24 @@ impl Protocol {
 
     pub fn of_second_track(&self, shared: &Shared) -> Vec<(usize, Slot)> {
         let slots = shared.slots.iter().enumerate().filter_map(|(at, slot)| Some((at, (*slot)?)));
-        slots.filter(|(at, _)| self.place(*at).key.track() == 1).collect()
+        slots.filter(|(at, _)| self.slot_shape(*at).key.track() == 1).collect()
     }
 
-    /// `PastWords::begin_anew`.
-    pub fn promise_anew(&self, past: &mut Past, horizon: Mark) {
-        past.published = [horizon, Mark::NONE];
-        past.promised = [horizon, Mark::NONE];
+    /// `HistoryWords::reset`.
+    pub fn promise_reset(&self, history: &mut History, horizon: Mark) {
+        history.published = [horizon, Mark::NONE];
+        history.promised = [horizon, Mark::NONE];
         if !self.is(Mutation::ResetKeepsLast) {
             // It was promised more: a record of its use up to this horizon would say too little.
-            past.last_identity = None;
+            history.last_identity = None;
         }
         if self.is(Mutation::ResetLowersHighest) {
-            past.highest = horizon.at;
+            history.highest = horizon.at;
         }
     }
 
-    /// `State::begin_anew`. Whoever is in the middle of an attempt still has the old slot.
-    pub fn begin_anew(&self, shared: &mut Shared, callers: &mut [Caller; 2], floor: Instant) {
+    /// `State::reset`. Whoever is in the middle of an attempt still has the old slot.
+    pub fn reset(&self, shared: &mut Shared, callers: &mut [Caller; 2], floor: Instant) {
         for caller in callers {
             if let (Some((at, _)), None) = (caller.at, caller.retired)
                 && !self.is(Mutation::ResetSameSlots)
@@ -219,18 +219,18 @@ impl Protocol {
             }
         }
         shared.begun = Some([Mark { value: 0, at: floor }, Mark::NONE]);
-        for at in 0..PLACES {
+        for at in 0..SLOTS {
             if shared.slots[at].take().is_some() && self.is(Mutation::ResetSameSlots) {
                 self.allocate(shared, at, Instant(0));
             }
         }
     }
 
-    /// What the script of CREATE EXTENSION stores, in a place that nobody knows. `store_past`.
+    /// What the script of CREATE EXTENSION stores, in a place that nobody knows. `store_history`.
     pub fn create(&self, shared: &Shared) -> Disk {
         let mut disk = Disk::default();
-        let past = shared.past;
-        if past.highest > Instant(0) {
+        let history = shared.history;
+        if history.highest > Instant(0) {
             let tracks = self.tracks(shared, [Horizon::NONE; TRACKS]);
             let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
                 begun if ![0, begun.value].contains(&track.promised.value()) => {
@@ -240,8 +240,8 @@ impl Protocol {
             });
             let horizon =
                 |at: usize| Some(self.mark(Horizon::new(begun[at].value, tracks[at].used_us(begun[at]))));
-            let records = self.past(&past).records(&tracks, &begun, &ProductUses::default());
-            let records = self.after_loss(records, &past);
+            let records = self.history(&history).records(&tracks, &begun, &ProductUses::default());
+            let records = self.after_loss(records, &history);
             self.write(&mut disk, &records, [0, 1].map(horizon));
         }
         disk.flush();
@@ -250,8 +250,8 @@ impl Protocol {
     }
 
     /// What is recorded after a loss, unless that is broken.
-    pub fn after_loss(&self, mut records: Vec<Use>, past: &Past) -> Vec<Use> {
-        let last = past.last_identity.map(identity);
+    pub fn after_loss(&self, mut records: Vec<Use>, history: &History) -> Vec<Use> {
+        let last = history.last_identity.map(identity);
         if self.is(Mutation::ScriptOwnOnly) {
             records.retain(|record| record.identity == last && last.is_some());
         }

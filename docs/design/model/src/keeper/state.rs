@@ -11,7 +11,7 @@ pub const IDENTITIES: usize = 2;
 /// How many values of the clock sequence there are at most, 0 included.
 pub const VALUES: usize = 4;
 /// How many slots there are at most.
-pub const PLACES: usize = 3;
+pub const SLOTS: usize = 3;
 /// Which of the configured identities: worker 0 or worker 1.
 pub type Identity = u8;
 
@@ -48,7 +48,7 @@ pub struct State {
     pub shared: Shared,
     pub keeper: Keeper,
     /// The order that lies on the desk.
-    pub order: Order,
+    pub request: Request,
     pub callers: [Caller; 2],
     /// One ID that was handed out, any one. Whatever ID is handed out twice, in some run it is the watched
     /// one, so that the number of IDs need not be bounded.
@@ -198,12 +198,12 @@ impl Disk {
 pub struct Shared {
     /// One word with the identity; empty, it is closed.
     pub gate: Option<Identity>,
-    /// The range of the lease on the board.
+    /// The range of the lease on the server_status.
     pub range: Range,
-    pub past: Past,
+    pub history: History,
     /// The values of the tracks, and where slots begin; unknown until the keeper has found that out.
     pub begun: Option<[Mark; TRACKS]>,
-    pub slots: [Option<Slot>; PLACES],
+    pub slots: [Option<Slot>; SLOTS],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -218,9 +218,9 @@ impl Default for Range {
     }
 }
 
-/// `PastWords` of src/shared/past.rs.
+/// `HistoryWords` of src/shared/past.rs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Past {
+pub struct History {
     pub published: [Mark; TRACKS],
     pub promised: [Mark; TRACKS],
     pub highest: Instant,
@@ -265,13 +265,13 @@ pub enum GatePlan {
         is_another: bool,
         from: [Instant; TRACKS],
     },
-    BeginAnew(Lease),
+    Reset(Lease),
     Close,
 }
 
 /// What one look has led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Look {
+pub struct Cycle {
     pub begun: [Mark; TRACKS],
     pub horizons: [Option<Mark>; TRACKS],
     pub advance: Option<Instant>,
@@ -282,7 +282,7 @@ pub struct Look {
 
 /// Everything begins anew, for the identity of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Anew {
+pub struct Reset {
     pub lease: Lease,
     pub is_ordered: bool,
 }
@@ -293,25 +293,25 @@ pub enum Keeper {
     /// Looks around. Also when there is none: until it acts, nobody can tell the difference.
     Up { has_committed: bool },
     /// Its plan is written, but not committed.
-    Written(Look),
+    Written(Cycle),
     /// The plan is committed, but not published.
-    Committed(Look),
+    Committed(Cycle),
     /// All is published. An order to advance is carried out, and then comes the gate.
     Published { gate: GatePlan, advance: Option<Instant>, has_committed: bool },
     /// The gate is closed; raises the counter of this slot.
     Fencing(Then, u8),
     /// Everything is fenced and these ends are published, but not stored.
-    Sealed([Mark; TRACKS]),
+    AtShutdownHorizon([Mark; TRACKS]),
     /// They are written, but not committed.
     WrittenEnd([Mark; TRACKS]),
     /// They are committed, but the higher promise is not forgotten yet.
     CommittedEnd([Mark; TRACKS]),
     /// Everything is about to begin anew: the order is looked at.
-    Ordered(Anew),
+    Requested(Reset),
     /// The same, after the fence.
-    ShuttingOut(Anew),
+    ShuttingOut(Reset),
     /// Who was used is shut out, and the low horizon is written; nothing is committed.
-    WrittenLow { anew: Anew, floor: Instant },
+    WrittenLow { anew: Reset, floor: Instant },
     /// The same, committed, but slots go on as before.
     CommittedLow { floor: Instant },
     /// Another value of the clock sequence is promised and written, but not committed.
@@ -348,15 +348,15 @@ pub enum Then {
         has_committed: bool,
     },
     /// A clean stop, or settings that were lowered.
-    Seal {
+    ShutdownHorizon {
         has_committed: bool,
     },
-    BeginAnew(Anew),
+    Reset(Reset),
 }
 
 /// An order of an administrator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum Request {
     #[default]
     None,
     /// To begin anew.
@@ -384,7 +384,7 @@ pub struct Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
     /// The slot from which IDs of this layout come that have its value of the clock sequence.
-    pub place: u8,
+    pub slot_index: u8,
     pub value: u8,
     pub identity: Identity,
     /// The number itself.
@@ -409,10 +409,10 @@ pub enum Verdict {
 impl Disk {
     /// Whether the records of use, or the horizons, were there once and are gone. A server that ends then has forgotten
     /// who was shut out, or where its IDs ended.
-    pub fn is_emptied(&self, past: &Past) -> bool {
+    pub fn is_emptied(&self, history: &History) -> bool {
         let Facts { uses, horizons } = self.durable;
         (uses == Uses::default() && horizons != [Mark::NONE; TRACKS])
-            || (past.published[0] != Mark::NONE && horizons[0] == Mark::NONE)
+            || (history.published[0] != Mark::NONE && horizons[0] == Mark::NONE)
     }
 }
 
@@ -422,8 +422,8 @@ impl Keeper {
         matches!(
             self,
             Keeper::Written(_)
-                | Keeper::Fencing(Then::Seal { has_committed: true }, _)
-                | Keeper::Sealed(_)
+                | Keeper::Fencing(Then::ShutdownHorizon { has_committed: true }, _)
+                | Keeper::AtShutdownHorizon(_)
                 | Keeper::WrittenEnd(_)
                 | Keeper::WrittenLow { .. }
                 | Keeper::WrittenValue(_)

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use snowflake_id_core::clock_sequence::{Asked, NextValue, Widths, next_value};
 use snowflake_id_core::clock_watch::ClockWatch;
-use snowflake_id_core::keeper_plan::{self, Seen, plan, records_to_seal};
+use snowflake_id_core::keeper_plan::{self, Seen, plan, records_at_shutdown};
 use snowflake_id_core::reset::records_before_reset;
 use snowflake_id_core::used::{Scope, Use, Uses as ProductUses};
 
@@ -32,12 +32,12 @@ impl Protocol {
     }
 
     fn act(&self, state: &mut State, action: Action) -> Option<()> {
-        let State { disk, shared, keeper, order, callers, leases, .. } = state;
+        let State { disk, shared, keeper, request, callers, leases, .. } = state;
         match (action, *keeper) {
             (Action::Crash { kept }, _) => {
                 disk.iter_mut().for_each(|disk| disk.settle(kept.into()));
                 *shared = Shared::default();
-                (*keeper, *order, *callers) = Default::default();
+                (*keeper, *request, *callers) = Default::default();
                 for lease in leases.iter_mut() {
                     if let Granted::Now { is_inherited, .. } = lease {
                         *is_inherited = true;
@@ -45,9 +45,10 @@ impl Protocol {
                 }
             }
             (Action::CrashOfBackend, _) => {
-                let past = if self.is(Mutation::PastForgotten) { Past::default() } else { shared.past };
-                *shared = Shared { past, ..Shared::default() };
-                (*keeper, *order, *callers) = Default::default();
+                let history =
+                    if self.is(Mutation::HistoryForgotten) { History::default() } else { shared.history };
+                *shared = Shared { history, ..Shared::default() };
+                (*keeper, *request, *callers) = Default::default();
             }
             (Action::FlushWal, _) => disk.as_mut()?.flush(),
             (Action::Drop, _) => *disk = None,
@@ -60,14 +61,14 @@ impl Protocol {
                     Emptied::Horizons => disk.durable.horizons = [Mark::NONE; TRACKS],
                 }
             }
-            (Action::Allocate { place, clock }, _) => {
-                self.allocate(shared, place.into(), Instant::of_clock(clock))?;
+            (Action::Allocate { slot_index, clock }, _) => {
+                self.allocate(shared, slot_index.into(), Instant::of_clock(clock))?;
             }
 
-            (Action::Look { clock, wanted, is_active, is_wide }, Keeper::Up { has_committed }) => {
+            (Action::Cycle { clock, wanted, is_active, is_wide }, Keeper::Up { has_committed }) => {
                 let clock = Instant::of_clock(clock);
                 let glance = Glance { clock, wanted, is_active, is_wide, had_committed: has_committed };
-                state.keeper = Keeper::Written(self.look(state, &glance)?);
+                state.keeper = Keeper::Written(self.cycle(state, &glance)?);
             }
             (
                 Action::Commit,
@@ -78,11 +79,12 @@ impl Protocol {
             ) => {
                 disk.as_mut()?.flush();
                 *keeper = match *keeper {
-                    Keeper::Written(look) => Keeper::Committed(look),
+                    Keeper::Written(cycle) => Keeper::Committed(cycle),
                     Keeper::WrittenEnd(ends) => Keeper::CommittedEnd(ends),
                     Keeper::WrittenLow { floor, .. } => {
                         if self.is(Mutation::ClaimLate) {
-                            *order = if *order == Order::None { Order::None } else { Order::Claimed };
+                            *request =
+                                if *request == Request::None { Request::None } else { Request::Claimed };
                         }
                         Keeper::CommittedLow { floor }
                     }
@@ -90,21 +92,21 @@ impl Protocol {
                     _ => return None,
                 };
             }
-            (Action::Publish, Keeper::Committed(look) | Keeper::Written(look)) => {
+            (Action::Publish, Keeper::Committed(cycle) | Keeper::Written(cycle)) => {
                 // If it was dropped meanwhile, what is there now is elsewhere.
                 disk.iter_mut().for_each(|disk| disk.is_known = disk.is_in_hand);
-                shared.past.has_place = true;
-                shared.begun.get_or_insert(look.begun);
-                for (track, horizon) in look.horizons.into_iter().enumerate() {
+                shared.history.has_place = true;
+                shared.begun.get_or_insert(cycle.begun);
+                for (track, horizon) in cycle.horizons.into_iter().enumerate() {
                     // It was promised, unless that is broken.
-                    horizon.into_iter().for_each(|horizon| shared.past.promise(track, horizon));
+                    horizon.into_iter().for_each(|horizon| shared.history.promise(track, horizon));
                 }
-                self.publish(shared, look.horizons);
-                let has_committed = look.had_committed || look.horizons[0].is_some();
-                *keeper = match look.gate {
-                    GatePlan::Stay(None) if look.advance.is_none() => Keeper::Up { has_committed },
-                    GatePlan::Close if shared.gate.is_none() && look.advance.is_none() => Keeper::default(),
-                    gate => Keeper::Published { gate, advance: look.advance, has_committed },
+                self.publish(shared, cycle.horizons);
+                let has_committed = cycle.had_committed || cycle.horizons[0].is_some();
+                *keeper = match cycle.gate {
+                    GatePlan::Stay(None) if cycle.advance.is_none() => Keeper::Up { has_committed },
+                    GatePlan::Close if shared.gate.is_none() && cycle.advance.is_none() => Keeper::default(),
+                    gate => Keeper::Published { gate, advance: cycle.advance, has_committed },
                 };
             }
             (Action::Open, Keeper::Published { gate: GatePlan::Stay(renewed), has_committed, .. }) => {
@@ -121,12 +123,12 @@ impl Protocol {
             ) => {
                 shared.range = lease.range;
                 self.let_slots_be_used(shared);
-                shared.past.last_identity = Some(lease.identity);
+                shared.history.last_identity = Some(lease.identity);
                 shared.gate = Some(lease.identity);
                 *keeper = Keeper::Up { has_committed: true };
             }
             (Action::Close(then), _) => {
-                if !(self.is(Mutation::SealUnclosed) && matches!(then, Then::Seal { .. })) {
+                if !(self.is(Mutation::ShutdownUnclosed) && matches!(then, Then::ShutdownHorizon { .. })) {
                     shared.gate = None;
                 }
                 let floors = match then {
@@ -139,29 +141,29 @@ impl Protocol {
                         begun.at = begun.at.max(floors[track]);
                     }
                 }
-                if let (Then::BeginAnew(Anew { is_ordered: true, .. }), false) =
+                if let (Then::Reset(Reset { is_ordered: true, .. }), false) =
                     (then, self.is(Mutation::ClaimLate))
                 {
-                    *order = Order::Claimed;
+                    *request = Request::Claimed;
                 }
                 *keeper = Keeper::Fencing(then, 0);
             }
             (Action::Raise, Keeper::Fencing(then, at)) => {
                 self.raise_for(shared, at.into(), then);
                 *keeper = match then {
-                    Then::Close if usize::from(at) + 1 == PLACES => Keeper::default(),
+                    Then::Close if usize::from(at) + 1 == SLOTS => Keeper::default(),
                     _ => Keeper::Fencing(then, at + 1),
                 };
             }
             (Action::Reopen, Keeper::Fencing(Then::Advance { floor, open_for, gate, has_committed }, _)) => {
                 shared.gate = open_for;
-                if *order != Order::None {
+                if *request != Request::None {
                     state.advanced = state.advanced.max(floor);
                 }
-                *order = Order::None;
+                *request = Request::None;
                 *keeper = Keeper::Published { gate, advance: None, has_committed };
             }
-            (Action::Seal, then) => {
+            (Action::ShutdownHorizon, then) => {
                 let begun = shared.begun?;
                 let ends = [0, 1].map(|track| match begun[track] {
                     Mark::NONE => Mark::NONE,
@@ -170,57 +172,58 @@ impl Protocol {
                         Mark { value, at: self.end_of_use(shared, track).max(floor) }
                     }
                 });
-                if !self.is(Mutation::SealUnfenced) {
+                if !self.is(Mutation::ShutdownUnfenced) {
                     self.publish(shared, ends.map(Some));
                 }
                 *keeper = match then {
-                    Keeper::Fencing(Then::BeginAnew(anew), _) => Keeper::ShuttingOut(anew),
+                    Keeper::Fencing(Then::Reset(anew), _) => Keeper::ShuttingOut(anew),
                     // What is stored is not ours to lower.
-                    Keeper::Fencing(Then::Seal { has_committed: false }, _) => Keeper::default(),
-                    _ => Keeper::Sealed(ends),
+                    Keeper::Fencing(Then::ShutdownHorizon { has_committed: false }, _) => Keeper::default(),
+                    _ => Keeper::AtShutdownHorizon(ends),
                 };
             }
-            (Action::WriteEnd, Keeper::Sealed(ends)) => {
+            (Action::WriteEnd, Keeper::AtShutdownHorizon(ends)) => {
                 let disk = disk.as_mut()?;
-                let (uses, stored) = self.read(disk, &mut shared.past);
-                let records = records_to_seal(&uses, &self.tracks(shared, stored), &self.past(&shared.past));
+                let (uses, stored) = self.read(disk, &mut shared.history);
+                let records =
+                    records_at_shutdown(&uses, &self.tracks(shared, stored), &self.history(&shared.history));
                 self.write(disk, &records, ends.map(Some));
                 *keeper = Keeper::WrittenEnd(ends);
             }
             (Action::Forget, Keeper::CommittedEnd(ends)) => {
-                shared.past.promised = ends;
+                shared.history.promised = ends;
                 *keeper = Keeper::default();
             }
 
-            (Action::Order(identity), _) => {
-                *order = Order::Waiting;
+            (Action::Request(identity), _) => {
+                *request = Request::Waiting;
                 let lease = Lease { identity, range: Range::default() };
-                *keeper = Keeper::Ordered(Anew { lease, is_ordered: true });
+                *keeper = Keeper::Requested(Reset { lease, is_ordered: true });
             }
-            (Action::OrderAdvance(floor), _) => *order = Order::Advance(Instant::of_clock(floor)),
-            (Action::Withdraw, _) => *order = Order::None,
-            (Action::LeaveOrder, _) => *keeper = Keeper::default(),
-            (Action::RefuseAnew, _) => (*keeper, *order) = Default::default(),
+            (Action::RequestAdvance(floor), _) => *request = Request::Advance(Instant::of_clock(floor)),
+            (Action::Withdraw, _) => *request = Request::None,
+            (Action::LeaveRequest, _) => *keeper = Keeper::default(),
+            (Action::RefuseReset, _) => (*keeper, *request) = Default::default(),
             (Action::WriteLow { clock }, Keeper::ShuttingOut(anew)) => {
                 let disk = disk.as_mut()?;
-                let (uses, _) = self.read(disk, &mut shared.past);
+                let (uses, _) = self.read(disk, &mut shared.history);
                 let Lease { identity: who, range } = anew.lease;
                 let floor = Instant::of_clock(clock).max(range.from);
                 let reached = self.us(floor) + self.reach_us();
                 let horizon_us = reached.min(self.us(range.until)).max(self.us(floor));
                 let horizon = Mark { value: 0, at: self.instant(horizon_us) };
-                let (value, highest_us) = (shared.value(), self.us(shared.past.highest));
+                let (value, highest_us) = (shared.value(), self.us(shared.history.highest));
                 let mut records = records_before_reset(&uses, identity(who), value, highest_us);
                 if self.is(Mutation::ResetInUse) {
                     records.retain(|record| record.identity == Some(identity(who)));
                 }
-                self.promise_anew(&mut shared.past, horizon);
+                self.promise_reset(&mut shared.history, horizon);
                 self.write(disk, &records, [Some(horizon), Some(Mark::NONE)]);
                 *keeper = Keeper::WrittenLow { anew, floor };
             }
-            (Action::BeginAnew, Keeper::CommittedLow { floor }) => {
-                self.begin_anew(shared, callers, floor);
-                (*keeper, *order) = Default::default();
+            (Action::Reset, Keeper::CommittedLow { floor }) => {
+                self.reset(shared, callers, floor);
+                (*keeper, *request) = Default::default();
             }
 
             (Action::WriteValue { clock }, Keeper::Up { has_committed }) => {
@@ -250,21 +253,21 @@ impl Protocol {
 
             (Action::Die { wrote }, _) => {
                 disk.iter_mut().for_each(|disk| disk.pending.truncate(wrote.into()));
-                (*keeper, *order) = Default::default();
+                (*keeper, *request) = Default::default();
             }
             (Action::Skip, _) => {
                 let horizons = disk.as_ref()?.readable().horizons;
                 self.publish(shared, horizons.map(Some));
             }
 
-            (Action::Load { caller, place, value }, _) => {
-                callers[caller] = self.load(shared, place, value)?;
+            (Action::Load { caller, slot_index, value }, _) => {
+                callers[caller] = self.load(shared, slot_index, value)?;
             }
             (Action::Decide { caller, clock, is_wide }, _) => {
                 let clock = Instant::of_clock(clock);
-                let max_drift_us = self.max_drift_us + if is_wide { self.unit_us } else { 0 };
+                let max_ahead_us = self.max_ahead_us + if is_wide { self.unit_us } else { 0 };
                 callers[caller] =
-                    self.decide(callers[caller], shared, clock, max_drift_us).unwrap_or_default();
+                    self.decide(callers[caller], shared, clock, max_ahead_us).unwrap_or_default();
             }
             (Action::Exchange { caller, watch }, _) => self.exchange(state, caller, watch)?,
             _ => unreachable!("{action:?} is not offered"),
@@ -273,52 +276,52 @@ impl Protocol {
     }
 
     /// One look: `Keeper::store_plan` of src/keeper/cycle.rs.
-    fn look(&self, state: &mut State, glance: &Glance) -> Option<Look> {
+    fn cycle(&self, state: &mut State, glance: &Glance) -> Option<Cycle> {
         let clock_us = self.us(glance.clock);
-        let is_clock_good = self.watch(&mut state.shared.past, glance.clock);
+        let is_clock_good = self.watch(&mut state.shared.history, glance.clock);
         let (wanted, is_lease_inherited) = self.wanted(state, glance.wanted);
-        let State { disk, shared, order, .. } = state;
+        let State { disk, shared, request, .. } = state;
         let disk = disk.as_mut()?;
-        let (uses, stored) = self.read(disk, &mut shared.past);
-        let advance = match *order {
-            Order::Advance(floor) => Some(floor),
+        let (uses, stored) = self.read(disk, &mut shared.history);
+        let advance = match *request {
+            Request::Advance(floor) => Some(floor),
             _ => None,
         };
         if advance.is_some() && !self.is(Mutation::AdvanceClaimedLate) {
-            *order = Order::Claimed;
+            *request = Request::Claimed;
         }
         let more_us = if glance.is_wide { self.unit_us } else { 0 };
-        let is_confirmed = matches!(glance.wanted, Wanted::Leased { has_to_begin_anew: true, .. });
+        let is_confirmed = matches!(glance.wanted, Wanted::Leased { has_to_reset: true, .. });
         let open_for = shared.gate.map(|identity| self.lease(Lease { identity, range: shared.range }));
         let mut seen = Seen {
             now_us: clock_us,
-            max_drift_us: self.max_drift_us + more_us,
-            lease_us: self.lease_us + more_us,
+            max_ahead_us: self.max_ahead_us + more_us,
+            horizon_margin_us: self.horizon_margin_us + more_us,
             tracks: self.tracks(shared, stored),
-            is_elsewhere: shared.past.has_place && !disk.is_known,
+            is_elsewhere: shared.history.has_place && !disk.is_known,
             uses,
-            past: self.past(&shared.past),
+            history: self.history(&shared.history),
             advance_to_us: advance.map(|floor| self.us(floor)),
             wanted,
             is_lease_inherited: is_lease_inherited && !self.is(Mutation::InheritedIsNew),
             open_for,
             is_clock_confirmed: is_confirmed,
-            is_anew_ordered: is_confirmed,
-            has_room_to_begin_anew: true,
+            is_reset_requested: is_confirmed,
+            has_room_for_reset: true,
             is_active: glance.is_active,
             is_clock_good: is_clock_good || self.is(Mutation::JumpFollowed),
         };
         if seen.uses.is_empty() && self.is(Mutation::AbsenceIsUnused) {
-            seen.past.last_identity = None;
+            seen.history.last_identity = None;
         }
         let mut plan = plan(&seen);
-        self.break_plan(&seen, &shared.past, &mut plan);
+        self.break_plan(&seen, &shared.history, &mut plan);
         let horizons = plan.tracks.map(|track| track.horizon.map(|horizon| self.mark(horizon)));
         for (track, horizon) in horizons.into_iter().enumerate() {
             if let Some(horizon) = horizon
                 && !self.is(Mutation::PromiseAfterCommit)
             {
-                shared.past.promise(track, horizon);
+                shared.history.promise(track, horizon);
             }
         }
         self.write(disk, &plan.records, horizons);
@@ -331,11 +334,11 @@ impl Protocol {
                 let from = plan.tracks.map(|track| self.instant(track.from_us));
                 GatePlan::Open { lease: self.lease_of(&lease), is_another, from }
             }
-            keeper_plan::GatePlan::BeginAnew(lease) => GatePlan::BeginAnew(self.lease_of(&lease)),
+            keeper_plan::GatePlan::Reset(lease) => GatePlan::Reset(self.lease_of(&lease)),
             keeper_plan::GatePlan::Close | keeper_plan::GatePlan::Refuse { .. } => GatePlan::Close,
         };
         let begun = plan.tracks.map(|track| self.mark_of_begun(track.begun));
-        Some(Look {
+        Some(Cycle {
             begun: shared.begun.unwrap_or(begun),
             horizons,
             advance,
@@ -345,10 +348,10 @@ impl Protocol {
     }
 
     /// Changes what the plan says, if that is broken.
-    fn break_plan(&self, seen: &Seen, past: &Past, plan: &mut keeper_plan::Plan) {
+    fn break_plan(&self, seen: &Seen, history: &History, plan: &mut keeper_plan::Plan) {
         let records = std::mem::take(&mut plan.records);
         plan.records = match plan.loss {
-            Some(keeper_plan::Loss::Stored) => self.after_loss(records, past),
+            Some(keeper_plan::Loss::Stored) => self.after_loss(records, history),
             _ => records,
         };
         let wanted = seen.wanted.map(|lease| lease.identity);
@@ -390,14 +393,14 @@ impl Protocol {
     }
 
     /// Whether the clock may be followed. `watch` of src/keeper/watch_clock.rs.
-    fn watch(&self, past: &mut Past, clock: Instant) -> bool {
+    fn watch(&self, history: &mut History, clock: Instant) -> bool {
         if self.jump.is_none() {
             return true;
         }
-        let mut watch = ClockWatch::with_offset_us(self.us(past.clock));
+        let mut watch = ClockWatch::with_offset_us(self.us(history.clock));
         let max_jump_us = i64::from(self.clock_max) * self.unit_us;
-        let jump = watch.look(self.us(clock), 0, max_jump_us, self.us(past.published[0].at));
-        past.clock = self.instant(watch.offset_us());
+        let jump = watch.observe(self.us(clock), 0, max_jump_us, self.us(history.published[0].at));
+        history.clock = self.instant(watch.offset_us());
         jump.is_none()
     }
 
@@ -406,17 +409,18 @@ impl Protocol {
     fn write_value(&self, state: &mut State, clock: Instant) -> Option<(Instant, Mark)> {
         let State { disk, shared, .. } = state;
         let disk = disk.as_mut()?;
-        if !self.watch(&mut shared.past, clock) {
+        if !self.watch(&mut shared.history, clock) {
             return None;
         }
-        let (uses, stored) = self.read(disk, &mut shared.past);
+        let (uses, stored) = self.read(disk, &mut shared.history);
         let tracks = self.tracks(shared, stored);
-        let is_elsewhere = shared.past.has_place && !disk.is_known;
+        let is_elsewhere = shared.history.has_place && !disk.is_known;
         if is_elsewhere || tracks[1].is_changed() {
             return None;
         }
-        let widths = self.places().filter(|(_, place)| place.key.track() == 1);
-        let widths = widths.map(|(_, place)| Widths::of(&place.layout).0).fold(0, |all, width| all | width);
+        let widths = self.slot_shapes().filter(|(_, slot_shape)| slot_shape.key.track() == 1);
+        let widths =
+            widths.map(|(_, slot_shape)| Widths::of(&slot_shape.layout).0).fold(0, |all, width| all | width);
         let lease = self.lease(Lease { identity: shared.gate?, range: shared.range });
         let now_us = self.us(clock);
         let asked = Asked { now_us, reach_us: self.reach_us(), widths: Widths(widths), lease };
@@ -436,7 +440,7 @@ impl Protocol {
         if horizon.value > self.max_value {
             return None;
         }
-        shared.past.promise(1, horizon);
+        shared.history.promise(1, horizon);
         if self.is(Mutation::ClosedAfter) {
             self.write(disk, &[], [None, Some(horizon)]);
         }
@@ -450,18 +454,18 @@ impl Protocol {
         if let (None, Keeper::Up { .. }) = (shared.gate, *keeper) {
             *keeper = Keeper::default(); // Only while the gate is open it matters who has committed.
         }
-        if self.jump.is_some() && shared.past.clock == Instant(0) {
-            shared.past.clock = Instant::of_clock(0); // As it was at the start.
+        if self.jump.is_some() && shared.history.clock == Instant(0) {
+            shared.history.clock = Instant::of_clock(0); // As it was at the start.
         }
         if let Some(disk) = disk
             && !matches!(keeper, Keeper::Written(_) | Keeper::Committed(_))
         {
             disk.is_in_hand = false;
         }
-        for (at, place) in self.places() {
+        for (at, slot_shape) in self.slot_shapes() {
             // One that was raised there by a fence: it is raised further by the next, as if it were not.
             if let Some(Slot { word, end_before: Some(_), .. }) = &mut shared.slots[at] {
-                word.counter = word.counter.min(self.beyond(place));
+                word.counter = word.counter.min(self.beyond(slot_shape));
             }
         }
         for caller in callers.iter_mut() {

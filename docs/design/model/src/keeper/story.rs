@@ -43,12 +43,12 @@ impl Protocol {
             Action::Create => (superuser, format!("CREATES it: stores {}", stored())),
             Action::Empty { what: Emptied::Records } => (superuser, "EMPTIES the records of use".into()),
             Action::Empty { what: Emptied::Horizons } => (superuser, "EMPTIES the horizons".into()),
-            Action::Allocate { place, .. } => {
-                let Slot { word, limit, .. } = shared.slots[self.slot_of(place)]?;
-                ("backend".into(), format!("allocates slot {place}: {}, limit {limit}", said(word)))
+            Action::Allocate { slot_index, .. } => {
+                let Slot { word, limit, .. } = shared.slots[self.slot_of(slot_index)]?;
+                ("backend".into(), format!("allocates slot {slot_index}: {}, limit {limit}", said(word)))
             }
-            Action::Look { clock, wanted, is_wide, .. } => {
-                let Keeper::Written(look) = after.keeper else { return None };
+            Action::Cycle { clock, wanted, is_wide, .. } => {
+                let Keeper::Written(cycle) = after.keeper else { return None };
                 let wanted = match wanted {
                     Wanted::Nobody => "no worker".into(),
                     Wanted::ForGood(identity) => format!("worker {identity}"),
@@ -61,14 +61,14 @@ impl Protocol {
                 let wide = if is_wide { " with higher settings" } else { "" };
                 let what = self.written(before, after);
                 let what = format!("at clock {clock}{wide}, for {wanted}, writes {what}");
-                match look.advance {
+                match cycle.advance {
                     Some(floor) => (keeper, format!("{what}, to advance to {}", time(floor))),
                     None => (keeper, what),
                 }
             }
             Action::Commit => (keeper, "commits".into()),
             Action::Publish => {
-                let published = marks(&shared.past.published);
+                let published = marks(&shared.history.published);
                 let what = format!("publishes {published}; slots begin at {}", floors());
                 match before.keeper {
                     Keeper::Written(_) => (keeper, format!("does NOT commit yet; {what}")),
@@ -84,8 +84,8 @@ impl Protocol {
                     Then::Open { lease, .. } => format!("for worker {}", lease.identity),
                     Then::Close => "as there is no worker that it may open it for".into(),
                     Then::Advance { floor, .. } => format!("to advance to {}", time(floor)),
-                    Then::Seal { .. } => "as it is stopped, or settings were lowered".into(),
-                    Then::BeginAnew(anew) => format!("to begin anew for worker {}", anew.lease.identity),
+                    Then::ShutdownHorizon { .. } => "as it is stopped, or settings were lowered".into(),
+                    Then::Reset(anew) => format!("to begin anew for worker {}", anew.lease.identity),
                 };
                 let what = if shared.gate.is_some() { "leaves the gate OPEN" } else { "closes the gate" };
                 (keeper, format!("{what}, {why}"))
@@ -98,22 +98,24 @@ impl Protocol {
                 _ => return None,
             },
             Action::Reopen => (keeper, "opens the gate again, and answers".into()),
-            Action::Seal => match after.keeper {
-                Keeper::Sealed(ends) => (keeper, format!("finds the end {}", marks(&ends))),
-                _ => (keeper, format!("publishes the end {}", marks(&shared.past.published))),
+            Action::ShutdownHorizon => match after.keeper {
+                Keeper::AtShutdownHorizon(ends) => (keeper, format!("finds the end {}", marks(&ends))),
+                _ => (keeper, format!("publishes the end {}", marks(&shared.history.published))),
             },
             Action::WriteEnd => (keeper, format!("writes the end: {}", self.written(before, after))),
             Action::Forget => (keeper, "forgets what it promised beyond".into()),
-            Action::Order(identity) => (administrator, format!("orders to begin anew for worker {identity}")),
-            Action::OrderAdvance(floor) => (administrator, format!("orders to advance to {floor}")),
-            Action::Withdraw => (administrator, "WITHDRAWS the order".into()),
-            Action::LeaveOrder => (keeper, "leaves the order alone".into()),
-            Action::RefuseAnew => (keeper, "refuses to begin anew".into()),
+            Action::Request(identity) => {
+                (administrator, format!("orders to begin anew for worker {identity}"))
+            }
+            Action::RequestAdvance(floor) => (administrator, format!("orders to advance to {floor}")),
+            Action::Withdraw => (administrator, "WITHDRAWS the request".into()),
+            Action::LeaveRequest => (keeper, "leaves the request alone".into()),
+            Action::RefuseReset => (keeper, "refuses to begin anew".into()),
             Action::WriteLow { clock } => {
                 let what = self.written(before, after);
                 (keeper, format!("at clock {clock} writes, to begin anew, {what}"))
             }
-            Action::BeginAnew => (keeper, format!("gives layouts new slots, from {}", floors())),
+            Action::Reset => (keeper, format!("gives layouts new slots, from {}", floors())),
             Action::WriteValue { clock } => (
                 keeper,
                 format!("at clock {clock} opens another value: writes {}", self.written(before, after)),
@@ -127,12 +129,14 @@ impl Protocol {
             Action::Move => (keeper, "moves their words to the new value".into()),
             Action::Die { .. } => (keeper, format!("is terminated; what can be read is {}", stored())),
             Action::Skip => {
-                let published = marks(&shared.past.published);
+                let published = marks(&shared.history.published);
                 (keeper, format!("publishes {published} WITHOUT a commit of its own"))
             }
-            Action::Load { caller, place, .. } => match after.callers[caller].current {
-                Some(word) => (caller_of(caller), format!("loads {} of slot {place}", said(word))),
-                None => (caller_of(caller), format!("finds the gate open, and the limit of slot {place}")),
+            Action::Load { caller, slot_index, .. } => match after.callers[caller].current {
+                Some(word) => (caller_of(caller), format!("loads {} of slot {slot_index}", said(word))),
+                None => {
+                    (caller_of(caller), format!("finds the gate open, and the limit of slot {slot_index}"))
+                }
             },
             Action::Decide { caller, clock, .. } => match after.callers[caller].taken {
                 Some((id, _)) => (caller_of(caller), format!("at clock {clock} decides for ID {id}")),
@@ -150,8 +154,8 @@ impl Protocol {
                     Verdict::Larger if before.shared == after.shared => "fails to take",
                     Verdict::Larger => "takes",
                 };
-                let place = self.place(at);
-                let parts = place.layout.unpack(id.into()).ok()?;
+                let slot_shape = self.slot_shape(at);
+                let parts = slot_shape.layout.unpack(id.into()).ok()?;
                 let mut fields =
                     format!("slot {at}, tick {}, worker {}", parts.tick, before.callers[caller].identity?);
                 for (name, field) in [("value", parts.clock_seq), ("sequence", parts.sequence)] {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use snowflake_id_core::keeper_plan::{self, GatePlan, Seen};
 use snowflake_id_core::lease_state::{Asking, Evidence, Held as ProductHeld, LeaseState};
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
-use snowflake_id_core::used::{Past, Scope, Use, Uses};
+use snowflake_id_core::used::{History, Scope, Use, Uses};
 use snowflake_id_core::{Identity as ProductIdentity, Lease as ProductLease};
 use uuid::Uuid;
 
@@ -148,10 +148,10 @@ pub enum Cause {
 }
 
 impl Server {
-    pub fn past(&self) -> Past {
+    pub fn history(&self) -> History {
         // Read together with what is stored: see `Store::read()`.
         let latest_us = self.stored.uses().latest_us().max(instant_us(self.stored.horizon));
-        Past {
+        History {
             highest_us: latest_us.max(instant_us(self.highest)),
             last_identity: self.last.map(identity_to_product),
         }
@@ -174,19 +174,19 @@ impl Server {
     pub fn seen(&self, clock: u8, margin_us: i64, cause: Cause) -> Seen {
         Seen {
             now_us: instant_us(start_of(clock)),
-            max_drift_us: 0,
-            lease_us: margin_us,
+            max_ahead_us: 0,
+            horizon_margin_us: margin_us,
             tracks: self.tracks(),
             is_elsewhere: false,
             uses: self.stored.uses(),
-            past: self.past(),
+            history: self.history(),
             advance_to_us: None,
-            wanted: self.board.map(|published| published.lease.to_product()),
+            wanted: self.server_status.map(|published| published.lease.to_product()),
             open_for: self.gate.and(self.in_force).map(|published| published.lease.to_product()),
-            is_lease_inherited: self.board.is_some_and(|published| published.is_inherited),
+            is_lease_inherited: self.server_status.is_some_and(|published| published.is_inherited),
             is_clock_confirmed: cause == Cause::ClockConfirmed,
-            is_anew_ordered: cause == Cause::Ordered,
-            has_room_to_begin_anew: true,
+            is_reset_requested: cause == Cause::Ordered,
+            has_room_for_reset: true,
             is_active: true,
             is_clock_good: true,
         }
@@ -203,7 +203,7 @@ impl Plan {
             gate: match plan.gate {
                 GatePlan::Stay => Gate::Stay,
                 GatePlan::Open { is_another, .. } => Gate::Open { is_another },
-                GatePlan::BeginAnew(_) => Gate::BeginAnew,
+                GatePlan::Reset(_) => Gate::Reset,
                 GatePlan::Close | GatePlan::Refuse { .. } => Gate::Close,
             },
             wanted,

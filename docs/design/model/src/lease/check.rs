@@ -22,12 +22,12 @@ pub const GOES_ON: &str = "a server goes on to the end of its range without the 
 /// A name, the bounds.
 pub const CORRECT: [(&str, &str, Protocol); 10] = [
     ("keeper", "one server step by step, two identities", KEEPER),
-    ("keeper-anew", "the same, everything begins anew", KEEPER_ANEW),
+    ("keeper-anew", "the same, everything begins anew", KEEPER_RESETS),
     ("fleet", "two servers, one identity, copies, late calls", FLEET),
     ("forgetful", "one server, two identities, what it has stored is lost", FORGETFUL),
     ("restored", "one server, one identity, an older copy of it comes back", RESTORED),
     ("exchanges", "two servers, two identities", EXCHANGES),
-    ("anew", "two servers, two identities, everything begins anew", ANEW),
+    ("anew", "two servers, two identities, everything begins anew", RESET),
     ("quarantine", "two servers, one identity, the registry loses commits", QUARANTINE),
     ("synchronous", "two servers, one identity, commits wait for a standby", SYNCHRONOUS),
     ("twins", "one server, whose memory is copied", COPIED_MEMORY),
@@ -53,21 +53,21 @@ const SMALLEST: Protocol = Protocol {
     restores: false,
     forgets: false,
     past_clocks: false,
-    take_aways: false,
-    begins_anew: false,
+    revocations: false,
+    is_reset: false,
     copies_memory: false,
     names_servers: false,
     broken: None,
 };
 const KEEPER: Protocol =
     Protocol { servers: 1, identities: 2, detailed: true, any_horizon: false, ..SMALLEST };
-const KEEPER_ANEW: Protocol = Protocol { begins_anew: true, any_horizon: true, time_max: 1, ..KEEPER };
+const KEEPER_RESETS: Protocol = Protocol { is_reset: true, any_horizon: true, time_max: 1, ..KEEPER };
 const FLEET: Protocol = Protocol {
     any_horizon: false,
     asks_twice: false,
     copies: true,
     strays: true,
-    take_aways: true,
+    revocations: true,
     ..SMALLEST
 };
 const FORGETFUL: Protocol =
@@ -75,7 +75,7 @@ const FORGETFUL: Protocol =
 const RESTORED: Protocol = Protocol { servers: 1, restores: true, ..SMALLEST };
 const EXCHANGES: Protocol =
     Protocol { identities: 2, any_horizon: false, asks_twice: false, crashes: false, ..SMALLEST };
-const ANEW: Protocol = Protocol { begins_anew: true, time_max: 1, any_horizon: true, ..EXCHANGES };
+const RESET: Protocol = Protocol { is_reset: true, time_max: 1, any_horizon: true, ..EXCHANGES };
 /// Here it moves on, as it counts.
 const QUARANTINE: Protocol = Protocol {
     time_max: 3,
@@ -104,7 +104,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         CappedLate | CappedBeforeKnown => Protocol { time_max: 1, ..EXCHANGES },
         ExchangeUnfenced => Protocol { detailed: true, time_max: 1, ..EXCHANGES },
         GateBeforeFile => Protocol { time_max: 1, ..KEEPER },
-        LeaseInHandAnew => Protocol { detailed: false, ..KEEPER_ANEW },
+        LeaseInHandReset => Protocol { detailed: false, ..KEEPER_RESETS },
         ReadBelieved | CancelledBelieved | UncommittedBelieved => {
             Protocol { time_max: 1, any_horizon: false, crashes: false, ..SYNCHRONOUS }
         }
@@ -220,7 +220,9 @@ impl Protocol {
             let lease = held.lease;
             // What an earlier life may have used of it is not known.
             let is_unknown = server.stored.horizon == 0 && server.published == 0;
-            if is_unknown && server.board.map_or(server.is_inherited, |published| published.is_inherited) {
+            if is_unknown
+                && server.server_status.map_or(server.is_inherited, |published| published.is_inherited)
+            {
                 return true;
             }
             // The fence costs a tick.
@@ -229,7 +231,7 @@ impl Protocol {
             if first_tick_from(begins).max(server.counter + 1) >= lease.until {
                 return true;
             }
-            let next = match server.board {
+            let next = match server.server_status {
                 None => silent.step(&state, Action::Server(at, Step::GoOn)),
                 Some(_) => Some(state),
             };
@@ -241,9 +243,9 @@ impl Protocol {
     fn make_id(&self, mut state: State, at: usize, clock: u8) -> Option<State> {
         // After a loss it looks once more.
         for _ in 0..2 {
-            let look = Action::Server(at, Step::Look { clock, cause: Cause::Nothing });
+            let cycle = Action::Server(at, Step::Cycle { clock, cause: Cause::Nothing });
             // One that has nothing to do changes nothing.
-            state = self.step(&state, look).unwrap_or(state);
+            state = self.step(&state, cycle).unwrap_or(state);
             while let Some(step) = next_step(state.servers[at].keeper, clock) {
                 state = self.step(&state, Action::Server(at, step))?;
             }

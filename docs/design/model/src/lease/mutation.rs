@@ -27,7 +27,7 @@ pub enum Mutation {
     NoNonce,
     NonceKept,
     AnswerUnchecked,
-    LeaseInHandAnew,
+    LeaseInHandReset,
     AnswerNeeded,
     InheritedIgnored,
     OlderFile,
@@ -59,7 +59,7 @@ impl Mutation {
         Mutation::NoNonce,
         Mutation::NonceKept,
         Mutation::AnswerUnchecked,
-        Mutation::LeaseInHandAnew,
+        Mutation::LeaseInHandReset,
         Mutation::AnswerNeeded,
         Mutation::InheritedIgnored,
         Mutation::OlderFile,
@@ -124,7 +124,7 @@ impl Mutation {
             Mutation::AnswerNeeded => {
                 ("answer-needed", "a server that was restarted goes on only when the registry has answered")
             }
-            Mutation::LeaseInHandAnew => {
+            Mutation::LeaseInHandReset => {
                 ("lease-in-hand-anew", "everything begins anew in a lease of which something was used")
             }
             Mutation::InheritedIgnored => {

@@ -51,17 +51,17 @@ impl Protocol {
         server.is_inherited &= is_unknown && server.file.held.is_some();
         let in_work = match &mut server.keeper {
             Keeper::Stored(plan) | Keeper::Fencing(plan) => plan.wanted.as_mut(),
-            Keeper::Ready(published) | Keeper::Sealed(published) | Keeper::StoredAnew(published, _) => {
-                Some(published)
-            }
+            Keeper::Ready(published)
+            | Keeper::AtShutdownHorizon(published)
+            | Keeper::StoredReset(published, _) => Some(published),
             Keeper::Up | Keeper::Uncapped => None,
         };
         in_work.into_iter().chain(&mut server.in_force).for_each(|published| published.is_inherited = false);
-        server.board.iter_mut().for_each(|published| published.is_inherited &= is_unknown);
+        server.server_status.iter_mut().for_each(|published| published.is_inherited &= is_unknown);
         if !self.is(Mutation::OlderFile) {
             server.older.file = File::default(); // It is not the original.
         }
-        if !self.begins_anew && !self.forgets {
+        if !self.is_reset && !self.forgets {
             // Records say only that there are some: nothing but the horizon limits who was used.
             for stored in [&mut server.stored, &mut server.older.stored] {
                 if stored.uses.iter().flatten().any(|&until| until == 0) && stored.uses_of_all.is_none() {
@@ -70,17 +70,17 @@ impl Protocol {
             }
             server.last = server.last.map(|_| 0);
         }
-        if !self.begins_anew {
+        if !self.is_reset {
             server.highest = 0; // It only says which identities were used.
         }
         // The later of the two counts. Only where identities are refused the floor has a meaning of its own.
         if server.floor.is_some_and(|floor| server.used <= floor) {
             server.used = 0;
-        } else if !self.begins_anew && !self.forgets {
+        } else if !self.is_reset && !self.forgets {
             server.floor = server.floor.map(|floor| floor.max(server.used));
             server.used = 0;
         }
-        if !self.begins_anew && !self.crashes {
+        if !self.is_reset && !self.crashes {
             server.used = 0; // What is published lies beyond it.
             server.floor = server.floor.map(|_| start_of(0));
         }

@@ -53,7 +53,7 @@ pub enum Delivery {
     /// It is written to the file, then published if it is signed.
     Filed,
     /// The same by a clock of the server that is beyond the end of the lease: so it is not published.
-    Past,
+    History,
     /// It is lost, or whoever waited for it is.
     Lost,
     /// Only when broken: it is published, and not yet in the file.
@@ -89,7 +89,7 @@ pub enum Step {
     /// The registry worker publishes what the file holds, as it has no answer.
     GoOn,
     /// The keeper looks: it makes a plan, and commits what that says. Not step by step: it also carries it out.
-    Look { clock: u8, cause: Cause },
+    Cycle { clock: u8, cause: Cause },
     /// Publishes the horizon that it has stored. Closes the gate, if it is to be opened for something else: a fence.
     Publish,
     /// The fence raises the counter; then the lease limits slots.
@@ -99,9 +99,9 @@ pub enum Step {
     /// Only when broken: lets the lease limit slots.
     Cap,
     /// Everything begins anew: commits the low horizon, ...
-    StoreAnew { clock: u8 },
+    StoreReset { clock: u8 },
     /// ... then makes new slots.
-    BeginAnew,
+    Reset,
     /// The keeper is terminated. Shared memory stays.
     KeeperDies,
     /// A caller loads the counter first, then the gate.
@@ -149,9 +149,9 @@ pub struct Protocol {
     pub forgets: bool,
     /// Whether clocks of servers are beyond the ends of leases.
     pub past_clocks: bool,
-    pub take_aways: bool,
+    pub revocations: bool,
     /// Whether everything may begin anew in a lease that is new.
-    pub begins_anew: bool,
+    pub is_reset: bool,
     /// Whether memory is copied. Then no IDs are made: those of two live copies are not covered.
     pub copies_memory: bool,
     /// Whether servers are told apart, which only a tale needs.
@@ -208,7 +208,7 @@ impl Protocol {
             steps.push(Action::CutShort);
             return;
         }
-        if self.take_aways {
+        if self.revocations {
             steps.extend((0..self.identities).map(Action::TakeAway));
         }
         for server in 0..self.servers {
@@ -232,8 +232,8 @@ impl Protocol {
     fn calls(&self, state: &State, server: usize, ask: Ask, steps: &mut Vec<Action>) {
         let choices = if ask == Ask::Acquire { self.identities } else { 1 };
         let early = (self.is(Mutation::GateBeforeFile) && ask == Ask::Renew).then_some(Delivery::Early);
-        let past = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::Past);
-        for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early).chain(past) {
+        let history = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::History);
+        for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early).chain(history) {
             for choice in 0..choices {
                 let readings = self.readings(state);
                 steps.extend(readings.map(|now| Action::Call { server, ask, now, choice, delivery }));
@@ -264,10 +264,10 @@ impl Protocol {
         if self.forgets {
             steps.push(Step::Forget);
         }
-        if server.board.is_none() && server.file.held.is_some() {
+        if server.server_status.is_none() && server.file.held.is_some() {
             steps.push(Step::GoOn);
         }
-        if self.is(Mutation::RenewalTakenTwice) && server.board.is_some() {
+        if self.is(Mutation::RenewalTakenTwice) && server.server_status.is_some() {
             steps.push(Step::OldAnswer);
         }
         if self.copies_memory {
@@ -293,23 +293,25 @@ impl Protocol {
 
     fn steps_of_keeper(&self, server: &Server, steps: &mut Vec<Step>) {
         let clocks = if self.any_horizon { 0..self.end() } else { 0..1 };
-        let causes: &[Cause] = match self.begins_anew {
+        let causes: &[Cause] = match self.is_reset {
             true => &[Cause::Nothing, Cause::ClockConfirmed, Cause::Ordered],
             false => &[Cause::Nothing],
         };
         match server.keeper {
             // Nothing to open, and nothing to close.
-            Keeper::Up if !self.any_horizon && server.board.is_none() && server.gate.is_none() => return,
+            Keeper::Up if !self.any_horizon && server.server_status.is_none() && server.gate.is_none() => {
+                return;
+            }
             Keeper::Up => {
                 for clock in clocks {
-                    steps.extend(causes.iter().map(|&cause| Step::Look { clock, cause }));
+                    steps.extend(causes.iter().map(|&cause| Step::Cycle { clock, cause }));
                 }
                 if server.gate.is_some() && self.crashes {
                     steps.push(Step::Stop);
                 }
                 return;
             }
-            Keeper::Sealed(_) => steps.extend(clocks.map(|clock| Step::StoreAnew { clock })),
+            Keeper::AtShutdownHorizon(_) => steps.extend(clocks.map(|clock| Step::StoreReset { clock })),
             keeper => steps.extend(next_step(keeper, 0)),
         }
         steps.push(Step::KeeperDies);

@@ -1,7 +1,7 @@
 //! What the keeper carries out, as `src/keeper/` and `src/shared/tracks.rs` of the extension do, and what a caller takes. What
 //! the keeper decides is `keeper_plan` of the product.
 
-use snowflake_id_core::keeper_plan::{self, records_to_seal};
+use snowflake_id_core::keeper_plan::{self, records_at_shutdown};
 use snowflake_id_core::reset::{check_reset, records_before_reset};
 use snowflake_id_core::used::{Use, Uses};
 
@@ -13,7 +13,7 @@ use crate::lease::state::*;
 impl Protocol {
     pub fn step_of_keeper(&self, server: &mut Server, step: Step) -> Option<()> {
         match (step, server.keeper) {
-            (Step::Look { clock, cause }, Keeper::Up) => {
+            (Step::Cycle { clock, cause }, Keeper::Up) => {
                 server.keeper = Keeper::Stored(self.store_plan(server, clock, cause));
                 while !self.detailed && ![Keeper::Up, Keeper::Uncapped].contains(&server.keeper) {
                     let next = next_step(server.keeper, clock)?;
@@ -27,7 +27,9 @@ impl Protocol {
             }
             (Step::Open, Keeper::Ready(published)) => {
                 // Not for one that was withdrawn or exchanged since the plan was made.
-                let is_told = server.board.is_some_and(|board| is_renewed_by(&published, &board));
+                let is_told = server
+                    .server_status
+                    .is_some_and(|server_status| is_renewed_by(&published, &server_status));
                 if is_told {
                     server.gate = Some(published.lease.identity);
                 }
@@ -40,13 +42,13 @@ impl Protocol {
                 server.is_uncapped = false;
                 server.keeper = Keeper::Up;
             }
-            (Step::StoreAnew { clock }, Keeper::Sealed(published)) => {
-                server.keeper = match self.store_anew(server, &published.lease, clock) {
-                    Some(floor) => Keeper::StoredAnew(published, floor),
+            (Step::StoreReset { clock }, Keeper::AtShutdownHorizon(published)) => {
+                server.keeper = match self.store_reset(server, &published.lease, clock) {
+                    Some(floor) => Keeper::StoredReset(published, floor),
                     None => Keeper::Up,
                 };
             }
-            (Step::BeginAnew, Keeper::StoredAnew(_, floor)) => {
+            (Step::Reset, Keeper::StoredReset(_, floor)) => {
                 // Slots are new, and a caller who has a former one finds it fenced.
                 server.counter = first_tick_from(floor);
                 (server.floor, server.used, server.caller) = (Some(floor), 0, None);
@@ -69,13 +71,13 @@ impl Protocol {
         if self.is(Mutation::InheritedIgnored) {
             seen.is_lease_inherited = false;
         }
-        if self.is(Mutation::LeaseInHandAnew) {
-            seen.past.last_identity = None;
+        if self.is(Mutation::LeaseInHandReset) {
+            seen.history.last_identity = None;
             seen.uses = under_another_name(seen.uses);
         }
-        server.highest = instant_of(seen.past.highest_us);
+        server.highest = instant_of(seen.history.highest_us);
         let made = keeper_plan::plan(&seen);
-        let mut plan = Plan::of(&made, server.board);
+        let mut plan = Plan::of(&made, server.server_status);
         let is_opened = matches!(plan.gate, Gate::Open { .. });
         if self.is(Mutation::SuccessorAtClock) && is_opened {
             plan.from = 0;
@@ -87,7 +89,7 @@ impl Protocol {
                 server.stored.horizon = horizon;
             }
         }
-        if !self.is(Mutation::LeaseInHandAnew) || is_opened {
+        if !self.is(Mutation::LeaseInHandReset) || is_opened {
             server.stored.add(made.records);
         }
         plan
@@ -120,9 +122,9 @@ impl Protocol {
                 server.keeper = Keeper::Fencing(plan);
             }
             Gate::Open { .. } => self.limit_to(server, plan.wanted?),
-            Gate::BeginAnew => {
-                seal(server);
-                server.keeper = Keeper::Sealed(plan.wanted?);
+            Gate::Reset => {
+                shutdown_horizon(server);
+                server.keeper = Keeper::AtShutdownHorizon(plan.wanted?);
             }
         }
         Some(())
@@ -136,32 +138,32 @@ impl Protocol {
         server.keeper = Keeper::Ready(published);
     }
 
-    /// Commits the low horizon, as `begin_anew()` of the extension does. Returns where everything begins; `None` if it is
+    /// Commits the low horizon, as `reset()` of the extension does. Returns where everything begins; `None` if it is
     /// refused.
-    fn store_anew(&self, server: &mut Server, lease: &Lease, clock: u8) -> Option<Instant> {
-        let (mut past, mut uses) = (server.past(), server.stored.uses());
-        if self.is(Mutation::LeaseInHandAnew) {
-            past.last_identity = None;
+    fn store_reset(&self, server: &mut Server, lease: &Lease, clock: u8) -> Option<Instant> {
+        let (mut history, mut uses) = (server.history(), server.stored.uses());
+        if self.is(Mutation::LeaseInHandReset) {
+            history.last_identity = None;
             uses = under_another_name(uses);
         }
         let identity = identity_to_product(lease.identity);
         let lease = lease.to_product();
         let now_us = instant_us(start_of(clock));
-        check_reset(identity, &uses, &past, false, now_us).ok()?;
+        check_reset(identity, &uses, &history, false, now_us).ok()?;
         let floor_us = now_us.max(lease.from_us);
         let horizon_us = (floor_us + self.margin_us()).min(lease.until_us).max(floor_us);
-        if !self.is(Mutation::LeaseInHandAnew) {
-            server.stored.add(records_before_reset(&uses, identity, 0, past.highest_us));
+        if !self.is(Mutation::LeaseInHandReset) {
+            server.stored.add(records_before_reset(&uses, identity, 0, history.highest_us));
         }
         server.stored.horizon = instant_of(horizon_us);
-        server.highest = instant_of(past.highest_us);
+        server.highest = instant_of(history.highest_us);
         Some(instant_of(floor_us))
     }
 
     /// A clean stop stores the exact end of what was handed out.
     pub fn stop(&self, server: &mut Server) {
-        let end = seal(server);
-        let records = records_to_seal(&server.stored.uses(), &server.tracks(), &server.past());
+        let end = shutdown_horizon(server);
+        let records = records_at_shutdown(&server.stored.uses(), &server.tracks(), &server.history());
         server.stored.add(records);
         server.stored.horizon = end;
     }
@@ -198,8 +200,8 @@ pub fn next_step(keeper: Keeper, clock: u8) -> Option<Step> {
         Keeper::Fencing(_) => Step::Raise,
         Keeper::Ready(_) => Step::Open,
         Keeper::Uncapped => Step::Cap,
-        Keeper::Sealed(_) => Step::StoreAnew { clock },
-        Keeper::StoredAnew(..) => Step::BeginAnew,
+        Keeper::AtShutdownHorizon(_) => Step::StoreReset { clock },
+        Keeper::StoredReset(..) => Step::Reset,
     })
 }
 
@@ -209,7 +211,7 @@ fn is_renewed_by(published: &Published, other: &Published) -> bool {
 
 /// Takes the lease back from the keeper, and closes the gate.
 pub fn withdraw(server: &mut Server) {
-    server.board = None;
+    server.server_status = None;
     server.gate = None;
     raise(server, 0);
 }
@@ -222,7 +224,7 @@ fn raise(server: &mut Server, from: Instant) {
 }
 
 /// Fences, and lets nothing more be used than what was handed out.
-fn seal(server: &mut Server) -> Instant {
+fn shutdown_horizon(server: &mut Server) -> Instant {
     server.gate = None;
     raise(server, 0);
     server.published = server.used.max(server.floor.unwrap_or_default());

@@ -92,7 +92,7 @@ pub struct Server {
     /// What an older copy of the data directory has, where it can be restored.
     pub older: Disk,
     /// The rest is memory. What the registry worker has published.
-    pub board: Option<Published>,
+    pub server_status: Option<Published>,
     /// Whether the lease in the file was granted before the registry worker began.
     pub is_inherited: bool,
     /// Where slots begin, once the keeper has found that out.
@@ -186,9 +186,9 @@ pub enum Keeper {
     /// Only when broken: the gate is open, slots are yet to be limited.
     Uncapped,
     /// Everything is to begin anew: the gate is closed, and what was handed out is noted.
-    Sealed(Published),
+    AtShutdownHorizon(Published),
     /// The same: the low horizon is stored, which begins here.
-    StoredAnew(Published, Instant),
+    StoredReset(Published, Instant),
 }
 
 /// The part of a `keeper_plan::Plan` that is carried out after the commit.
@@ -206,7 +206,7 @@ pub struct Plan {
 pub enum Gate {
     Stay,
     Open { is_another: bool },
-    BeginAnew,
+    Reset,
     Close,
 }
 
@@ -250,10 +250,13 @@ impl Server {
     pub fn leases(&self) -> impl Iterator<Item = Lease> + use<> {
         let in_work = match self.keeper {
             Keeper::Stored(plan) | Keeper::Fencing(plan) => plan.wanted,
-            Keeper::Ready(lease) | Keeper::Sealed(lease) | Keeper::StoredAnew(lease, _) => Some(lease),
+            Keeper::Ready(lease) | Keeper::AtShutdownHorizon(lease) | Keeper::StoredReset(lease, _) => {
+                Some(lease)
+            }
             Keeper::Up | Keeper::Uncapped => None,
         };
-        let published = [self.board, self.in_force, in_work].map(|published| published.map(|it| it.lease));
+        let published =
+            [self.server_status, self.in_force, in_work].map(|published| published.map(|it| it.lease));
         published.into_iter().chain([self.file.held.map(|held| held.lease)]).flatten()
     }
 }

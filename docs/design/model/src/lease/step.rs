@@ -51,7 +51,7 @@ impl Protocol {
                 state.servers[to].stored = stored;
                 state.servers[to].file = file;
                 if !self.is(Mutation::EvidenceUnchecked) {
-                    estrange(&mut state.servers[to].file);
+                    forget_lease(&mut state.servers[to].file);
                 }
                 restart(&mut state, to);
             }
@@ -154,7 +154,7 @@ impl Protocol {
         self.receive(server, call, answer, delivery);
         if delivery == Delivery::Early && server.file != file {
             server.file = file;
-            server.board.iter_mut().for_each(|published| published.is_filed = false);
+            server.server_status.iter_mut().for_each(|published| published.is_filed = false);
         }
         self.count(&mut state.renewals, at, call, answer);
     }
@@ -164,13 +164,13 @@ impl Protocol {
         match step {
             Step::Crash => restart(state, at),
             Step::Reboot => {
-                estrange(&mut server.file);
+                forget_lease(&mut server.file);
                 restart(state, at);
             }
             Step::Restore => {
                 Disk { file: server.file, stored: server.stored } = server.older;
                 if !self.is(Mutation::OlderFile) {
-                    estrange(&mut server.file);
+                    forget_lease(&mut server.file);
                 }
                 restart(state, at);
             }
@@ -225,7 +225,7 @@ impl Protocol {
                 }
                 file.change(|state| state.renew(granted.to_product(), new_token()));
                 self.prove(server);
-                let clock = if delivery == Delivery::Past { u8::MAX / 2 } else { held.lease.from };
+                let clock = if delivery == Delivery::History { u8::MAX / 2 } else { held.lease.from };
                 self.tell(server, clock);
             }
             (Answer::Twin, Call::Acquire { .. }) => file.asking = None,
@@ -245,7 +245,7 @@ impl Protocol {
     fn tell(&self, server: &mut Server, clock: u8) {
         let is_inherited = server.is_inherited;
         let lease = server.file.lease_at(clock);
-        server.board = lease.map(|lease| Published { lease, is_filed: true, is_inherited });
+        server.server_status = lease.map(|lease| Published { lease, is_filed: true, is_inherited });
     }
 
     /// Counts renewals since a memory was copied, until one of the two has another lease.
@@ -259,8 +259,8 @@ impl Protocol {
 }
 
 /// What a server finds in a file that is not the original.
-fn estrange(file: &mut File) {
-    file.change(|state| *state = std::mem::take(state).of_a_stranger());
+fn forget_lease(file: &mut File) {
+    file.change(|state| *state = std::mem::take(state).of_an_unrecognized_server());
 }
 
 fn restart(state: &mut State, at: usize) {

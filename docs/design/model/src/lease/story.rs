@@ -30,7 +30,7 @@ impl Protocol {
                 let what = match loss {
                     Loss::Failover => "FAILS OVER to its standby",
                     Loss::Restore => "IS RESTORED from the dump",
-                    Loss::New => "IS MADE ANEW",
+                    Loss::New => "IS MADE RESET",
                 };
                 let rows = after.registry.rows[..usize::from(self.identities)].iter().enumerate();
                 let rows = rows.map(|(worker, row)| format!("worker {worker} until {}", row.until));
@@ -51,10 +51,11 @@ impl Protocol {
                     (_, Some(waiting)) => format!("{}, and the commit waits", answer(waiting.answer)),
                     (Delivery::Lost, _) => "the answer is lost".into(),
                     (Delivery::Early, _) => {
-                        let published = after.servers[at].board.map(|board| range(&board.lease));
+                        let published =
+                            after.servers[at].server_status.map(|server_status| range(&server_status.lease));
                         format!("{}, published, NOT in its file", published.unwrap_or_default())
                     }
-                    (Delivery::Past, _) => "in its file; its own clock is BEYOND the end".into(),
+                    (Delivery::History, _) => "in its file; its own clock is BEYOND the end".into(),
                     (Delivery::Filed, _) => match file.held {
                         Some(held)
                             if after.registry.rows[usize::from(held.lease.identity)].lease_id
@@ -99,7 +100,7 @@ impl Protocol {
                 format!("its host is BOOTED, starts at {}", first_tick_from(after.stored.horizon))
             }
             Step::Stop => format!("is stopped, starts at {}", first_tick_from(after.stored.horizon)),
-            Step::GoOn => format!("goes on with {}", lease(after.board)),
+            Step::GoOn => format!("goes on with {}", lease(after.server_status)),
             Step::Restore => format!(
                 "the OLDER COPY of its directory is restored, starts at {}",
                 first_tick_from(after.stored.horizon)
@@ -107,7 +108,7 @@ impl Protocol {
             Step::Forget => "CRASHES, what its keeper had stored is GONE".into(),
             Step::WorkerDies => "its registry worker is terminated".into(),
             Step::OldAnswer => "takes the last answer AGAIN".into(),
-            Step::Look { clock, .. } if after.keeper == Keeper::Up => {
+            Step::Cycle { clock, .. } if after.keeper == Keeper::Up => {
                 let horizon = first_tick_from(after.stored.horizon);
                 let gate = match after.gate {
                     Some(worker) => format!("is open for worker {worker} at counter {}", after.counter),
@@ -118,7 +119,7 @@ impl Protocol {
                     after.limit()
                 )
             }
-            Step::Look { clock, cause } => {
+            Step::Cycle { clock, cause } => {
                 let Keeper::Stored(plan) = after.keeper else { return "looks".into() };
                 let horizon = first_tick_from(after.stored.horizon);
                 format!("at clock {clock} ({cause:?}) stores horizon {horizon}, plans {:?}", plan.gate)
@@ -129,10 +130,10 @@ impl Protocol {
                 format!("publishes it, its limit is {}{gate}", after.limit())
             }
             Step::Raise => format!("raises its counter to {}, its limit is {}", after.counter, after.limit()),
-            Step::StoreAnew { clock } => {
+            Step::StoreReset { clock } => {
                 format!("at clock {clock} stores the low horizon {}", first_tick_from(after.stored.horizon))
             }
-            Step::BeginAnew => format!("BEGINS ANEW at {}", after.counter),
+            Step::Reset => format!("BEGINS RESET at {}", after.counter),
             Step::Open if after.gate.is_none() => "does not open the gate".into(),
             Step::Open => format!("opens the gate for worker {}", after.gate.unwrap_or_default()),
             Step::Cap => format!("caps its limit to {}", after.limit()),

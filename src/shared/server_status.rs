@@ -7,27 +7,27 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use snowflake_id_core::track::{Begun, TRACKS};
 
-use super::bell::Bell;
 use super::clock_sequence::ValueWords;
+use super::command_slot::CommandSlot;
+use super::history::HistoryWords;
 use super::keeper_words::KeeperWords;
-use super::order_desk::OrderDesk;
-use super::past::PastWords;
 use super::wait::Signal;
+use super::wakeup::Wakeup;
 
 /// All of it.
 #[derive(Default)]
-pub struct Board {
-    pub past: PastWords,
+pub struct ServerStatus {
+    pub history: HistoryWords,
     pub keeper: KeeperWords,
     begun: [BegunWords; TRACKS],
     pub values: ValueWords,
     /// That of the keeper.
-    pub bell: Bell,
+    pub wakeup: Wakeup,
     /// That of the registry worker.
-    pub registry_bell: Bell,
-    pub orders: OrderDesk,
+    pub registry_wakeup: Wakeup,
+    pub commands: CommandSlot,
     /// Sent by the keeper when it has looked after everything.
-    pub looks: Signal,
+    pub cycles: Signal,
 }
 
 /// The value of a track, and where its slots begin: see [`Begun`]. Written by the keeper, under the exclusive lock of the
@@ -38,7 +38,7 @@ struct BegunWords {
     floor_us: AtomicI64,
 }
 
-impl Board {
+impl ServerStatus {
     /// The value of a track, and where its slots begin.
     pub fn begun(&self, track: usize) -> Begun {
         let words = &self.begun[track];

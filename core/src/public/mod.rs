@@ -5,7 +5,7 @@
 //! that [`PublicIds`] and [`Uuids`] give.
 //!
 //! ```
-//! use snowflake_id_core::outside::{MAX_TEXT, Prefix, PublicIds, Uuids};
+//! use snowflake_id_core::public::{MAX_TEXT, Prefix, PublicIds, Uuids};
 //!
 //! let customers = PublicIds::new(Prefix::new(b"cus")?, None);
 //! assert_eq!(customers.text(1541815603606036480, &mut [0; MAX_TEXT])?, "cus_4aaW4SzAyQK");

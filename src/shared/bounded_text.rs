@@ -1,17 +1,17 @@
-//! [`Line`]: a text in shared memory.
+//! [`BoundedText`]: a text in shared memory.
 
 /// A text of bounded length. What does not fit is cut off.
 #[derive(Clone, Copy)]
-pub struct Line {
-    bytes: [u8; Line::CAPACITY],
+pub struct BoundedText {
+    bytes: [u8; BoundedText::CAPACITY],
     length: usize,
 }
 
-impl Line {
+impl BoundedText {
     const CAPACITY: usize = 512;
 
     pub fn set(&mut self, text: &str) {
-        self.length = text.floor_char_boundary(Line::CAPACITY);
+        self.length = text.floor_char_boundary(BoundedText::CAPACITY);
         self.bytes[..self.length].copy_from_slice(&text.as_bytes()[..self.length]);
     }
 
@@ -21,8 +21,8 @@ impl Line {
     }
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; Line::CAPACITY], length: 0 }
+impl Default for BoundedText {
+    fn default() -> BoundedText {
+        BoundedText { bytes: [0; BoundedText::CAPACITY], length: 0 }
     }
 }

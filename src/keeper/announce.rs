@@ -23,7 +23,7 @@ pub fn complain(shared: &State, text: &str) {
     }
     report::report_error(Some(text), clock::clock_us());
     if shared.gate.identity().is_none() {
-        shared.board.keeper.set_closed(Closed::Problem);
+        shared.server_status.keeper.set_closed(Closed::Problem);
     }
 }
 
@@ -56,7 +56,7 @@ pub fn tell(
         _ => registry_problem.or_else(|| shared.gate.identity().and_then(misfit)),
     };
     let is_refused = matches!(gate, GatePlan::Refuse { .. });
-    shared.board.keeper.has_succeeded.fetch_or(!is_refused, Ordering::Relaxed);
+    shared.server_status.keeper.has_succeeded.fetch_or(!is_refused, Ordering::Relaxed);
     match problem {
         Some(text) if is_refused => return Err(Problem(text)),
         Some(text) => complain(shared, &text),

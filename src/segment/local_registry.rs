@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::answer::{Answer, COLUMNS};
 use super::fetch::{Answered, Question};
-use crate::background::link::NoAnswer;
+use crate::background::connection::NoAnswer;
 use crate::background::stop::{is_stopping, let_sigterm_interrupt};
 use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension};
@@ -35,9 +35,9 @@ pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
 fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<String>>>>, Problem> {
     let Some(extension) = Extension::find(c"snowflake_id_registry") else { return Ok(None) };
     let schema = relation::schema(c"snowflake_registry");
-    let function = schema.and_then(|schema| extension.function(schema, c"take_here", &ARGUMENTS));
+    let function = schema.and_then(|schema| extension.function(schema, c"take_local", &ARGUMENTS));
     let function = function.ok_or_else(|| {
-        let text = "function snowflake_registry.take_here() is not that of extension snowflake_id_registry, or its schema belongs to somebody who could put another one in its place";
+        let text = "function snowflake_registry.take_local() is not that of extension snowflake_id_registry, or its schema belongs to somebody who could put another one in its place";
         Problem(text.into())
     })?;
     // It may have been replaced by whoever owns the extension, and never end.

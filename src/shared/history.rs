@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use snowflake_id_core::Identity;
 use snowflake_id_core::track::{Horizon, TRACKS};
-use snowflake_id_core::used::Past;
+use snowflake_id_core::used::History;
 
 /// What the server knows of its own past, whatever becomes of what is stored. Written by the keeper alone.
-pub struct PastWords {
+pub struct HistoryWords {
     tracks: [TrackWords; TRACKS],
     highest_us: AtomicI64,
     last_identity: AtomicU64,
     /// Where the horizon was stored last: the OIDs of a database and of a relation in it; 0 if nowhere yet.
-    place: AtomicU64,
+    stored_at: AtomicU64,
     /// The clock less the time since boot when they were last found to agree; 0 if never.
     clock_offset_us: AtomicI64,
 }
@@ -24,29 +24,29 @@ struct TrackWords {
     promised: AtomicU64,
 }
 
-impl Default for PastWords {
-    fn default() -> PastWords {
-        PastWords::nothing()
+impl Default for HistoryWords {
+    fn default() -> HistoryWords {
+        HistoryWords::nothing()
     }
 }
 
-impl PastWords {
-    pub(super) const fn nothing() -> PastWords {
+impl HistoryWords {
+    pub(super) const fn nothing() -> HistoryWords {
         const fn track() -> TrackWords {
             TrackWords { published: AtomicU64::new(0), promised: AtomicU64::new(0) }
         }
-        PastWords {
+        HistoryWords {
             tracks: [track(), track()],
             highest_us: AtomicI64::new(0),
             last_identity: AtomicU64::new(Identity::NOBODY),
-            place: AtomicU64::new(0),
+            stored_at: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
         }
     }
 
-    /// What the server knows besides the horizons. Those are read before it: see [`PastWords::begin_anew`].
-    pub fn snapshot(&self) -> Past {
-        Past { highest_us: self.highest_us.load(Ordering::Acquire), last_identity: self.last_identity() }
+    /// What the server knows besides the horizons. Those are read before it: see [`HistoryWords::reset`].
+    pub fn snapshot(&self) -> History {
+        History { highest_us: self.highest_us.load(Ordering::Acquire), last_identity: self.last_identity() }
     }
 
     /// The horizon of a track that was published last: slots to come end there.
@@ -86,10 +86,10 @@ impl PastWords {
     }
 
     /// Everything is about to begin anew, below what the last identity was used for. That goes before the promises, so
-    /// that nobody finds it with low ones (see [`PastWords::snapshot`]): after a loss the last identity
+    /// that nobody finds it with low ones (see [`HistoryWords::snapshot`]): after a loss the last identity
     /// alone goes on above the promise. Only after a fence, and before the low horizons can be read: they are to be what
     /// this server has stored.
-    pub fn begin_anew(&self, horizons: [Horizon; TRACKS]) {
+    pub fn reset(&self, horizons: [Horizon; TRACKS]) {
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {
             self.lower_promise(track, horizon);
@@ -106,15 +106,15 @@ impl PastWords {
     }
 
     /// The OIDs of the database and of the relation where the horizon was stored last.
-    pub fn place(&self) -> Option<(u32, u32)> {
-        match self.place.load(Ordering::Acquire) {
+    pub fn stored_at(&self) -> Option<(u32, u32)> {
+        match self.stored_at.load(Ordering::Acquire) {
             0 => None,
             word => Some(((word >> 32) as u32, word as u32)),
         }
     }
 
-    pub fn set_place(&self, (database, relation): (u32, u32)) {
-        self.place.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
+    pub fn set_stored_at(&self, (database, relation): (u32, u32)) {
+        self.stored_at.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
     /// The clock less the time since boot when they were last found to agree.
@@ -127,12 +127,12 @@ impl PastWords {
     }
 
     /// Takes over all that another copy says.
-    pub(super) fn copy_from(&self, other: &PastWords) {
+    pub(super) fn copy_from(&self, other: &HistoryWords) {
         for track in 0..TRACKS {
             self.set_published(track, other.published(track));
             self.lower_promise(track, other.promised(track));
         }
-        for (to, from) in [(&self.last_identity, &other.last_identity), (&self.place, &other.place)] {
+        for (to, from) in [(&self.last_identity, &other.last_identity), (&self.stored_at, &other.stored_at)] {
             to.store(from.load(Ordering::Acquire), Ordering::Release);
         }
         self.highest_us.store(other.highest_us.load(Ordering::Acquire), Ordering::Release);

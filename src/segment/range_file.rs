@@ -29,7 +29,7 @@ const NAME: &str = "snowflake_id.segments";
 
 /// What is known of the past.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Past {
+pub struct RangeFile {
     /// The registry that answered last.
     pub registry_id: Option<Uuid>,
     segments: BTreeMap<String, Had>,
@@ -44,33 +44,33 @@ pub struct Past {
 #[derive(Serialize, Deserialize)]
 struct Contents<P> {
     about: String,
-    past: P,
+    range_file: P,
 }
 
-impl Past {
+impl RangeFile {
     /// Reads file and database. Without a file nothing is known but what is in the database.
-    pub fn read() -> Result<Past, String> {
-        let read = || -> io::Result<Past> {
-            let Some(file) = file::open(NAME)? else { return Ok(Past::default()) };
-            let contents: Contents<Past> = serde_json::from_reader(io::BufReader::new(file))?;
-            Ok(contents.past)
+    pub fn read() -> Result<RangeFile, String> {
+        let read = || -> io::Result<RangeFile> {
+            let Some(file) = file::open(NAME)? else { return Ok(RangeFile::default()) };
+            let contents: Contents<RangeFile> = serde_json::from_reader(io::BufReader::new(file))?;
+            Ok(contents.range_file)
         };
-        let mut past = read().map_err(|problem| format!("cannot use file {NAME}: {problem}"))?;
+        let mut range_file = read().map_err(|problem| format!("cannot use file {NAME}: {problem}"))?;
         for (name, had) in taken::read()? {
-            past.segments.entry(name).or_default().merge(had);
+            range_file.segments.entry(name).or_default().merge(had);
         }
-        Ok(past)
+        Ok(range_file)
     }
 
     /// Changes what is known, and writes it down first: nothing counts that is not noted.
-    pub fn keep(&mut self, change: impl FnOnce(&mut Past)) -> Result<(), String> {
-        let mut past = self.clone();
-        change(&mut past);
-        if past == *self {
+    pub fn keep(&mut self, change: impl FnOnce(&mut RangeFile)) -> Result<(), String> {
+        let mut range_file = self.clone();
+        change(&mut range_file);
+        if range_file == *self {
             return Ok(());
         }
-        self.write(&past)?;
-        *self = Past { is_unwritable: false, ..past };
+        self.write(&range_file)?;
+        *self = RangeFile { is_unwritable: false, ..range_file };
         Ok(())
     }
 
@@ -79,11 +79,11 @@ impl Past {
         if self.is_unwritable { self.write(&self.clone()) } else { Ok(()) }
     }
 
-    fn write(&mut self, past: &Past) -> Result<(), String> {
+    fn write(&mut self, range_file: &RangeFile) -> Result<(), String> {
         let about = "up to where this server has had numbers of segments, kept by extension snowflake_id";
-        let written = file::replace(NAME, |_| Ok(Contents { about: about.into(), past }));
+        let written = file::replace(NAME, |_| Ok(Contents { about: about.into(), range_file }));
         let written = written.map_err(|problem| format!("cannot write file {NAME}: {problem}"));
-        let written = written.and_then(|()| taken::write(&past.segments));
+        let written = written.and_then(|()| taken::write(&range_file.segments));
         self.is_unwritable = written.is_err();
         written
     }

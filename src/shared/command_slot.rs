@@ -21,13 +21,13 @@ use super::wait::Signal;
 
 /// What an administrator wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Request {
     /// Follow a clock that has jumped ahead.
     AcceptClock,
     /// Make no more IDs whose time is earlier than this, in microseconds of Unix time.
     Advance(i64),
     /// Begin anew at the present, for this identity; without one, for another that the registry leases.
-    BeginAnew(Option<Identity>),
+    Reset(Option<Identity>),
 }
 
 /// What became of it.
@@ -43,13 +43,13 @@ pub enum Answer {
     /// IDs were made under the identity.
     IdentityUsed = 3,
     /// It is not known which identities were used.
-    PastUnknown = 4,
+    HistoryUnknown = 4,
 }
 
 impl Answer {
     fn from_byte(byte: u8) -> Answer {
         use Answer::*;
-        [Done, Failed, IdentityInUse, IdentityUsed, PastUnknown][usize::from(byte)]
+        [Done, Failed, IdentityInUse, IdentityUsed, HistoryUnknown][usize::from(byte)]
     }
 }
 
@@ -83,7 +83,7 @@ impl Ticket {
 /// The desk. The order is written by its caller while `Filling`, the answer by the keeper while `Claimed`;
 /// the exchange that ends a phase (Release) and the one that finds the next (Acquire) order these.
 #[derive(Default)]
-pub struct OrderDesk {
+pub struct CommandSlot {
     word: AtomicU64,
     kind: AtomicU8,
     instant_us: AtomicI64,
@@ -93,25 +93,25 @@ pub struct OrderDesk {
     pub changes: Signal,
 }
 
-impl OrderDesk {
+impl CommandSlot {
     fn exchange(&self, ticket: Ticket, from: Phase, to: Phase) -> bool {
         let (from, to) = (ticket.word(from), ticket.word(to));
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Places an order; `None` if there is one already.
-    pub fn place(&self, order: Order) -> Option<Ticket> {
+    pub fn submit(&self, request: Request) -> Option<Ticket> {
         let word = self.word.load(Ordering::Acquire);
         let (last, ticket) = (Ticket(word >> 3), Ticket((word >> 3) + 1));
         let (from, to) = (last.word(Phase::Free), ticket.word(Phase::Filling));
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        let kind = match order {
-            Order::AcceptClock => 0,
-            Order::Advance(instant_us) => {
+        let kind = match request {
+            Request::AcceptClock => 0,
+            Request::Advance(instant_us) => {
                 self.instant_us.store(instant_us, Ordering::Relaxed);
                 1
             }
-            Order::BeginAnew(identity) => {
+            Request::Reset(identity) => {
                 self.identity.store(identity.map_or(Identity::NOBODY, Identity::to_word), Ordering::Relaxed);
                 2
             }
@@ -154,18 +154,18 @@ impl OrderDesk {
     }
 
     /// The order that waits for the keeper.
-    pub fn waiting(&self) -> Option<(Ticket, Order)> {
+    pub fn waiting(&self) -> Option<(Ticket, Request)> {
         let word = self.word.load(Ordering::Acquire);
         let ticket = Ticket(word >> 3);
         if word != ticket.word(Phase::Waiting) {
             return None;
         }
-        let order = match self.kind.load(Ordering::Relaxed) {
-            0 => Order::AcceptClock,
-            1 => Order::Advance(self.instant_us.load(Ordering::Relaxed)),
-            _ => Order::BeginAnew(Identity::from_word(self.identity.load(Ordering::Relaxed))),
+        let request = match self.kind.load(Ordering::Relaxed) {
+            0 => Request::AcceptClock,
+            1 => Request::Advance(self.instant_us.load(Ordering::Relaxed)),
+            _ => Request::Reset(Identity::from_word(self.identity.load(Ordering::Relaxed))),
         };
-        Some((ticket, order))
+        Some((ticket, request))
     }
 
     /// Claims an order; false if it was withdrawn. (If another one was placed meanwhile, that has another

@@ -1,7 +1,7 @@
 //! What an administrator can order the keeper to do: `snowflake_accept_clock()`, `snowflake_advance()`,
 //! `snowflake_reset_horizon()`.
 //!
-//! All three follow one protocol: see [`crate::shared::order_desk`]. Whoever calls learns that the order was
+//! All three follow one protocol: see [`crate::shared::command_slot`]. Whoever calls learns that the order was
 //! carried out, or that it was not. A call that is cancelled or that has waited for too long takes its order
 //! back. If the keeper has begun with it by then, one that has waited for too long waits for the end of that, which is the
 //! time of a commit or two. One that is cancelled leaves at once, and says that the keeper goes on.
@@ -19,8 +19,8 @@ use crate::generate::wait::not_followed;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::timestamp::unix_us;
 use crate::pg::{clock, process, server};
+use crate::shared::command_slot::{Answer, Request, Ticket};
 use crate::shared::memory::{self, State};
-use crate::shared::order_desk::{Answer, Order, Ticket};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
@@ -28,7 +28,7 @@ use crate::wait_event::WaitEvent;
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
 /// For how long a call waits for the keeper at least, also with a shorter `max_wait`: long enough for one
 /// that has nothing else to do.
-const LEAST_PATIENCE: Duration = Duration::from_secs(1);
+const MIN_WAIT: Duration = Duration::from_secs(1);
 /// For how long a call waits for the end of what the keeper has begun. Only a commit that waits for a standby
 /// takes longer.
 const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 /// Follows a clock that jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
-    carry_out(Order::AcceptClock).or_report();
+    carry_out(Request::AcceptClock).or_report();
 }
 
 /// Moves the floor up: no ID whose time is earlier will be made. When it returns, that is durable.
@@ -46,7 +46,7 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
     if floor_us > clock::clock_us().saturating_add(MOST_ADVANCE.as_micros() as i64) {
         Err(Error::AdvanceTooFar).or_report()
     }
-    carry_out(Order::Advance(floor_us)).or_report();
+    carry_out(Request::Advance(floor_us)).or_report();
 }
 
 /// Begins anew at the present, for an identity that this server has never used. Where identities are leased, the
@@ -58,7 +58,7 @@ fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_
         let database = config::database().to_string_lossy().into_owned();
         Err(Error::NotTheKeepersDatabase { database }).or_report()
     }
-    carry_out(Order::BeginAnew(identity)).or_report();
+    carry_out(Request::Reset(identity)).or_report();
     if let Some(identity) = identity {
         notice!("snowflake IDs can be made as soon as this server has {identity}");
     }
@@ -79,28 +79,28 @@ fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<
 }
 
 /// Has the keeper carry out an order.
-fn carry_out(order: Order) -> Result<(), Error> {
+fn carry_out(request: Request) -> Result<(), Error> {
     let shared = memory::state()?;
     // During recovery there is no keeper: an order would be forgotten at the next restart.
     if server::is_in_recovery() {
         return Err(Error::NoKeeperInRecovery);
     }
-    let deadline = Deadline::after(config::max_wait().max(LEAST_PATIENCE));
-    let placed = Placed::place(shared, order, &deadline)?;
-    let answer = placed.wait(&deadline).ok_or_else(|| not_followed(&shared.board))?;
-    match (answer, order) {
+    let deadline = Deadline::after(config::max_wait().max(MIN_WAIT));
+    let submitted = Submitted::submit(shared, request, &deadline)?;
+    let answer = submitted.wait(&deadline).ok_or_else(|| not_followed(&shared.server_status))?;
+    match (answer, request) {
         (Answer::Done, _) => Ok(()),
-        (Answer::IdentityInUse | Answer::IdentityUsed, Order::BeginAnew(Some(identity))) => {
+        (Answer::IdentityInUse | Answer::IdentityUsed, Request::Reset(Some(identity))) => {
             Err(Error::IdentityUsed(identity))
         }
-        (Answer::PastUnknown, Order::BeginAnew(None)) => Err(Error::NothingBeginsAnew),
-        (Answer::PastUnknown, Order::BeginAnew(Some(identity))) => Err(Error::PastUnknown(identity)),
-        _ => Err(not_followed(&shared.board)),
+        (Answer::HistoryUnknown, Request::Reset(None)) => Err(Error::NothingIsReset),
+        (Answer::HistoryUnknown, Request::Reset(Some(identity))) => Err(Error::HistoryUnknown(identity)),
+        _ => Err(not_followed(&shared.server_status)),
     }
 }
 
 /// An order of this backend that is on the desk. It leaves the desk when the call ends, in whichever way.
-struct Placed {
+struct Submitted {
     shared: &'static State,
     ticket: Ticket,
 }
@@ -113,25 +113,25 @@ static LEAVES_AT_EXIT: Once = Once::new();
 /// Takes what this backend has ordered off the desk.
 fn leave() {
     if let (Some(ticket), Ok(shared)) = (LAST_TICKET.get(), memory::state()) {
-        shared.board.orders.leave(ticket);
+        shared.server_status.commands.leave(ticket);
     }
 }
 
-impl Placed {
+impl Submitted {
     /// Waits for its turn.
-    fn place(shared: &'static State, order: Order, deadline: &Deadline) -> Result<Placed, Error> {
+    fn submit(shared: &'static State, request: Request, deadline: &Deadline) -> Result<Submitted, Error> {
         LEAVES_AT_EXIT.call_once(|| process::at_exit(leave));
-        let desk = &shared.board.orders;
+        let slot = &shared.server_status.commands;
         loop {
-            let seen = desk.changes.count();
-            if let Some(ticket) = desk.place(order) {
+            let seen = slot.changes.count();
+            if let Some(ticket) = slot.submit(request) {
                 LAST_TICKET.set(Some(ticket));
-                return Ok(Placed { shared, ticket });
+                return Ok(Submitted { shared, ticket });
             }
             if deadline.is_over() {
-                return Err(Error::AnotherOrder);
+                return Err(Error::AnotherRequest);
             }
-            desk.changes.wait_beyond(seen, deadline.left(), WaitEvent::Horizon);
+            slot.changes.wait_beyond(seen, deadline.left(), WaitEvent::Horizon);
         }
     }
 
@@ -147,23 +147,23 @@ impl Placed {
     }
 
     fn answer_before(&self, deadline: &Deadline) -> Option<Answer> {
-        let desk = &self.shared.board.orders;
+        let slot = &self.shared.server_status.commands;
         loop {
-            let seen = desk.changes.count();
-            if let Some(answer) = desk.take_answer(self.ticket) {
+            let seen = slot.changes.count();
+            if let Some(answer) = slot.take_answer(self.ticket) {
                 return Some(answer);
             }
             if deadline.is_over() {
                 return None;
             }
-            self.shared.board.bell.ring();
-            desk.changes.wait_beyond(seen, deadline.left(), WaitEvent::Horizon);
+            self.shared.server_status.wakeup.request();
+            slot.changes.wait_beyond(seen, deadline.left(), WaitEvent::Horizon);
         }
     }
 
     /// Takes the order back; if the keeper has begun with it, waits for the answer.
     fn withdraw_or_wait(&self) -> Option<Answer> {
-        if self.shared.board.orders.withdraw(self.ticket) {
+        if self.shared.server_status.commands.withdraw(self.ticket) {
             return None;
         }
         let answer = self.answer_before(&Deadline::after(MOST_TIME_FOR_THE_END));
@@ -175,21 +175,21 @@ impl Placed {
 
     /// Leaves the desk, and says so if the keeper has begun.
     fn leave(&self) {
-        let desk = &self.shared.board.orders;
-        if desk.withdraw(self.ticket) {
+        let slot = &self.shared.server_status.commands;
+        if slot.withdraw(self.ticket) {
             return;
         }
-        if desk.give_up(self.ticket) {
-            warning!("the keeper has begun with the order, and goes on with it: it may wait for a standby");
-        } else if desk.take_answer(self.ticket) == Some(Answer::Done) {
-            warning!("the order was carried out before it could be withdrawn");
+        if slot.give_up(self.ticket) {
+            warning!("the keeper has begun with the request, and goes on with it: it may wait for a standby");
+        } else if slot.take_answer(self.ticket) == Some(Answer::Done) {
+            warning!("the request was carried out before it could be withdrawn");
         }
     }
 }
 
-impl Drop for Placed {
+impl Drop for Submitted {
     /// Does nothing if the answer was taken.
     fn drop(&mut self) {
-        self.shared.board.orders.leave(self.ticket);
+        self.shared.server_status.commands.leave(self.ticket);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use snowflake_id_core::RangeError;
 use snowflake_id_core::mask::KEY_BYTES;
-use snowflake_id_core::outside::{
+use snowflake_id_core::public::{
     MAX_TEXT, Prefix, PrefixError, PublicIds, PublicTextError, UuidError, Uuids,
 };
 

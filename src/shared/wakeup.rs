@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 
 /// How a background worker is woken.
 #[derive(Default)]
-pub struct Bell {
+pub struct Wakeup {
     /// Set by whoever has asked for the worker, cleared by the worker: one waker is enough.
     is_wanted: AtomicBool,
     /// Written by the worker, as is its latch.
@@ -14,9 +14,9 @@ pub struct Bell {
     latch: AtomicPtr<pg_sys::Latch>,
 }
 
-impl Bell {
+impl Wakeup {
     /// Called by the worker when it starts. False if there is one already.
-    pub fn answer_from_here(&self) -> bool {
+    pub fn attach(&self) -> bool {
         // SAFETY: plain variables of this process; the latch is in shared memory and is never freed.
         let (pid, latch) = unsafe { (pg_sys::MyProcPid, pg_sys::MyLatch) };
         let is_first = self.pid.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -28,7 +28,7 @@ impl Bell {
     }
 
     /// Called by the worker when it ends.
-    pub fn answer_no_more(&self) {
+    pub fn detach(&self) {
         self.latch.store(std::ptr::null_mut(), Ordering::Release);
         self.pid.store(0, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ impl Bell {
     }
 
     /// Asks for the worker.
-    pub fn ring(&self) {
+    pub fn request(&self) {
         let latch = self.latch.load(Ordering::Acquire);
         if !latch.is_null() && !self.is_wanted.swap(true, Ordering::AcqRel) {
             // SAFETY: latches of processes live in shared memory as long as the server. If the worker has

@@ -2,12 +2,12 @@
 
 use harness::*;
 
-use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_a_past, take};
+use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_history, take};
 
 /// Crashes and clean stops use up no value.
 #[test]
 fn four_crashes_in_a_row_use_up_no_value() {
-    let cluster = start_with_a_past(server("rollback3").short_horizon().set("fsync", "on"));
+    let cluster = start_with_history(server("rollback3").short_horizon().set("fsync", "on"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     for value in 0..3 {
@@ -31,7 +31,7 @@ fn four_crashes_in_a_row_use_up_no_value() {
 /// What is stored goes with the extension: whatever was used before counts as used.
 #[test]
 fn dropped_and_created_again() {
-    let cluster = start_with_a_past(server("rollback3"));
+    let cluster = start_with_history(server("rollback3"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -67,7 +67,7 @@ fn dropped_and_created_again() {
 /// A promoted standby goes on with the value of its primary.
 #[test]
 fn promotion_between_two_steps() {
-    let primary = start_with_a_past(server("rollback3"));
+    let primary = start_with_history(server("rollback3"));
     let mut client = primary.connect();
     let mut all = Vec::new();
     expect_value(&mut client, &mut all, 0);
@@ -96,10 +96,10 @@ fn promotion_between_two_steps() {
 /// A new server under a worker ID that another one had: from a dump, for example. Which values that one has used, and
 /// when, nobody knows.
 #[test]
-fn a_past_that_is_not_known() {
+fn a_history_that_is_not_known() {
     let mut all = Vec::new();
     {
-        let cluster = start_with_a_past(server("rollback3"));
+        let cluster = start_with_history(server("rollback3"));
         let mut client = cluster.connect();
         expect_value(&mut client, &mut all, 0);
         cluster.set_clock(-HOUR / 2.0);
@@ -134,8 +134,8 @@ fn a_past_that_is_not_known() {
 
 /// Everything begins anew for an identity that was never used, with value 0 and all others free.
 #[test]
-fn everything_begins_anew() {
-    let cluster = start_with_a_past(server("rollback2"));
+fn everything_is_reset() {
+    let cluster = start_with_history(server("rollback2"));
     let mut client = cluster.connect();
     let mut all = Vec::new();
     let worker = |cluster: &Cluster, client: &mut Client, worker: &str| {

@@ -11,16 +11,16 @@ pub const MAX_LAYOUTS: usize = 16;
 pub const MAX_SLOTS: usize = 256;
 
 /// Room for the slots.
-pub(super) struct Places {
+pub(super) struct SlotTable {
     pub(super) slots: [Slot; MAX_SLOTS],
     /// Apart from the slots, whose cache lines are in demand.
     pub(super) records: [Record; MAX_SLOTS],
 }
 
-impl Default for Places {
+impl Default for SlotTable {
     /// Nothing may be used.
-    fn default() -> Places {
-        Places {
+    fn default() -> SlotTable {
+        SlotTable {
             slots: std::array::from_fn(|_| Slot::new(0, 0)),
             records: std::array::from_fn(|_| Record::default()),
         }
@@ -64,12 +64,12 @@ impl Record {
 /// Which slot belongs to which layout.
 #[derive(Clone, Copy)]
 pub(super) struct Directory {
-    pub(super) places: [Place; MAX_SLOTS],
+    pub(super) entries: [SlotEntry; MAX_SLOTS],
 }
 
 impl Default for Directory {
     fn default() -> Directory {
-        Directory { places: [Place::Free; MAX_SLOTS] }
+        Directory { entries: [SlotEntry::Free; MAX_SLOTS] }
     }
 }
 
@@ -77,7 +77,7 @@ impl Default for Directory {
 unsafe impl PGRXSharedMemory for Directory {}
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlotEntry {
     #[default]
     Free,
     /// Of this layout, on this track, and of all with the same key. On track 0 it is named after one without a clock
@@ -87,36 +87,36 @@ pub(super) enum Place {
     Retired,
 }
 
-impl Place {
+impl SlotEntry {
     pub(super) fn in_use(&self) -> Option<(&Layout, SlotKey)> {
         match self {
-            Place::InUse(layout, track) => Some((layout, SlotKey::on_track(layout, *track))),
-            Place::Free | Place::Retired => None,
+            SlotEntry::InUse(layout, track) => Some((layout, SlotKey::on_track(layout, *track))),
+            SlotEntry::Free | SlotEntry::Retired => None,
         }
     }
 
     /// Whether no layout has this slot while the server's value of the clock sequence is `current`.
     pub(super) fn is_left(&self, current: u8) -> bool {
         match self {
-            Place::InUse(layout, track) => SlotKey::at(layout, current).track() != *track,
-            Place::Free | Place::Retired => false,
+            SlotEntry::InUse(layout, track) => SlotKey::at(layout, current).track() != *track,
+            SlotEntry::Free | SlotEntry::Retired => false,
         }
     }
 }
 
 impl Directory {
     pub(super) fn find(&self, key: SlotKey) -> Option<usize> {
-        self.places.iter().position(|place| place.in_use().is_some_and(|(_, used)| used == key))
+        self.entries.iter().position(|entry| entry.in_use().is_some_and(|(_, used)| used == key))
     }
 
     /// The slots in use, each with its key and its record.
     pub(super) fn in_use<'a>(
         &'a self,
-        places: &'a Places,
+        table: &'a SlotTable,
     ) -> impl Iterator<Item = (SlotKey, &'a Slot, &'a Record)> {
-        self.places
+        self.entries
             .iter()
             .enumerate()
-            .filter_map(|(at, place)| Some((place.in_use()?.1, &places.slots[at], &places.records[at])))
+            .filter_map(|(at, entry)| Some((entry.in_use()?.1, &table.slots[at], &table.records[at])))
     }
 }

@@ -17,9 +17,9 @@ use super::transaction::transaction;
 use crate::background::stop::is_stopping;
 use crate::background::transaction::Problem;
 use crate::pg::clock;
+use crate::shared::command_slot::Answer;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
-use crate::shared::order_desk::Answer;
 
 /// Begins anew for the identity of a lease, at the later of the present and of the beginning of the lease, with a
 /// horizon that lies `reach_us` ahead of that. `claim` takes on the order for it, if it was ordered, before the first
@@ -28,30 +28,31 @@ use crate::shared::order_desk::Answer;
 /// What happens when the process dies, or the commit fails: identities are stored as shut out before the low horizon is.
 /// As long as shared memory is there the floor is the high one, and nothing begins below it; it can be ordered again. Who
 /// finds the floor anew takes what is stored: the high horizon, or the low one with the identities shut out.
-pub fn begin_anew(
+pub fn reset(
     shared: &State,
     lease: &Lease,
     reach_us: i64,
     claim: impl FnOnce() -> bool,
 ) -> Result<Option<Answer>, Problem> {
-    let board = &shared.board;
-    if !shared.has_room_to_begin_anew() {
+    let server_status = &shared.server_status;
+    if !shared.has_room_for_reset() {
         return Err(Problem(
             "no places are left for the layouts in use: each takes another one when everything begins anew; restart the server".into(),
         ));
     }
     let refusal = |stored: &Stored| {
-        let past = board.past.snapshot();
-        let check = check_reset(lease.identity, &stored.uses, &past, stored.is_elsewhere, clock::clock_us());
+        let history = server_status.history.snapshot();
+        let check =
+            check_reset(lease.identity, &stored.uses, &history, stored.is_elsewhere, clock::clock_us());
         check.err().map(|refusal| match refusal {
             ResetRefusal::InUse => Answer::IdentityInUse,
             ResetRefusal::Used => Answer::IdentityUsed,
-            ResetRefusal::PastUnknown => Answer::PastUnknown,
+            ResetRefusal::HistoryUnknown => Answer::HistoryUnknown,
         })
     };
     let begun = transaction(|| {
         let store = Store::lock_or_report()?;
-        let stored = store.read(&board.past);
+        let stored = store.read(&server_status.history);
         if let Some(answer) = refusal(&stored) {
             return Ok(Err(Some(answer)));
         }
@@ -59,15 +60,15 @@ pub fn begin_anew(
         if !claim() {
             return Ok(Err(None));
         }
-        shared.seal();
-        board.keeper.set_closed(Closed::Problem);
+        shared.shutdown_horizons();
+        server_status.keeper.set_closed(Closed::Problem);
         let floor_us = clock::clock_us().max(lease.from_us);
         let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
         let horizons = [Horizon::new(0, horizon_us), Horizon::NONE];
-        let highest_us = board.past.snapshot().highest_us;
-        let records = records_before_reset(&stored.uses, lease.identity, board.value(), highest_us);
+        let highest_us = server_status.history.snapshot().highest_us;
+        let records = records_before_reset(&stored.uses, lease.identity, server_status.value(), highest_us);
         // What is written in place can be read, committed or not. It must not seem to be changed by somebody else.
-        board.past.begin_anew(horizons);
+        server_status.history.reset(horizons);
         store.write(&records, horizons.map(Some));
         Ok(Ok(floor_us))
     })?;
@@ -77,8 +78,8 @@ pub fn begin_anew(
         Err(answer) => return Ok(answer),
     };
     let (clock_us, since_boot_us) = clock::clocks_us();
-    board.past.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
-    shared.begin_anew(floor_us);
+    server_status.history.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
+    shared.reset(floor_us);
     pgrx::log!("snowflake_id: the horizon was reset to the present, for {}", lease.identity);
     Ok(Some(Answer::Done))
 }

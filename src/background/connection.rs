@@ -18,7 +18,7 @@ use crate::wait_event::WaitEvent;
 
 /// How long the registry has for an answer.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
-/// How long a wait is at most before [`LookAround`] is called.
+/// How long a wait is at most before [`KeepWaiting`] is called.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// How long the helper thread is given to come back after it should have. This process may not have run either.
 const GRACE: Duration = Duration::from_secs(1);
@@ -42,13 +42,13 @@ impl From<String> for NoAnswer {
 }
 
 /// Called again and again during waits; false ends them.
-pub type LookAround<'a> = &'a mut dyn FnMut() -> bool;
+pub type KeepWaiting<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Connects, to the first host of the list that can be had. When the process is stopping or stuck, it has to end.
-pub fn connect(string: &CStr, look_around: LookAround) -> Result<Connection, NoAnswer> {
+pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, NoAnswer> {
     // Not at once, if a process before this one got stuck.
     loop {
-        if !look_around() {
+        if !keep_waiting() {
             return Err(NoAnswer::Stopping);
         }
         let pause = stuck().pause();
@@ -63,7 +63,7 @@ pub fn connect(string: &CStr, look_around: LookAround) -> Result<Connection, NoA
         .map_err(|problem| format!("cannot start a thread that connects: {problem}"))?;
     let mut overdue_since = None;
     while !helper.wait(LONGEST_WAIT, WaitEvent::Registry.number()) {
-        if !look_around() {
+        if !keep_waiting() {
             return Err(NoAnswer::Stopping);
         }
         let Some(step) = progress.overdue() else {
@@ -94,9 +94,9 @@ pub fn ask(
     connection: &mut Connection,
     query: &CStr,
     parameters: &[Option<CString>],
-    look_around: LookAround,
+    keep_waiting: KeepWaiting,
 ) -> Result<Row, NoAnswer> {
-    let mut rows = ask_for_rows(connection, query, parameters, look_around)?;
+    let mut rows = ask_for_rows(connection, query, parameters, keep_waiting)?;
     match (rows.pop(), rows.is_empty()) {
         (Some(row), true) => Ok(row),
         _ => Err("the registry has not answered with one row".to_owned().into()),
@@ -109,7 +109,7 @@ pub fn ask_for_rows(
     connection: &mut Connection,
     query: &CStr,
     parameters: &[Option<CString>],
-    look_around: LookAround,
+    keep_waiting: KeepWaiting,
 ) -> Result<Vec<Row>, NoAnswer> {
     let deadline = Instant::now() + TIME_FOR_AN_ANSWER;
     connection.send(query, parameters)?;
@@ -123,7 +123,7 @@ pub fn ask_for_rows(
             Some(_) if !is_sent => Interest::Write,
             Some(interest) => interest,
         };
-        if !look_around() {
+        if !keep_waiting() {
             return Err(NoAnswer::Stopping);
         }
         if Instant::now() >= deadline {

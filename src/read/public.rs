@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::message::shown;
-use snowflake_id_core::outside::{MAX_TEXT, Prefix, PublicIds, PublicTextError, Uuids};
+use snowflake_id_core::public::{MAX_TEXT, Prefix, PublicIds, PublicTextError, Uuids};
 
 use crate::error::{Error, OrReport};
 use crate::pg::varlena::{Text, TextBytes};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use harness::*;
 
-const ANEW: &str = "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id";
+const RESET: &str = "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id";
 
 fn set_worker(cluster: &Cluster, client: &mut Client, worker: &str) {
     cluster.change_for(client, "snowflake_id.worker_id", worker);
@@ -73,7 +73,7 @@ fn created_again_after_a_reset() {
     let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
     let mut all = reset_after_a_wrong_clock(&cluster);
     let mut client = cluster.connect();
-    client.run(ANEW);
+    client.run(RESET);
     all.extend(try_to_take(&mut client, 9, Duration::from_secs(10)).unwrap());
     expect_no_repeat_of_worker_1(&cluster, all);
 }
@@ -82,7 +82,7 @@ fn created_again_after_a_reset() {
 /// where worker 9 would have begun.
 #[test]
 fn created_again_after_a_reset_before_the_worker_is_set() {
-    for loss in [ANEW, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA"] {
+    for loss in [RESET, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA"] {
         let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
         cluster.set_clock(40.0);
         let mut client = cluster.connect();
@@ -109,7 +109,7 @@ fn emptied_and_stopped() {
 fn created_again_after_a_reset_and_crashed() {
     let cluster = Cluster::builder().worker(1).set("fsync", "on").clock().start();
     let all = reset_after_a_wrong_clock(&cluster);
-    cluster.connect().run(ANEW);
+    cluster.connect().run(RESET);
     cluster.restart("immediate");
     expect_no_repeat_of_worker_1(&cluster, all);
 }
@@ -135,7 +135,7 @@ fn created_again_after_another_worker() {
     let mut all = ids(&mut client, "SELECT snowflake_batch(600000)");
     set_worker(&cluster, &mut client, "2");
     all.extend(try_to_take(&mut client, 2, Duration::from_secs(10)).unwrap());
-    client.run(ANEW);
+    client.run(RESET);
     cluster.set_clock(0.0);
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(1)");
     assert_eq!(state, "55000", "{message}");
