@@ -5,7 +5,7 @@ use harness::examples::{blocks, run_block, run_examples};
 use harness::*;
 
 /// The pages in docs/ that have examples, and how many results at least they tell.
-const PAGES: [(&str, &str, usize); 15] = [
+const PAGES: [(&str, &str, usize); 17] = [
     ("clients", include_str!("../../../../docs/how-to/clients.md"), 4),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
     ("columns", include_str!("../../../../docs/how-to/columns.md"), 5),
@@ -18,9 +18,11 @@ const PAGES: [(&str, &str, usize); 15] = [
     ("moving_over", include_str!("../../../../docs/how-to/moving-over.md"), 5),
     ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 18),
     ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
+    ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),
     ("status", include_str!("../../../../docs/reference/states.md"), 0),
     ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 7),
     ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 5),
+    ("troubleshooting", include_str!("../../../../docs/how-to/troubleshooting.md"), 0),
 ];
 
 /// Those for people who come from elsewhere, or choose.
