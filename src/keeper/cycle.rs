@@ -191,7 +191,7 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::HistoryUnknown);
         }
         let is_value_opened = self.open_next_value(&clock, asked_value)?;
-        segment::start_if_needed(&mut self.segments_started); // This cycle may have found segments in use.
+        segment::start_if_needed(&mut self.segments_started); // This cycle may have found stored ranges.
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
             _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes which values are used.
