@@ -145,8 +145,8 @@ fn is_clock_behind(shared: &State, now_us: i64) -> bool {
     latest_us(shared, now_us, SlotKey::last_tick_us) > now_us
 }
 
-/// Returns when the clock allows the floor and the times that `time_of` returns for the counters of the
-/// slots, in microseconds of Unix time.
+/// Returns when the clock allows IDs at the floor and at the times of all slots in use, in microseconds of
+/// Unix time. `time_of` converts a slot's counter to its time.
 fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
     let in_use = shared.slots_in_use();
     let in_use = in_use.iter().filter(|slot| !slot.is_left);

@@ -14,7 +14,7 @@ use crate::pg::helper::poll;
 use crate::pg::libpq::{Connection, Options};
 use crate::pg::wait::Interest;
 
-/// Time limit for reading the options. A service file may name a directory service.
+/// Time limit for reading the options. A service file may refer to a directory service.
 const TIME_FOR_OPTIONS: Duration = Duration::from_secs(30);
 /// Time limit for one name lookup. A name server that does not answer costs 10 s, and up to three may be
 /// configured.

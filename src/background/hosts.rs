@@ -115,7 +115,7 @@ fn address_of(address: SocketAddr) -> String {
     }
 }
 
-/// Shows name or address, and port, for messages.
+/// Formats the host for messages.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let name = if self.name.is_empty() { &self.address } else { &self.name };

@@ -7,7 +7,7 @@ use crate::pg::wait::wait;
 use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
 
-/// How many bytes of a text from outside are logged or shown.
+/// How many bytes of a received text are logged or shown.
 const LONGEST_PROBLEM: usize = 400;
 /// The shortest sleep. A latch cannot wait for less than 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
@@ -48,7 +48,7 @@ impl Logged {
     }
 }
 
-/// Truncates a text from outside to the length that is logged or shown.
+/// Truncates a received text to the length that is logged or shown.
 pub fn in_short(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST_PROBLEM));
     text

@@ -6,8 +6,8 @@ use crate::pg::process;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while SIGTERM has to interrupt: during a commit, which may wait for a standby that is gone, or while a
-/// function is running that is not ours.
+/// Set while SIGTERM has to interrupt: during a commit, which may wait for a standby that is gone, or during
+/// a call of a function that is not ours.
 static IS_INTERRUPTIBLE: AtomicBool = AtomicBool::new(false);
 
 /// The action on SIGTERM. It may run between any two instructions of the worker.

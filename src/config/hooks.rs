@@ -92,7 +92,7 @@ fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
     reject(problem)
 }
 
-/// Reports why a value is invalid. Returns false, for check hooks to return.
+/// Reports why a value is invalid. Always returns false, the result with which a check hook rejects it.
 pub fn reject(problem: Error) -> bool {
     let texts = problem.texts();
     setting::explain_rejection(&texts.message, &texts.detail, &texts.hint);

@@ -30,7 +30,7 @@ fn invalid_layout() -> Error {
     let text = unsafe { setting::setting_text(*table::LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
-        // PostgreSQL assigns no text without what the check hook made of it.
+        // Cannot happen: the assign hook gets the layout that the check hook parsed from the same text.
         Ok(_) => unreachable!("bug: a valid layout was not handed over"),
     }
 }

@@ -12,15 +12,16 @@
 //! on the function. So the replacement must happen only in `COPY`:
 //!
 //! * Queries are planned with a `PlannerInfo`. So are the expressions of PL/pgSQL, and everything else in the
-//! plan cache. * `COPY FROM` plans its defaults in a memory context of its own named `COPY`. All other code
-//! that plans an expression without a query does so in another context: `ALTER TABLE` and other commands in
-//! the context of the statement; CHECK constraints, trigger conditions and generated columns in that of the
-//! executor; domain constraints, which are cached, in `Domain constraints`; immutable expressions that are
-//! evaluated in advance, in that of an expression. `COPY .. WHERE` is planned before the context `COPY` is
-//! created, and code that runs while rows are read does not switch to it. `COPY TO` has such a context too,
-//! but evaluates nothing that was planned in it without a `PlannerInfo`. (Verified in PostgreSQL 15, 17 and
-//! 18. If the name ever changes, rows are inserted one by one, and tests report it.) * Users cannot write a
-//! call of the twin, as its argument is of type `internal`.
+//!   plan cache.
+//! * `COPY FROM` plans its defaults in a memory context of its own named `COPY`. All other code that plans an
+//!   expression without a query does so in another context: `ALTER TABLE` and other commands in the context
+//!   of the statement; CHECK constraints, trigger conditions and generated columns in that of the executor;
+//!   domain constraints, which are cached, in `Domain constraints`; immutable expressions that are evaluated
+//!   in advance, in that of an expression. `COPY .. WHERE` is planned before the context `COPY` is created,
+//!   and code that runs while rows are read does not switch to it. `COPY TO` has such a context too, but
+//!   evaluates nothing that was planned in it without a `PlannerInfo`. (Verified in PostgreSQL 15, 17 and 18.
+//!   If the name ever changes, rows are inserted one by one, and tests report it.)
+//! * Users cannot write a call of the twin, as its argument is of type `internal`.
 //!
 //! A hook that reports the current command could not replace these checks. It shows that a `COPY` is running,
 //! but not whether its defaults are being planned or something that is cached.

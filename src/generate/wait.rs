@@ -47,8 +47,8 @@ pub fn not_followed(server_status: &ServerStatus) -> Error {
     not_ready(obstacle(server_status))
 }
 
-/// Returns the error for a reported problem. If the extension is not committed yet, the problem follows from
-/// that.
+/// Returns the error for a reported problem. If the extension is not committed yet, that is the cause, and
+/// has an error of its own.
 fn not_ready(report: String) -> Error {
     let is_keepers = server::current_database() == Some(config::database());
     if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {

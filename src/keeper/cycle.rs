@@ -257,7 +257,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether any counter has changed in the last [`IDLE_AFTER`].
+    /// Whether any counter has changed within [`IDLE_AFTER`].
     fn is_active(&mut self) -> bool {
         let mut sum = 0u64;
         for slot in self.shared.slots_in_use() {

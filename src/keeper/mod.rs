@@ -7,7 +7,7 @@
 //! 1. It locks and reads the stored state, reads the clock and the settings, and makes a plan.
 //! 2. It notes in shared memory which horizon it is about to store.
 //! 3. It stores the records and the horizon of the plan, and **commits**.
-//! 4. Only then it publishes the horizon, and opens or closes the gate according to the plan.
+//! 4. Only then does it publish the horizon, and open or close the gate according to the plan.
 //!
 //! The keeper publishes only a horizon that it wrote and committed itself, without an error in between. If
 //! the keeper dies:

@@ -25,10 +25,11 @@ use crate::shared::memory::State;
 /// the lease. `claim` claims the administrator's request, if there is one, before the first irreversible
 /// step. Returns the answer, or `None` if the request was withdrawn.
 ///
-/// If the process dies, or the commit fails: the used identities are stored as blocked before the low horizon
-/// is stored. While shared memory exists, its floor is the high one, no ID below it can be issued, and the
-/// reset can be requested again. After shared memory is reinitialized, the floor is the stored horizon:
-/// either the high one, or the low one with the used identities blocked.
+/// If the process dies, or the commit fails, no ID is repeated, because the used identities are stored as
+/// blocked before the low horizon is stored. While shared memory exists, its floor is the high one, no ID
+/// below that floor can be issued, and the reset can be requested again. After shared memory is
+/// reinitialized, the floor is the stored horizon: either the high one, or the low one with the used
+/// identities blocked.
 pub fn reset(
     shared: &State,
     lease: &Lease,

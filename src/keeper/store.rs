@@ -10,13 +10,15 @@
 //! undo it. The write is durable only after the commit: a value that can be read before that may be lost in a
 //! crash. But an earlier write is never lost unless all later ones are lost too.
 //!
-//! Both views are WAL-logged, replicated to physical standbys, and included in base backups and by
+//! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by
 //! `pg_upgrade`. Neither is included in dumps or publications, not even in a publication `FOR ALL TABLES` or
-//! `FOR ALL SEQUENCES`. The rows are facts about one server, and no other server must receive them; for this
+//! `FOR ALL SEQUENCES`: the rows are facts about one server, and no other server must receive them. For this
 //! reason they are stored in materialized views, and not in a table and a sequence. It also means that they
-//! cannot be changed by SQL, for example by a tool that copies sequences. The query of each view raises an
-//! error, so a script that refreshes all materialized views does not empty them. Only `REFRESH .. WITH NO
-//! DATA` empties them, as it does not run the query. The keeper notices when its stored state is gone.
+//! cannot be changed by SQL, for example by a tool that copies sequences.
+//!
+//! The query of each view raises an error, so a script that refreshes all materialized views does not empty
+//! them. Only a refresh `WITH NO DATA` empties them, as it does not run the query. The keeper notices when
+//! its stored state is gone.
 
 use std::ffi::CStr;
 

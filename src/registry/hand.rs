@@ -54,7 +54,7 @@ impl Hand {
         self.state.note(registry_id);
     }
 
-    /// Records, before the registry is asked for a lease, the IDs of that request.
+    /// Stores and returns the IDs of a request for a lease. To be called before the request is sent.
     pub fn ask(&mut self) -> Result<Asking, String> {
         self.keep(|state| state.ask(new_token))
     }

@@ -2,9 +2,10 @@
 //!
 //! A copy of the data directory contains a copy of the file. The lease in a copy must not be used, because
 //! then two servers would issue IDs under one lease. So the file records its own identity (device, inode,
-//! time of creation), the boot of the host, and the server to which it belongs. None of this matches after a
-//! base backup, `cp -a`, `pg_rewind`, a promotion, or a snapshot on another host. Such a server is
-//! unrecognized, and asks for a new identity. A fact that cannot be determined does not match either.
+//! time of creation), the boot of the host, and the server to which it belongs. At least one of these facts
+//! differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot on
+//! another host. Such a server is unrecognized, and asks for an identity of its own. A fact that cannot be
+//! determined does not match either.
 //!
 //! The file is always replaced as a whole. Whenever the process dies, the file is complete: either the old or
 //! the new version.

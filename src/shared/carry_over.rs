@@ -17,8 +17,8 @@ use super::memory::STATE;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::clock;
 
-/// The postmaster's copy. At server start it holds only the clock offset. This is the only time that the
-/// current clock is accepted unchecked.
+/// The postmaster's copy. At server start it holds only the offset of the current clock, which is accepted
+/// unchecked. After a crash of a backend, the offset that was carried over applies instead.
 static COPY: BackendLocal<RefCell<HistoryWords>> = BackendLocal::new(RefCell::new(HistoryWords::nothing()));
 static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(RefCell::new(None));

@@ -8,7 +8,7 @@ use snowflake_id_core::{Identity, Layout};
 
 /// `asked` is set by calls and cleared by the keeper; `ends_us` is written only by the keeper.
 pub struct ValueWords {
-    /// The layouts for which calls that wait for the clock request another value: [`Widths`].
+    /// The layouts whose calls wait for the clock and have requested another value: [`Widths`].
     asked: AtomicU8,
     /// For each value, the recorded high-water mark under the current identity, in microseconds of Unix time;
     /// 0 if the value was never used. These are hints and statistics only: the keeper decides by what is
@@ -23,7 +23,7 @@ impl Default for ValueWords {
 }
 
 impl ValueWords {
-    /// Requests another value that the layout can have from the keeper.
+    /// Asks the keeper for another value that the layout can have.
     pub fn ask(&self, layout: &Layout) {
         self.asked.fetch_or(Widths::of(layout).0, Ordering::AcqRel);
     }
@@ -47,8 +47,8 @@ impl ValueWords {
         ends.map(|(value, end_us)| (value, end_us.load(Ordering::Relaxed))).filter(|&(_, end_us)| end_us > 0)
     }
 
-    /// Returns the earliest instant at which a value other than `in_use` is free that the layout can have.
-    /// Returns `None` if the layout can have no other value.
+    /// Returns when the first value from 1 to `max_value`, other than `in_use`, becomes free, in microseconds
+    /// of Unix time. Returns `None` if there is no such value.
     pub fn free_from_us(&self, max_value: u8, in_use: u8) -> Option<i64> {
         let others = (1..=max_value).filter(|&value| value != in_use);
         others.map(|value| self.ends_us[usize::from(value)].load(Ordering::Relaxed)).min()

@@ -1,17 +1,17 @@
 //! The command slot: passes requests of administrators to the keeper, one at a time.
 //!
 //! ```text
-//!                   place             claim             answer
+//!                   submit            claim             answer
 //!   Free -> Filling -----> Waiting ----------> Claimed --------> Answered -> Free
 //!                             |                   |                 (the caller takes the answer)
 //!                             +-> Free            +-> Abandoned -----------> Free
-//!                          withdraw             give_up              (the keeper answers nobody)
+//!                          withdraw             give_up              (the answer is discarded)
 //! ```
 //!
 //! Each arrow is one atomic exchange of a word that holds the phase and a number, the ticket. A withdrawn
 //! request is never carried out: withdrawing and claiming both exchange the same old value, so only one of
-//! them succeeds. The keeper claims a request right before the first irreversible step. The caller either
-//! gets the answer, or reports when it leaves that the request may still be carried out.
+//! them succeeds. The keeper claims a request right before the first irreversible step. A caller either
+//! gets the answer or, if it leaves earlier, reports that the request may still be carried out.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 

@@ -88,9 +88,9 @@ impl HistoryWords {
         self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
     }
 
-    /// Prepares for a reset, which takes the horizons below times at which the last identity was used. The
-    /// last identity is cleared before the promises are lowered, so that no process reads it together with
-    /// low promises (see [`HistoryWords::snapshot`]): after a loss of the stored state, only the last
+    /// Prepares for a reset, after which the horizons are lower than times that the last identity has used.
+    /// The last identity is cleared before the promises are lowered, so that no process reads it together
+    /// with low promises (see [`HistoryWords::snapshot`]): after a loss of the stored state, only the last
     /// identity may go on above its promise. To be called only after a fence, and before the low horizons can
     /// be read from the store, so that they are recognized as this server's own.
     pub fn reset(&self, horizons: [Horizon; TRACKS]) {

@@ -123,7 +123,7 @@ unsafe impl PGRXSharedMemory for LeaseStatus {}
 // SAFETY: as above.
 static NEWS: PgLwLock<LeaseStatus> = unsafe { PgLwLock::new(c"snowflake_id lease") };
 
-/// Asks for the shared memory.
+/// Requests the shared memory.
 pub(super) fn request() {
     pg_shmem_init!(NEWS);
 }

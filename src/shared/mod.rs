@@ -4,12 +4,14 @@
 //! Who writes what:
 //!
 //! * `gate` (one word): opened only by the keeper; closed by the keeper, and by the registry worker when a
-//! lease is withdrawn; read in every attempt to take an ID. * the slots and their directory: see [`slots`]
-//! and [`tracks`]. * `server_status`: see [`server_status`]. It contains one type for each writer. * the
-//! statistics: any process adds to them, and nothing depends on them. * the lease status, written by the
-//! registry worker: see [`lease`]. * the slots of segments: see [`segments`]. * the hosts at which connection
-//! attempts got stuck: see [`stuck`]. * the report (the keeper's current problem): written by the keeper
-//! under the exclusive lock.
+//!   lease is withdrawn; read in every attempt to take an ID.
+//! * the slots and their directory: see [`slots`] and [`tracks`].
+//! * `server_status`: see [`server_status`]. It contains one type for each writer.
+//! * the statistics: any process adds to them, and nothing depends on them.
+//! * the lease status, written by the registry worker: see [`lease`].
+//! * the slots of segments: see [`segments`].
+//! * the hosts at which connection attempts got stuck: see [`stuck`].
+//! * the report (the keeper's current problem): written by the keeper under the exclusive lock.
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
 //!

@@ -3,12 +3,12 @@
 //! Who writes what:
 //!
 //! * the ranges of a slot: written only by the segments worker, which publishes a range after it has durably
-//! stored it (see [`crate::segment`]). All backends take numbers from the ranges without a lock (see
-//! [`snowflake_id_core::segment`]). * the directory, which says to which segment a slot belongs, and what the
-//! registry last answered about it: backends assign slots to names, and the worker writes the rest, both
-//! under the exclusive lock. * whether a slot is wanted: set by backends that wait, cleared by the worker
-//! before it asks the registry. * the rounds: counted by the worker. A round that starts after a backend has
-//! asked answers that backend.
+//!   stored it (see [`crate::segment`]). All backends take numbers from the ranges without a lock (see
+//!   [`snowflake_id_core::segment`]).
+//! * the directory, which says to which segment a slot belongs, and what the registry last answered about it:
+//!   backends assign slots to names, and the worker writes the rest, both under the exclusive lock.
+//! * whether a slot is wanted: set by backends that wait, cleared by the worker before it asks the registry.
+//! * the rounds: counted by the worker. A round that starts after a backend has asked answers that backend.
 //!
 //! A slot that has ever had a number keeps its name until the server is restarted, so that backends may cache
 //! it. The slot of a name that the registry does not know may be assigned to another name.
@@ -321,8 +321,8 @@ impl Segments {
         records.map(|(at, record)| (at, *record, &self.slots.0[at])).collect()
     }
 
-    /// Calls `action` with a slot if the slot belongs to this name. The slot cannot be reassigned meanwhile:
-    /// reassigning requires the exclusive lock, and a slot with no ranges.
+    /// Calls `action` with a slot if the slot belongs to this name. The slot cannot be reassigned meanwhile,
+    /// because that requires the exclusive lock and a slot without ranges.
     pub fn with_slot_of<T>(&self, at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
         let directory = DIRECTORY.share();
         (directory.records[at].name() == name).then(|| action(&self.slots.0[at]))

@@ -1,9 +1,9 @@
 //! The assignment of slots to layouts. Operations on all slots at once are in [`super::tracks`].
 //!
 //! * The directory is written under the exclusive lock and read under the shared lock. A backend may cache a
-//! slot that it has found, so that the hot path takes no lock: a slot is never assigned to another layout. *
-//! A slot is initialized under the exclusive lock before it is entered in the directory. From then on, all
-//! backends change its word by atomic exchanges, without a lock, and the keeper changes its horizon.
+//!   slot that it has found, so that the hot path takes no lock: a slot is never assigned to another layout.
+//! * A slot is initialized under the exclusive lock before it is entered in the directory. From then on, all
+//!   backends change its word by atomic exchanges, without a lock, and the keeper changes its horizon.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -100,7 +100,7 @@ impl State {
         SlotKey::at(layout, self.server_status.value())
     }
 
-    /// Returns the counter at which a slot starts that is assigned now.
+    /// Returns the first counter of a slot that is assigned now.
     pub fn first_counter(&self, key: &SlotKey) -> u64 {
         key.first_counter_from(self.server_status.begun(key.track()).floor_us)
     }

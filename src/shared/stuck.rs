@@ -13,8 +13,8 @@ use crate::pg::clock;
 const MOST_HOSTS: usize = 64;
 /// How long a host is still asked after the others once a connection has succeeded again, in microseconds.
 const TIME_ASIDE_US: i64 = 60_000_000;
-/// The pause before the next connection attempt is this time, doubled for each process that has exited
-/// without a connection.
+/// The pause before a connection attempt. It is doubled for each process that has exited without a
+/// connection.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum of this pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

@@ -2,11 +2,12 @@
 //! sequence, retiring.
 //!
 //! * A published horizon reaches every slot, but never beyond the end of the lease. The keeper writes the
-//! horizon and the lease to `server_status`, and then the earlier of the two into the slots, all under the
-//! shared lock. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
-//! lock. * Layouts with a clock sequence have a slot on track 0, and a second one as soon as the clock is set
-//! back. When the second slot switches to another value, its word contains the new value: attempts with the
-//! old value fail, and sessions look up the slot again.
+//!   horizon and the lease to `server_status`, and then the earlier of the two into the slots, all under the
+//!   shared lock. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
+//!   lock.
+//! * Layouts with a clock sequence have a slot on track 0, and a second one as soon as the clock is set back.
+//!   When the second slot switches to another value, its word contains the new value: attempts with the old
+//!   value fail, and sessions look up the slot again.
 
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
@@ -196,8 +197,8 @@ impl State {
     /// and after [`HistoryWords::reset`](super::history::HistoryWords::reset), and only if it is durably
     /// stored that no used identity may go on below its high-water mark.
     ///
-    /// Slots are not reused. An attempt that has been paused since before the fence must never find the word
-    /// that it read in its slot again.
+    /// Slots are not reused. An attempt that was paused before the fence must never again find in its slot the
+    /// word that it has read.
     pub fn reset(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.slot_table) {
