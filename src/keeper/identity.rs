@@ -1,5 +1,5 @@
-//! Who this server is: the registry says it if there is one; or the settings; or else its row in table
-//! `snowflake_worker`.
+//! The identity of this server. If a registry is set, the registry grants it. Otherwise it comes from the
+//! settings, or else from the server's row in table `snowflake_worker`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::{Identity, Lease};
@@ -10,7 +10,8 @@ use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
 use crate::shared::lease::LeaseStatus;
 
-/// The lease of this server's identity, if it has one. One that is not leased is the server's for good.
+/// Returns the lease of this server's identity, or `None` if the server has no identity. An identity that
+/// does not come from a registry has a lease without end.
 pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
     if config::registry().is_some() {
         return Ok(lease_status.lease);
@@ -33,7 +34,7 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
         (c"worker_id", pg_sys::INT4OID),
     ];
     table.for_each_row(columns, |[name, datacenter, worker]| {
-        // The table's constraints keep both from being negative; but somebody may have dropped these.
+        // The table's constraints forbid negative numbers, but they may have been dropped.
         let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
         if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
             && is_text(name, node_name)
