@@ -35,7 +35,7 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     let mut shown = String::new();
     for character in text.chars().take(SHOWN_CHARS) {
         match character {
-            '\'' => shown.push(character), // Messages enclose excerpts in double quotes, so a single quote needs no escape.
+            '\'' => shown.push(character), // Excerpts are enclosed in double quotes.
             _ => shown.extend(character.escape_default()),
         }
     }

@@ -81,7 +81,7 @@ impl Gate {
 pub struct Slot {
     /// The next free value, as `tick << sequence_bits | sequence`, and above it the value of the clock
     /// sequence: see [`SlotKey::word`](crate::SlotKey::word). Written by attempts and fences, both by
-    /// exchange. The word only grows while the value of the clock sequence stays the same.
+    /// exchange. For each value of the clock sequence, it only grows.
     word: AtomicU64,
     /// The first tick that may not be used. Written by the owner of the horizon.
     horizon: AtomicU64,
