@@ -55,19 +55,19 @@ pub struct Asked {
     pub now_us: i64,
     /// How far ahead of the clock a horizon is written, in microseconds.
     pub reach_us: i64,
-    /// The widths of the field in the layouts that request another value.
+    /// The widths of the `clock_seq` fields of the layouts that request another value.
     pub widths: Widths,
     /// The lease under which IDs are created.
     pub lease: Lease,
 }
 
-/// The widths of the field in the layouts that request another value. This is a set, so that no request
-/// overwrites another one.
+/// Widths of `clock_seq` fields. They form a set, so that the request of one layout does not overwrite that
+/// of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Widths(pub u8);
 
 impl Widths {
-    /// Returns the width of the field in one layout; the empty set if the layout lacks the field.
+    /// Returns the width of the `clock_seq` field of one layout; the empty set if the layout lacks the field.
     pub fn of(layout: &Layout) -> Widths {
         match layout.bits(Field::ClockSeq).min(u8::BITS) {
             0 => Widths(0),

@@ -4,9 +4,9 @@
 //! The rules are:
 //!
 //! * The next horizon is not lower than anything that is stored, was published or was handed out.
-//! * **If the history is unknown, everything counts as used.** Lost records of use prove nothing: each
-//!   identity may have been used up to the highest horizon that this server has ever had. Only the identity
-//!   in use continues, above its own horizon.
+//! * **If the history is unknown, everything counts as used.** If records of use are lost, a missing record
+//!   does not prove that an identity is unused. Each identity may have been used up to the highest horizon
+//!   that this server has ever had. Only the identity in use continues, above its own horizon.
 //! * An identity continues above its own high-water mark. If the high-water mark is too far ahead, the
 //!   identity is refused.
 //! * A leased identity is used only in the range of its lease. Nothing beyond the range is stored for its
@@ -184,8 +184,8 @@ pub fn plan(seen: &Seen) -> Plan {
 }
 
 impl Seen {
-    /// Returns whether the history is unknown. Records alone are not enough to know it, because they do not
-    /// say how far it goes.
+    /// Returns whether the history is unknown. Records alone do not count, because they do not say how far
+    /// the history goes.
     fn is_unknown(&self) -> bool {
         self.tracks[0].is_unknown()
     }
@@ -213,7 +213,7 @@ impl Seen {
         self.wanted.is_some_and(|lease| !lease.is_for_good())
     }
 
-    /// Returns the lowest instant at which the horizon of a track may be.
+    /// Returns the lowest horizon that is allowed for a track.
     fn known_us(&self, track: &Track, begun: Begun) -> i64 {
         let begins_us = self.wanted.filter(|_| !self.is_continued()).map_or(0, |lease| lease.from_us);
         track.known_us(begun).max(begins_us)
@@ -231,7 +231,7 @@ impl Seen {
         self.wanted.map_or(i64::MAX, |lease| lease.until_us)
     }
 
-    /// Returns the latest instant that IDs may have.
+    /// Returns the latest time that IDs may have now.
     fn soon_us(&self) -> i64 {
         self.now_us.saturating_add(self.max_ahead_us)
     }

@@ -5,7 +5,7 @@
 //! numbers taken from it. There is room for four ranges, so that the next range is present before the current
 //! one is exhausted.
 //!
-//! No number can be taken twice:
+//! No number is ever taken twice, for these reasons:
 //!
 //! * A caller reads the word, then the range of that generation, and takes numbers by an exchange of the
 //!   word. If the exchange succeeds, the word did not change in between. The range did not change either,
@@ -85,11 +85,11 @@ impl Taken {
     }
 }
 
-/// The error that no number is left in any range that has not ended.
+/// The error for a segment without usable numbers: every range is exhausted or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dry;
 
-/// The error that there is no room for another range, because none of the present ones is exhausted.
+/// The error for a segment without room for another range: none of its ranges is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

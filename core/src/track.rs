@@ -141,7 +141,7 @@ impl Track {
         known.into_iter().fold(begun.floor_us, i64::max)
     }
 
-    /// Returns the lowest instant at which the horizon may be, given everything that is known.
+    /// Returns the lowest horizon that is allowed, given everything that is known.
     pub fn known_us(&self, begun: Begun) -> i64 {
         self.used_us(begun).max(self.end_of_use_us).max(self.stored.until_us_of(begun.value))
     }

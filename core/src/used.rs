@@ -1,5 +1,5 @@
-//! [`Uses`]: under which identities, with which values of the clock sequence, and up to when a server may
-//! have created IDs; and what the server still knows if these records are lost.
+//! [`Uses`]: the records of IDs that a server may have created: under which identity, with which value of the
+//! clock sequence, and up to when. [`History`]: what the server still knows if these records are lost.
 //!
 //! All instants are microseconds of Unix time.
 

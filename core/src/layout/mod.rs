@@ -118,8 +118,8 @@ impl Layout {
     }
 
     /// Checks that the end of the layout, in microseconds of Unix time, fits an `i64` (up to the year
-    /// 294247). That is thirty years before the last `timestamptz`, and makes overflow checks unnecessary in
-    /// all arithmetic on times of a layout.
+    /// 294247). This limit is thirty years before the last `timestamptz`. It makes overflow checks
+    /// unnecessary in all arithmetic on times of a layout.
     fn check_end(&self) -> Result<(), LayoutError> {
         match self.scale.checked_start_us(self.ticks()) {
             Ok(_) => Ok(()),
