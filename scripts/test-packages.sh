@@ -3,7 +3,7 @@
 #
 #   scripts/test-packages.sh           all of them; with FULL=1 compiled as for users, and twice, in two directories
 #   scripts/test-packages.sh pgxn      the archive for PGXN, installed by PGXN's client
-#   scripts/test-packages.sh deb       Debian packages, in a system without compilers: installed, used, upgraded, removed
+#   scripts/test-packages.sh deb       Debian packages: installed, used, upgraded, removed in a system without compilers
 #   scripts/test-packages.sh image     the extension image, on PostgreSQL 18
 #   scripts/test-packages.sh forge     the workflow file that builds the packages on a forge
 set -euo pipefail

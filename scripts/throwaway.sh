@@ -13,7 +13,8 @@ as_server() (
     if [ "$(id -u)" -eq 0 ]; then runuser -u "$server_user" -- "$@"; else "$@"; fi
 )
 
-# Stops all servers in the directory. Kills other processes of tests first, because Patroni would start its servers again.
+# Stops all servers in the directory. Kills other processes of tests first, because Patroni would start its servers
+# again.
 stop_servers() {
     local pid_file pid process directory
     for process in /proc/[0-9]*; do

@@ -97,8 +97,8 @@ fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
 fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) -> Option<(Vec<u8>, &[u8])> {
     let mut converted = vec![0; (text.len() + 1) * MOST_GROWTH];
     let (from, to) = (from as i32, to as i32);
-    // SAFETY: the lengths match the buffers, and the text is only read. The last argument makes an invalid text no
-    // error.
+    // SAFETY: the lengths match the buffers, and the text is only read. With the last argument, an invalid
+    // text raises no error.
     let done = unsafe {
         if !pg_sys::IsTransactionState() {
             return None;

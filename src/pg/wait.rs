@@ -99,7 +99,7 @@ pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event
         pg_sys::ResetLatch(pg_sys::MyLatch);
         happened
     };
-    // Other processes may wait until this one has handled their request, such as a process that runs DROP DATABASE.
+    // Another process may be waiting for this one to handle an interrupt, as DROP DATABASE does.
     pgrx::check_for_interrupts!();
     happened as u32 & ready != 0
 }

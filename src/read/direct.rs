@@ -57,7 +57,7 @@ pub(crate) use direct;
 /// With [`Source::Argument`], its second argument is a text.
 #[inline(always)]
 pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: Reader) -> pg_sys::Datum {
-    // SAFETY, here and below: by this function's contract. Such a function remembers nothing but a layout.
+    // SAFETY: here and below, by this function's contract. Such a function remembers nothing but a layout.
     let (call, number) = unsafe {
         let call = Call::new(fcinfo);
         (call, call.argument(0).value() as i64)

@@ -34,7 +34,7 @@ pub struct Answer {
     pub registry_id: Option<Uuid>,
     /// The registry's clock, in microseconds of Unix time.
     pub clock_us: i64,
-    /// How often the registry wants reports of the numbers that servers were granted, in microseconds.
+    /// How often the registry wants to be told the high-water marks, in microseconds.
     pub report_every_us: Option<i64>,
     /// Whether the answer comes from a registry other than the requested one. It then contains nothing else.
     pub is_foreign: bool,

@@ -12,8 +12,8 @@ use crate::pg::clock;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 
-/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, which is too
-/// rare to keep a connection open. The first ones follow one another quickly.
+/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, too rarely to
+/// keep a connection open. The first ranges follow one another quickly.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// One call of the registry's function.
@@ -147,7 +147,7 @@ fn ask(
     keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    // The function also returns a row for each other segment, possibly more rows than an answer may have.
+    // The function also returns a row for each other segment. These rows could exceed the size limit of an answer.
     let rest = if question.requests.is_empty() { "LIMIT 1" } else { "WHERE outcome <> 'known'" };
     let query =
         format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) {rest}");

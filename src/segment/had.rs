@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::answer::{Granted, Period};
 
-/// Up to which number the server has been granted numbers of a segment.
+/// The highest numbers of a segment that the server has been granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Had {
     /// The mark in the current period, or in a segment without periods.
@@ -26,9 +26,9 @@ pub struct End {
 
 impl Had {
     /// Returns the number above which a granted range must start; `None` if there is no such limit. The limit is the
-    /// server's highest mark. The mark of the next period is ignored if the range belongs to an earlier period than
-    /// that. A range of a period before the current one always starts below the limit, so the server never returns to
-    /// an earlier period.
+    /// server's highest mark. The mark of the next period is ignored if the range belongs to an earlier period. A
+    /// range of a period before the current one always starts below the limit, so the server never returns to an
+    /// earlier period.
     pub fn bound(&self, granted: &Granted) -> Option<i64> {
         let is_not_later = |end: &&End| match (end.period, granted.period) {
             (Some(had), Some(new)) => had.key <= new.key,

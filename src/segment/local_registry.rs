@@ -26,7 +26,8 @@ pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
     }
     let Some(rows) = rows.map_err(|Problem(text)| NoAnswer::Refused(text))? else { return Ok(None) };
     let mut answer = Answer::read(&rows)?;
-    // Read the clock again: it is the registry's clock, and the function may have waited for a lock after reading it.
+    // Read the clock again: it is the registry's clock, and the function may have waited for a lock since it read the
+    // clock.
     let (clock_us, since_boot_us) = clock::clocks_us();
     answer.clock_us = clock_us;
     Ok(Some(Answered { answer, since_boot_us }))

@@ -1,17 +1,17 @@
 //! The server's records about numbers of segments: its high-water mark for each name, the registry that answered
 //! last, and the tokens that registries have signed. They are stored before a call gets a number.
 //!
-//! A range must lie above the high-water mark. The registry is told the mark, and continues above it. This also holds
-//! for a registry that has lost commits, and for another registry than before.
+//! A range must lie above the high-water mark. The registry is told the mark, and continues above it, even if the
+//! registry has lost commits or is not the one that granted the numbers.
 //!
 //! The high-water marks are stored twice:
 //!
 //! - in the database ([`taken`]): the WAL carries them to every server that has rows with these numbers;
-//! - in file `snowflake_id.segments` of the data directory, with the other records: the file survives `DROP
+//! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
 //!   EXTENSION`.
 //!
 //! After a start, the higher mark counts. An outdated copy, in a base backup or on a promoted standby, is harmless:
-//! the numbers below its marks were in fact granted.
+//! it excludes only numbers that have been granted, and these are not granted again.
 
 use std::collections::BTreeMap;
 use std::io;

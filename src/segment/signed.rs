@@ -19,8 +19,9 @@ struct OfRegistry {
     segments: BTreeMap<String, Tokens>,
 }
 
-/// The tokens kept for one name. Only the registry can verify a signature, so a forged token may state more than any
-/// real one. Because the last token is kept as well, a forged one does not displace what the registry signs next.
+/// The tokens kept for one name. Only the registry can verify a signature, so a forged token that states more than
+/// any real one may be stored as `most`. The last token is kept as well, so that a forged one does not displace what
+/// the registry signs next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Tokens {
     /// The token that states the most. A registry that was restored from a backup may sign less later.

@@ -30,7 +30,8 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
         return Err(Error::SegmentsInRecovery);
     }
     let unknown = || Error::SegmentUnknown { name: shown(name), detail: None };
-    // Do not convert a name that is too long in any encoding: a failed allocation would abort the process.
+    // Do not convert a name that is too long in any encoding. It may be huge, and a failed allocation would abort the
+    // process.
     let text = if name.len() <= 4 * LONGEST_NAME { utf8(name) } else { None };
     let text = text.filter(|text| (1..=LONGEST_NAME).contains(&text.len())).ok_or_else(unknown)?;
     let mut waiting = Waiting::new(segments, &text);

@@ -121,7 +121,7 @@ impl Connection {
     /// an error the connection cannot be used again. The server is not trusted, so the amount of data that it may
     /// send is limited.
     pub fn receive(&mut self) -> Result<Option<Interest>, String> {
-        // SAFETY, here and below: `handle` is valid, and a query was sent.
+        // SAFETY: here and below, `handle` is valid, and a query was sent.
         if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
             self.answer = Ok(vec![]);
             return Err(self.problem());

@@ -12,7 +12,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The registry did not answer, or its answer was not what it should be.
+    /// The registry did not answer, or not as expected.
     pub fn of_silence(problem: &str) -> Failure {
         Failure { problem: problem.into(), trouble: Trouble::Silence, is_of_statement: false }
     }

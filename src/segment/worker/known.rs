@@ -8,10 +8,10 @@ use crate::pg::random::random_time;
 use crate::segment::answer::Granted;
 use crate::segment::fetch::Lasted;
 
-/// How long before a period its first range is fetched, in seconds. Chosen at random, so that servers do not ask all
-/// at once.
+/// How long before a period its first range is fetched, in seconds: a random time between these two, so that servers
+/// do not ask all at once.
 const LEAD: (f64, f64) = (60.0, 600.0);
-/// Pause after an answer without a range, in seconds, if no call is waiting. Chosen at random.
+/// Pause after an answer without a range, if no call is waiting, in seconds: a random time between these two.
 const CALM_PAUSE: (f64, f64) = (5.0, 30.0);
 
 /// What the worker knows about one segment.

@@ -13,8 +13,8 @@ use crate::segment::fetch::Request;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::SegmentState;
 
-/// The fraction of a range after which the next range is requested: about a tenth, chosen at random so that servers
-/// do not ask all at once.
+/// The next range is requested when this fraction of a range has been taken: a random fraction between these two, so
+/// that servers do not ask all at once.
 const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {

@@ -39,7 +39,7 @@ impl Worker {
             };
         }
         let Some(string) = config::registry() else { return Err(None) };
-        // Taken out of `self`, because `keep_waiting` borrows the rest meanwhile.
+        // Taken out of `self` for the call, because `keep_waiting` borrows `self`.
         let mut line = std::mem::take(&mut self.connection);
         let mut answered = line.ask(&string, &question, &mut || self.keep_waiting());
         if matches!(answered, Err(NoAnswer::Refused(_))) && !question.node_name.is_ascii() {

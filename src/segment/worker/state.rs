@@ -15,7 +15,7 @@ use crate::segment::fetch::RegistryConnection;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::{self, Segments, Trouble};
 
-/// Pause after a failure to reach the registry: at first, and at most.
+/// Pause after a failed attempt to reach the registry: the first pause, and the longest. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Pause after an answer without a range, while calls are waiting.
