@@ -35,4 +35,4 @@ mod view;
 mod wait;
 mod worker;
 
-pub use process::{look_for_ranges, start_if_needed};
+pub use process::{find_ranges, start_if_needed};

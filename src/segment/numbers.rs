@@ -45,7 +45,7 @@ fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
     let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
     if taken.is_next_wanted {
-        ring();
+        request_worker();
     }
     known.set_last(taken.first);
     Some(taken.first)
@@ -58,9 +58,9 @@ fn registry_clock_us() -> i64 {
 }
 
 #[cold]
-fn ring() {
+fn request_worker() {
     if let Ok(segments) = segments() {
-        segments.ring();
+        segments.request_worker();
     }
 }
 

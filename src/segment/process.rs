@@ -17,12 +17,12 @@ use crate::pg::relation::Extension;
 use crate::shared::memory;
 use crate::shared::segments::{self, Trouble, segments};
 
-/// Whether this server has been granted numbers before. Set in the keeper's process by `look_for_ranges`.
-static HAS_PAST: OnceLock<bool> = OnceLock::new();
+/// Whether this server has been granted numbers before. Set in the keeper's process by `find_ranges`.
+static HAS_RANGES: OnceLock<bool> = OnceLock::new();
 
 /// Run by the keeper, in a transaction: finds out whether this server has been granted numbers before.
-pub fn look_for_ranges(extension: Extension) {
-    HAS_PAST.get_or_init(|| RangeFile::is_there(extension));
+pub fn find_ranges(extension: Extension) {
+    HAS_RANGES.get_or_init(|| RangeFile::is_there(extension));
 }
 
 /// Run by the keeper: starts the worker if it is needed and is not running.
@@ -30,7 +30,7 @@ pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
     let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
     // A server that has been granted numbers reports them to the registry, even if it needs no more.
-    let is_needed = HAS_PAST.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
+    let is_needed = HAS_RANGES.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
     if !is_needed || is_there {
         return;
     }
@@ -52,12 +52,12 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     // The high-water marks are stored in this database. If `snowflake_id.registry` is not set, the registry may be in
     // it as well.
     database::connect(&config::database());
-    let is_here = config::registry().is_none();
+    let is_local = config::registry().is_none();
     if !segments.wakeup.attach() {
         return; // Another worker is running.
     }
     process::at_exit(on_exit);
-    Worker::new(segments, is_here).run();
+    Worker::new(segments, is_local).run();
     shared.server_status.wakeup.request();
 }
 

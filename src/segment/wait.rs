@@ -39,7 +39,7 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
         let (at, slot) = segments::find_or_assign(&text, config::max_segments())?;
         if let Ok(taken) = slot.segment.take(|| segments.registry_clock_us(), n) {
             if taken.is_next_wanted {
-                segments.ring();
+                segments.request_worker();
             }
             // The slot may have been reassigned to another name since it was found. The numbers are lost in that
             // case. Otherwise the slot keeps its name from now on.
@@ -84,7 +84,7 @@ impl<'a> Waiting<'a> {
         slot.want();
         let round = self.segments.next_round();
         self.round.get_or_insert(round);
-        self.segments.ring();
+        self.segments.request_worker();
         if self.deadline.is_over() {
             return Err(self.too_late(record()));
         }

@@ -23,7 +23,7 @@ impl Worker {
     pub fn keep_waiting(&mut self) -> bool {
         process::reload_if_asked();
         self.enter_periods();
-        !is_stopping() && config::registry().is_none() == self.is_here
+        !is_stopping() && config::registry().is_none() == self.is_local
     }
 
     /// Publishes the ranges whose periods have started. A range that cannot be recorded stays held. A range is

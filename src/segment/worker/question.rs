@@ -22,10 +22,10 @@ impl Worker {
     ) -> Result<Answered, Option<Failure>> {
         let requests = self.with_evidence(requests, registry_id);
         let mut question = Question { registry_id, requests: &requests, node_name: config::node_name() };
-        if self.is_here || !self.tells_name_as_it_is {
+        if self.is_local || !self.tells_name_as_it_is {
             question = question.in_ascii();
         }
-        if self.is_here {
+        if self.is_local {
             return match local_registry::ask(&question).map_err(Failure::of_registry)? {
                 Some(answered) => Ok(answered),
                 None => {

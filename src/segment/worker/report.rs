@@ -47,7 +47,7 @@ impl Worker {
         let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
         let names: Vec<_> =
             granted.filter_map(|(at, _)| Some(wishes.get(*at)?.request.name.clone())).collect();
-        if self.is_here || names.is_empty() {
+        if self.is_local || names.is_empty() {
             return Ok(vec![]);
         }
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
@@ -171,7 +171,7 @@ impl Worker {
             return Ok(());
         }
         let registry_id = self.meet_registry()?;
-        if self.is_here {
+        if self.is_local {
             return Ok(()); // The registry's data is in the same WAL.
         }
         for reports in reports.chunks(MOST_REQUESTS) {

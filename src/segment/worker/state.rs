@@ -25,7 +25,7 @@ const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Worker {
     pub segments: &'static Segments,
-    pub is_here: bool,
+    pub is_local: bool,
     pub range_file: Result<RangeFile, String>,
     pub connection: RegistryConnection,
     /// The last value of `snowflake_id.registry` that took effect.
@@ -48,10 +48,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(segments: &'static Segments, is_here: bool) -> Worker {
+    pub fn new(segments: &'static Segments, is_local: bool) -> Worker {
         Worker {
             segments,
-            is_here,
+            is_local,
             range_file: RangeFile::read(),
             connection: RegistryConnection::default(),
             registry: config::registry(),
