@@ -161,7 +161,7 @@ fn assert_renewed_no_more(server: &Cluster) {
 /// Blocks the registry's replies until the returned session is dropped.
 fn hold_up(fleet: &Fleet) -> Client {
     let mut client = fleet.registry.connect();
-    // A row lock cannot be held that long, because lock_timeout would end the wait for it.
+    // A row lock would not be enough, because lock_timeout would end the wait for it.
     client.run("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(8); RETURN NEW; END';
              CREATE TRIGGER slow BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW EXECUTE FUNCTION slow();");
     client
