@@ -1,5 +1,5 @@
-//! Ways of breaking the product. Each changes what goes into or comes out of one of its functions, or leaves out a step of
-//! the shell.
+//! Ways of breaking the product. Each changes the input or output of one of its functions, or omits a step of the
+//! shell.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
@@ -48,5 +48,5 @@ pub fn find(name: &str) -> Option<Mutation> {
     ALL.iter().find(|(_, known, _)| *known == name).map(|(mutation, ..)| *mutation)
 }
 
-/// What is broken in a run, if anything is.
+/// The mutation of a run, if there is one.
 pub type Broken = Option<Mutation>;

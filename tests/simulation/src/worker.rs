@@ -1,5 +1,5 @@
-//! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. What it knows, and its
-//! steps, are the product's `LeaseState`.
+//! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. Its knowledge and
+//! its steps are the product's `LeaseState`.
 
 use std::collections::VecDeque;
 
@@ -20,10 +20,10 @@ const MAX_CLOCK_OFFSET_US: i64 = 5_000_000;
 enum Op {
     Renew,
     Acquire,
-    /// An answer is there.
+    /// A reply has arrived.
     Renewed(Held, Answer),
     Acquired(Needs, Answer),
-    /// To be written to the file, and then to count.
+    /// A state to be written to the file, which counts after that.
     Keep(Box<LeaseState>),
     Tell,
     Confirm(bool),
@@ -40,10 +40,10 @@ pub struct Worker {
     ops: VecDeque<Op>,
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 enum Delivery {
     Answered(Answer),
-    /// Nothing is heard.
+    /// There is no reply.
     Nothing,
 }
 
@@ -80,7 +80,7 @@ impl Server {
         true
     }
 
-    /// The keeper refuses the lease for good: it ends, as nobody renews it.
+    /// The keeper refuses the lease permanently. The lease ends, because it is not renewed.
     fn let_go(&mut self, cx: &mut Context) {
         let Some(running) = &mut self.running else { return };
         let worker = &mut running.worker;
@@ -92,7 +92,7 @@ impl Server {
         self.tell_lease(cx);
     }
 
-    /// The registry worker takes so many steps, at most to the end of a round.
+    /// The registry worker takes up to `steps` steps, at most to the end of a round.
     pub fn work(
         &mut self,
         cx: &mut Context,
@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Asks the registry; the question or the answer may be lost, or be late.
+    /// Calls the registry. The call or the reply may be lost or late.
     fn ask(&mut self, cx: &mut Context, random: &mut Random, registry: &mut Registry, ask: Ask) -> Delivery {
         let clock_us = self.clock_us(cx);
         let Some(running) = &self.running else { return Delivery::Nothing };
@@ -330,7 +330,7 @@ impl Server {
         }
     }
 
-    /// Nothing counts that is not in the file.
+    /// Only the state in the file counts.
     fn keep_state(&mut self, state: LeaseState) {
         self.file = LeaseFile { original: self.original, state: state.clone() };
         if let Some(held) = &state.held {
@@ -356,7 +356,7 @@ impl Server {
         });
     }
 
-    /// What is in hand is this server's alone, whatever the registry says.
+    /// The lease in hand belongs to this server alone, whatever the registry says.
     fn tell_lease_in_hand(&mut self, cx: &mut Context, has_failed: bool) {
         let clock_us = self.clock_us(cx);
         let Some(running) = &self.running else { return };

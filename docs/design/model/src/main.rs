@@ -1,5 +1,5 @@
-//! Checks the protocols that keep IDs from being repeated, and that the check finds what is wrong with broken
-//! ones. See README.md.
+//! Checks the protocols that keep IDs from being repeated, and that the checker finds the errors in broken ones. See
+//! README.md.
 
 mod forgetting;
 mod keeper;

@@ -1,4 +1,4 @@
-//! What must hold although the registry forgets, and within which bounds.
+//! The properties of a registry that forgets, and the bounds.
 
 use stateright::{Model, Property};
 
@@ -9,10 +9,10 @@ use crate::forgetting::state::*;
 pub const DISJOINT: &str = "no tick of the identity is given to two servers";
 pub const NO_REPEAT: &str = "no number is given twice";
 pub const NO_ALARM: &str = "a registry that has forgotten nothing does not believe that it has";
-/// Once all are heard, and the wait is over.
+/// After all servers have been heard and the wait is over.
 pub const GIVEN: &str = "in the end a server gets the identity, and numbers unless they are closed";
 
-/// A name, the bounds.
+/// The bounds, with their names and descriptions.
 pub const CORRECT: [(&str, &str, Protocol); 8] = [
     ("set-back", "each server reaches the registry, which is set back twice", SET_BACK),
     ("ranges", "the same once; numbers are given two at a time", RANGES),
@@ -85,7 +85,7 @@ const FROZEN: Protocol = Protocol {
 };
 const PROVED: Protocol = Protocol { ways: &[Way::Silently], forgets: 1, cuts: true, ..SET_BACK };
 
-/// The bounds that show what is wrong.
+/// The bounds in which a mutation is caught.
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let bounds = match mutation {
@@ -149,7 +149,7 @@ impl Model for Protocol {
 }
 
 impl Protocol {
-    /// From now on time passes, clocks are right, and both servers call every so often.
+    /// Whether both servers get what they need if from now on time passes, clocks are right, and both call regularly.
     fn gives(&self, state: &State) -> bool {
         let patient = Protocol { names_servers: true, numbers: 100, ..*self };
         (0..SERVERS).all(|at| {

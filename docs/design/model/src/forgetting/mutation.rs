@@ -1,5 +1,5 @@
-//! The rule with one thing broken. Each shows what a part of the rule is there for; several are what the registry did before
-//! there was the rule.
+//! The rule with one part broken. Each mutation shows the purpose of a part of the rule. Several of them describe the
+//! registry before there was the rule.
 
 use crate::forgetting::check::{DISJOINT, NO_ALARM, NO_REPEAT};
 
@@ -55,7 +55,7 @@ impl Mutation {
         Mutation::PastTheEnd,
     ];
 
-    /// The name on the command line, and what is broken.
+    /// The name on the command line, and the broken part.
     pub fn name(self) -> (&'static str, &'static str) {
         match self {
             Mutation::StartUnnoticed => ("start-unnoticed", "nothing waits after a start"),

@@ -1,4 +1,4 @@
-//! Tells a run in words.
+//! Describes a run in words.
 
 use stateright::Path;
 
@@ -19,7 +19,7 @@ impl Tale for Protocol {
 }
 
 impl Protocol {
-    /// Who does a step, and what it is.
+    /// The actor and the description of a step.
     fn describe(&self, action: Action, before: &State, after: &State) -> (String, String) {
         let server = |at: usize| format!("server {}", ["A", "B"][at]);
         let row = &after.registry.row;
@@ -80,7 +80,7 @@ impl Protocol {
     }
 }
 
-/// The number that was handed out.
+/// The number that was issued.
 fn number(before: &Server, after: &Server) -> u32 {
     (before.drawn ^ after.drawn).trailing_zeros()
 }

@@ -1,8 +1,8 @@
-//! The protocol with one thing broken. Each shows what a rule of the protocol is there for.
+//! The protocol with one part broken. Each mutation shows the purpose of a rule of the protocol.
 
 use crate::keeper::check::{ADVANCED, FOLLOWED, LEASED, NO_REPEAT, ORDER, WITHDRAWN};
 
-/// Lists the mutations, each with its name on the command line, what is broken, and the property that it violates.
+/// Lists the mutations, each with its name on the command line, the broken part, and the property that it violates.
 macro_rules! mutations {
     ($($mutation:ident $name:literal $what:literal $violates:ident)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ macro_rules! mutations {
         impl Mutation {
             pub const ALL: &[Mutation] = &[$(Mutation::$mutation,)*];
 
-            /// The name on the command line, and what is broken.
+            /// The name on the command line, and the broken part.
             pub fn name(self) -> (&'static str, &'static str) {
                 match self {
                     $(Mutation::$mutation => ($name, $what),)*

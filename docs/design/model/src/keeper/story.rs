@@ -1,4 +1,4 @@
-//! Tells a run in words: one line for what a process does until another one's turn comes.
+//! Describes a run in words: one line for consecutive steps of a process.
 
 use stateright::Path;
 
@@ -26,7 +26,7 @@ impl Tale for Protocol {
 }
 
 impl Protocol {
-    /// Who does a step, and what it is. `None` if it is not worth a word.
+    /// The actor and the description of a step. `None` if the step is not worth mentioning.
     fn describe(&self, step: Action, before: &State, after: &State) -> Option<(String, String)> {
         let State { disk, shared, .. } = after;
         let caller_of = |caller: usize| format!("caller {}", ["A", "B"][caller]);
@@ -168,7 +168,7 @@ impl Protocol {
         })
     }
 
-    /// What was written in this step.
+    /// The writes of this step.
     fn written(&self, before: &State, after: &State) -> String {
         let Some((before, after)) = before.disk.zip(after.disk) else { return "nothing".into() };
         let writes: Vec<_> =
@@ -202,7 +202,7 @@ impl Protocol {
         if records.is_empty() { "no records".into() } else { records.join(", ") }
     }
 
-    /// What each kind of record says.
+    /// The description of each kind of record.
     fn kinds(&self) -> Vec<String> {
         let record = |kind: usize| {
             let mut uses = Uses::default();
@@ -213,7 +213,7 @@ impl Protocol {
     }
 }
 
-/// As the clock would read; a microsecond later has a `+`.
+/// An instant as a reading of the clock. A `+` marks a microsecond later.
 fn time(instant: Instant) -> String {
     match instant {
         Instant(0) => "nothing".into(),

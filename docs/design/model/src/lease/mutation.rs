@@ -1,4 +1,4 @@
-//! The protocol of the lease with one thing broken. Each shows what a rule of the protocol is there for.
+//! The protocol of the lease with one part broken. Each mutation shows the purpose of a rule of the protocol.
 
 use crate::lease::check::{ALONE, DISJOINT, GIVEN, GOES_ON, INSIDE, NO_REPEAT, TWINS};
 
@@ -66,7 +66,7 @@ impl Mutation {
         Mutation::RenewalTakenTwice,
     ];
 
-    /// The name on the command line, and what is broken.
+    /// The name on the command line, and the broken part.
     pub fn name(self) -> (&'static str, &'static str) {
         match self {
             Mutation::SuccessorAtClock => {

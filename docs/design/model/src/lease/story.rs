@@ -1,4 +1,4 @@
-//! Tells a run in words: one line for what a process does until another one's turn comes.
+//! Describes a run in words: one line for consecutive steps of a process.
 
 use stateright::Path;
 
@@ -19,7 +19,7 @@ impl Tale for Protocol {
 }
 
 impl Protocol {
-    /// Who does a step, and what it is.
+    /// The actor and the description of a step.
     fn describe(&self, action: Action, before: &State, after: &State) -> (String, String) {
         let registry = || "registry".to_string();
         let server = |at: usize| format!("server {}", ["A", "B"][at]);
