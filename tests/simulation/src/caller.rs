@@ -185,7 +185,7 @@ impl Server {
         };
         let run = match Run::of(session.layout_at, &generator, reserved) {
             Ok(run) => run,
-            Err(what) => return cx.fail("an ID is what its parts say", what),
+            Err(what) => return cx.fail("the parts of an ID match its number", what),
         };
         // The exchange: no other process takes a step between the two lines.
         if slot.word() != word {
@@ -215,10 +215,10 @@ impl Server {
                 instant(first_us)
             )
         };
-        self.say(cx, || format!("hands out {}", what()));
+        self.say(cx, || format!("issues {}", what()));
         cx.ledger.latest_us = cx.ledger.latest_us.max(last_us);
         if let Err(holder) = cx.ledger.add(run, self.at, self.disk.lsn) {
-            return cx.fail("no ID is handed out twice", format!("{}: S{holder} had it", what()));
+            return cx.fail("no ID is issued twice", format!("{}: S{holder} had it", what()));
         }
         if run.first_id <= attempt.above {
             return cx.fail(
@@ -236,7 +236,7 @@ impl Server {
         let Some(running) = &self.running else { return };
         let shared = &running.shared;
         if shared.entries[session.slot_index].layout.is_none() {
-            return cx.fail("a slot that was given up hands out nothing", what());
+            return cx.fail("a retired slot issues no IDs", what());
         }
         let track = usize::from(session.clock_seq > 0);
         let begun = shared.begun(track);
@@ -253,10 +253,10 @@ impl Server {
             _ => false,
         };
         if has_lost(&self.disk.durable) {
-            return cx.fail("every ID lies below the durable horizon", what());
+            return cx.fail("every ID is below the durable horizon", what());
         }
         if self.disk.kind == StandbyKind::Synchronous && has_lost(&self.disk.standby.pages) {
-            return cx.fail("every ID lies below the horizon of a synchronous standby", what());
+            return cx.fail("every ID is below the horizon of a synchronous standby", what());
         }
         let is_granted = |lease: &snowflake_id_core::Lease| {
             lease.identity == identity
@@ -264,7 +264,7 @@ impl Server {
                 && last_us < lease.until_us
         };
         if self.is_leased && !self.granted.iter().rev().any(is_granted) {
-            return cx.fail("an ID of a leased worker ID lies in the range of its lease", what());
+            return cx.fail("an ID of a leased worker ID is in the range of its lease", what());
         }
         let last = self.last.entry((session.layout_at, run.clock_seq())).or_insert(run.last_id);
         *last = (*last).max(run.last_id);

@@ -94,7 +94,7 @@ impl Server {
         };
         running.keeper = Keeper::default();
         running.shared.request = None;
-        self.say(cx, || "the keeper ends over its work, and is started again".into());
+        self.say(cx, || "the keeper exits unexpectedly, and is restarted".into());
         true
     }
 
@@ -151,7 +151,7 @@ impl Server {
                 ops.push_back(Op::ShutdownHorizon);
             } else {
                 running.shared.shutdown_horizons(true);
-                self.say(cx, || "the keeper fences, and stores nothing".into());
+                self.say(cx, || "the keeper fences and stores nothing".into());
             }
         }
         if let Some(running) = &mut self.running {
@@ -270,7 +270,7 @@ impl Server {
             Op::FenceForReset => {
                 let Some(running) = &mut self.running else { return false };
                 running.shared.shutdown_horizons(true);
-                self.say(cx, || "the keeper fences, for a reset".into());
+                self.say(cx, || "the keeper fences for a reset".into());
             }
             Op::StoreReset(lease) => self.store_reset(cx, lease),
             Op::Reset(floor_us) => {
@@ -279,7 +279,7 @@ impl Server {
                 running.shared.history.clock_offset_us = Some(offset_us);
                 running.shared.reset(floor_us);
                 running.shared.request = None;
-                self.say(cx, || format!("everything begins anew at {}", instant(floor_us)));
+                self.say(cx, || format!("the reset is complete; slots begin at {}", instant(floor_us)));
             }
             Op::NextValue(clock, widths) => self.next_value(cx, clock, widths),
             Op::OpenValue(floor_us, horizon) => {
@@ -361,7 +361,7 @@ impl Server {
         widths: Widths,
     ) {
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Plan, "there is no extension");
+            self.fail(cx, Transaction::Plan, "the extension does not exist");
             return;
         };
         let wanted = if self.is_leased { lease_status.lease } else { self.fixed_lease() };
@@ -530,7 +530,7 @@ impl Server {
 
     fn check_for_reset(&mut self, cx: &mut Context, lease: Lease) {
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Reset, "there is no extension");
+            self.fail(cx, Transaction::Reset, "the extension does not exist");
             return;
         };
         let is_refused = self.refuses_reset(cx, &lease, &stored, is_elsewhere);
@@ -550,7 +550,7 @@ impl Server {
         let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
         let horizon = Horizon::new(0, horizon_us);
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Reset, "there is no extension");
+            self.fail(cx, Transaction::Reset, "the extension does not exist");
             return;
         };
         if self.refuses_reset(cx, &lease, &stored, is_elsewhere) {
@@ -584,7 +584,7 @@ impl Server {
         }
         let asked = Asked { now_us: clock.now_us, reach_us, widths, lease };
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::NextValue, "there is no extension");
+            self.fail(cx, Transaction::NextValue, "the extension does not exist");
             return;
         };
         let Some(running) = &mut self.running else { return };
@@ -606,7 +606,7 @@ impl Server {
 
     fn shutdown_horizon(&mut self, cx: &mut Context) {
         let Some((stored, _)) = self.lock() else {
-            self.fail(cx, Transaction::ShutdownHorizon, "there is no extension");
+            self.fail(cx, Transaction::ShutdownHorizon, "the extension does not exist");
             return;
         };
         let is_fenced = !cx.is(Mutation::ShutdownUnfenced);
@@ -617,7 +617,7 @@ impl Server {
         let changed = [0, 1].map(|at| Some(ends[at]).filter(|end| *end != stored.horizons[at]));
         let mut ops = self.writes(&stored, &records, changed, Transaction::ShutdownHorizon);
         ops.push(Op::EndSeal(ends));
-        self.say(cx, || format!("the keeper seals: {}", horizons_in_words(ends)));
+        self.say(cx, || format!("the keeper stores the high-water mark: {}", horizons_in_words(ends)));
         self.push_front(ops);
     }
 }
@@ -634,12 +634,12 @@ fn gate_in_words(gate: GatePlan) -> String {
         GatePlan::Stay => "stays".into(),
         GatePlan::Open { lease, is_another } => {
             let other = if is_another { ", another one" } else { "" };
-            format!("opens for {}{other}, up to {}", lease.identity, instant(lease.until_us))
+            format!("opens for {}{other} until {}", lease.identity, instant(lease.until_us))
         }
-        GatePlan::Reset(lease) => format!("everything begins anew for {}", lease.identity),
+        GatePlan::Reset(lease) => format!("resets for {}", lease.identity),
         GatePlan::Close => "is closed".into(),
         GatePlan::Refuse { identity, until_us } => {
-            format!("{identity} is refused up to {}", instant(until_us))
+            format!("{identity} is refused until {}", instant(until_us))
         }
     }
 }

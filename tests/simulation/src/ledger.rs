@@ -51,13 +51,13 @@ impl Run {
         let bits = layout.bits(Field::Sequence);
         let counter = |parts: &Parts| parts.tick << bits | parts.sequence;
         if counter(&last) + 1 != counter(&first) + count || first_id > last_id || first_id < 0 {
-            return Err(format!("{first_id} to {last_id} are not {count} IDs in a row"));
+            return Err(format!("{first_id} to {last_id} are not {count} consecutive IDs"));
         }
         let identity = generator.identity();
         let lane = (layout_at, first.datacenter, first.worker, first.clock_seq);
         let fits = layout.bits(Field::Datacenter) == 0 || first.datacenter == u64::from(identity.datacenter);
         if !fits || first.worker != u64::from(identity.worker) {
-            return Err(format!("{first_id} bears another identity than {identity}"));
+            return Err(format!("{first_id} has another identity than {identity}"));
         }
         Ok(Run {
             lane,

@@ -42,7 +42,7 @@ fn variable(name: &str) -> Option<String> {
 /// An argument with a numeric value.
 fn number(name: &str) -> Result<Option<u64>, String> {
     let parse =
-        |value: String| value.parse().map_err(|_| format!("{name} is not a number from 0 on: {value}"));
+        |value: String| value.parse().map_err(|_| format!("{name} is not a non-negative integer: {value}"));
     variable(name).map(parse).transpose()
 }
 
@@ -62,7 +62,7 @@ fn simulate() -> Result<bool, String> {
     let (seed, base, seconds) = (number("SEED")?, number("BASE")?, number("SECONDS")?.unwrap_or(60));
     let find = |name: String| {
         let names = || mutation::ALL.map(|(_, name, _)| name).join(", ");
-        mutation::find(&name).ok_or_else(|| format!("there is no mutation {name}, but {}", names()))
+        mutation::find(&name).ok_or_else(|| format!("mutation {name} does not exist; mutations: {}", names()))
     };
     let broken = variable("MUTATION").map(find).transpose()?;
     Ok(match seed {
@@ -94,10 +94,10 @@ fn is_well(seed: u64, broken: Broken) -> bool {
 /// Reports a failure, with its seed and the shortest story that was found.
 fn tell(setup: &Setup, broken: Broken) {
     let Some(failure) = run(setup, &setup.schedule, broken, false).failure else { return };
-    println!("\nSEED={} FAILS: not true that {}", setup.seed, failure.what);
+    println!("\nSEED={} FAILS, property violated: {}", setup.seed, failure.what);
     println!("{}", failure.text);
     let schedule = shrink::shrink(setup, broken, failure.what, RUNS_TO_SHRINK);
-    println!("The shortest story, {} of {} actions:", schedule.len(), setup.schedule.len());
+    println!("The shortest failing run has {} of {} actions:", schedule.len(), setup.schedule.len());
     let outcome = run(setup, &schedule, broken, true);
     let involved: Vec<_> = schedule.iter().map(|action| format!("S{}", action.server)).collect();
     let mut left = MOST_LINES;
@@ -122,7 +122,7 @@ fn are_well(base: Option<u64>, seconds: u64, broken: Broken) -> bool {
     let base = base.unwrap_or_else(fresh);
     let mut seeds = random::Random::new(base);
     let began = Instant::now();
-    println!("The seeds of the runs are drawn from BASE={base}.");
+    println!("Seeds are drawn from BASE={base}.");
     let (mut runs, mut ids, mut numbers, mut lasted_us) = (0u64, 0, 0, 0);
     let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
     while began.elapsed() < Duration::from_secs(seconds) {
@@ -134,7 +134,7 @@ fn are_well(base: Option<u64>, seconds: u64, broken: Broken) -> bool {
             assert_eq!(
                 (outcome.digest(), outcome.lasted_us),
                 (again.digest(), again.lasted_us),
-                "a seed is a run"
+                "a seed must always give the same run"
             );
         }
         if outcome.failure.is_some() {

@@ -22,7 +22,7 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
     (
         Mutation::FloorAtClock,
         "floor-at-clock",
-        "after a start slots begin at the clock, not at the stored horizon",
+        "after a start, slots begin at the clock, not at the stored horizon",
     ),
     (
         Mutation::RecordForgotten,
@@ -30,13 +30,17 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
         "the end of the value in use is not recorded when another is opened",
     ),
     (Mutation::OpenUnfenced, "open-unfenced", "the gate is opened for another identity without a fence"),
-    (Mutation::LeaseOverrun, "lease-overrun", "slots may be used for a minute beyond the end of the lease"),
+    (Mutation::LeaseOverrun, "lease-overrun", "slots may be used for a minute after the end of the lease"),
     (Mutation::ResetUnshut, "reset-unshut", "a reset does not shut out the identities used so far"),
     (Mutation::TokenUnshown, "token-unshown", "servers do not show the registry what it has signed"),
     (Mutation::PromiseLate, "promise-late", "the keeper notes a horizon after its commit"),
     (Mutation::CopyBelieved, "copy-believed", "a copy of a server uses the lease in its file"),
     (Mutation::GateFirst, "gate-first", "a call loads the gate before the word of its slot"),
-    (Mutation::ShutdownUnfenced, "shutdown-unfenced", "a clean stop stores the end of use without a fence"),
+    (
+        Mutation::ShutdownUnfenced,
+        "shutdown-unfenced",
+        "a clean stop stores the high-water mark without a fence",
+    ),
     (
         Mutation::NumbersUnwaited,
         "numbers-unwaited",

@@ -92,14 +92,14 @@ impl Server {
             ask: Ask::Take { at, is_wanted },
         };
         match random.below(40) {
-            0 => cx.count("question to the registry lost"),
+            0 => cx.count("request to the registry lost"),
             1 => {
-                cx.count("question to the registry late");
+                cx.count("request to the registry late");
                 registry.strays.push(call);
             }
             2 => {
                 registry.call(cx, &call, random);
-                cx.count("answer of the registry lost");
+                cx.count("reply of the registry lost");
             }
             _ => return Some(registry.call(cx, &call, random)),
         }
@@ -185,14 +185,14 @@ impl Server {
         let n = NonZeroU64::new(random.between(1, 400) as u64).unwrap_or(NonZeroU64::MIN);
         let Ok(taken) = running.shared.segments[at].take(|| 0, n) else { return };
         let (first, last) = (taken.first, taken.last());
-        self.say(cx, || format!("hands out numbers {first} to {last} of segment {at}"));
+        self.say(cx, || format!("issues numbers {first} to {last} of segment {at}"));
         if let Err(holder) = cx.ledger.add_numbers(at, first, last, self.at) {
             let text = format!("{first} to {last} of segment {at}: S{holder} had one of them");
-            return cx.fail("no number is handed out twice", text);
+            return cx.fail("no number is issued twice", text);
         }
         if first <= self.last_number[at] {
             let text = format!("{first} of segment {at}, after {}", self.last_number[at]);
-            return cx.fail("the numbers of a server rise", text);
+            return cx.fail("the numbers of a server increase", text);
         }
         self.last_number[at] = last;
     }

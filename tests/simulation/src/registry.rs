@@ -333,7 +333,7 @@ impl Registry {
         if has_moved || is_proving {
             self.quarantine(
                 cx,
-                if is_proving { "a token shows more than the tables" } else { "another timeline" },
+                if is_proving { "a token proves more than the tables" } else { "another timeline" },
             );
         } else if has_restarted {
             self.note_restart(cx);
@@ -375,7 +375,7 @@ impl Registry {
         (tables.is_witnessed, tables.is_restarted) = (false, true);
         tables.rows.values_mut().for_each(|row| row.nonce = None);
         let waits_us = tables.waits_us;
-        cx.say("registry", || format!("has been started, and gives nothing new for {}", duration(waits_us)));
+        cx.say("registry", || format!("has been started, and grants nothing new for {}", duration(waits_us)));
     }
 
     fn count_wait(&mut self, cx: &mut Context, clocks_agree: bool, has_token: bool) {
@@ -400,7 +400,7 @@ impl Registry {
             tables.waits_us = 0;
             (tables.is_proved, tables.is_witnessed) = (false, false);
             tables.nothing_before_us = tables.nothing_before_us.max(clock_us);
-            cx.say("registry", || format!("its wait is over; nothing begins before {}", instant(clock_us)));
+            cx.say("registry", || format!("its wait is over; no range begins before {}", instant(clock_us)));
         } else if clocks_agree || tables.counted_at_us > clock_us {
             tables.counted_at_us = clock_us;
         }
@@ -463,7 +463,7 @@ impl Registry {
         tables.serial += 1;
         cx.say("registry", || {
             format!(
-                "gives worker ID {worker} to S{server}, from {} to {}",
+                "grants worker ID {worker} to S{server}, from {} to {}",
                 instant(from_us),
                 instant(until_us)
             )
@@ -540,7 +540,7 @@ impl Registry {
             self.incarnation.0 += 1;
         }
         cx.say("registry", || match is_silent {
-            true => "is SET BACK to an older disk, which nothing shows but the start".into(),
+            true => "is SET BACK to an older disk; only its start shows that".into(),
             false => "loses commits: a standby that was behind is promoted".into(),
         });
         true
@@ -575,7 +575,7 @@ impl Registry {
         if let Some(row) = self.tables.rows.get_mut(&worker) {
             (row.lease_id, row.nonce) = (None, None);
         }
-        cx.say("registry", || format!("worker ID {worker} is taken away"));
+        cx.say("registry", || format!("the lease of worker ID {worker} is revoked"));
         true
     }
 

@@ -152,7 +152,7 @@ impl Server {
         }
         let survivors = random.below(self.disk.unflushed() + 1);
         self.disk.crash(survivors);
-        self.say(cx, || "a backend is killed: shared memory is made again".into());
+        self.say(cx, || "a backend is killed: shared memory is reinitialized".into());
         self.run_with(cx, history);
         true
     }
@@ -278,7 +278,7 @@ impl Server {
         let worker = if self.is_leased { None } else { Some(cx.fresh_worker()?) };
         let name = format!("S{at}");
         let copied = &self.name;
-        cx.say(&name, || format!("begins as a copy of {copied}, with worker ID {worker:?}"));
+        cx.say(&name, || format!("starts as a copy of {copied}, with worker ID {worker:?}"));
         Some(Server {
             at,
             name,
@@ -397,7 +397,7 @@ pub fn horizons_in_words(horizons: [Horizon; 2]) -> String {
 pub fn instant(us: i64) -> String {
     match us {
         0 => "none".into(),
-        i64::MAX => "never".into(),
+        i64::MAX => "infinity".into(),
         _ => duration(us - crate::setup::BEGAN_US),
     }
 }

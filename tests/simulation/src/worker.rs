@@ -76,7 +76,7 @@ impl Server {
         if let Some(running) = &mut self.running {
             running.worker = worker;
         }
-        self.say(cx, || "the registry worker ends, and is started again".into());
+        self.say(cx, || "the registry worker exits, and is restarted".into());
         true
     }
 
@@ -167,25 +167,25 @@ impl Server {
         }
         let fate = random.below(40);
         if fate == 0 {
-            cx.count("question to the registry lost");
-            self.say(cx, || "its question to the registry is lost".into());
+            cx.count("request to the registry lost");
+            self.say(cx, || "its request to the registry is lost".into());
             return Delivery::Nothing;
         }
         if fate == 1 {
-            cx.count("question to the registry late");
-            self.say(cx, || "its question to the registry is late, and is given up".into());
+            cx.count("request to the registry late");
+            self.say(cx, || "its request to the registry is late, and is given up".into());
             registry.strays.push(call);
             return Delivery::Nothing;
         }
         let answer = registry.call(cx, &call, random);
         if fate == 2 {
-            cx.count("answer of the registry lost");
-            self.say(cx, || "the answer of the registry is lost".into());
+            cx.count("reply of the registry lost");
+            self.say(cx, || "the reply of the registry is lost".into());
             return Delivery::Nothing;
         }
         if fate == 3 {
-            cx.count("question to the registry repeated");
-            self.say(cx, || "its question to the registry is on its way once more".into());
+            cx.count("request to the registry repeated");
+            self.say(cx, || "its request to the registry is sent a second time".into());
             registry.strays.push(call);
         }
         Delivery::Answered(answer)
@@ -278,7 +278,7 @@ impl Server {
                 state.renew(lease, || nonce);
                 if let Some(token) = answer.token {
                     if !registry.shows_lease(token, &lease) {
-                        return cx.fail("the stand-in signs what was asked for", format!("{lease:?}"));
+                        return cx.fail("the stand-in signs the requested lease", format!("{lease:?}"));
                     }
                     state.prove(token.to_string(), clock_us);
                 }
@@ -291,7 +291,7 @@ impl Server {
             Outcome::Unknown | Outcome::Granted(_) => {
                 worker.is_unknown = true;
                 worker.ops.push_back(Op::Acquire);
-                self.say(cx, || "the registry does not know its lease; it is used to its end".into());
+                self.say(cx, || "the registry does not know its lease, which is used to its end".into());
             }
             Outcome::Twin => {
                 running.shared.lease_status.tell(None);
@@ -351,8 +351,10 @@ impl Server {
         running.shared.lease_status.tell(lease);
         running.shared.lease_status.is_inherited = running.worker.is_inherited;
         self.say(cx, || match lease {
-            Some(lease) => format!("tells its keeper: {} up to {}", lease.identity, instant(lease.until_us)),
-            None => "tells its keeper that there is no lease".into(),
+            Some(lease) => {
+                format!("publishes the lease of {} until {}", lease.identity, instant(lease.until_us))
+            }
+            None => "publishes that there is no lease".into(),
         });
     }
 

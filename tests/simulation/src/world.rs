@@ -243,9 +243,9 @@ impl World<'_> {
             }
             Kind::Crash => fault(server.crash(cx, random), "crash of a server"),
             Kind::CrashBackend => fault(server.crash_backend(cx, random), "crash of a backend"),
-            Kind::KillKeeper => fault(server.kill_keeper(cx), "keeper ends over its work"),
+            Kind::KillKeeper => fault(server.kill_keeper(cx), "keeper exits unexpectedly"),
             Kind::TerminateKeeper => fault(server.stop(cx, Ending::Keeper), "keeper terminated"),
-            Kind::KillWorker => fault(server.kill_worker(cx), "registry worker ends"),
+            Kind::KillWorker => fault(server.kill_worker(cx), "registry worker exits"),
             Kind::Stop => fault(server.stop(cx, Ending::Server), "clean stop"),
             Kind::BootHost => fault(server.boot_host(cx, random), "host booted"),
             Kind::ClockBack => {
@@ -402,7 +402,7 @@ impl World<'_> {
                 registry.keep();
                 None
             }
-            Kind::Revoke => fault(registry.revoke(cx, random), "lease taken away"),
+            Kind::Revoke => fault(registry.revoke(cx, random), "lease revoked"),
             Kind::Freeze => fault(registry.freeze(cx, true), "registry frozen"),
             Kind::Unfreeze => fault(registry.freeze(cx, false), "registry unfrozen"),
             Kind::Resume => {
@@ -414,9 +414,9 @@ impl World<'_> {
                     return None;
                 }
                 let call = registry.strays.swap_remove(random.below(registry.strays.len()));
-                cx.say("registry", || format!("a late question of S{} arrives", call.server));
+                cx.say("registry", || format!("a late request of S{} arrives", call.server));
                 registry.call(cx, &call, random);
-                Some("late question carried out")
+                Some("late request executed")
             }
         }
     }

@@ -66,7 +66,7 @@ fn is_caught<M: Tale>(name: &str, what: &str, model: M, property: &'static str) 
     match &run {
         Some(run) => {
             run.iter().for_each(|line| println!("    {line}"));
-            println!("    caught: not true that {property} ({states} states)");
+            println!("    caught, property violated: {property} ({states} states)");
         }
         None => println!("    NOT CAUGHT in {states} states"),
     }

@@ -92,7 +92,7 @@ pub struct Protocol {
     pub offs: bool,
     pub leaves: bool,
     pub restarts: bool,
-    pub orders: bool,
+    pub requests: bool,
     pub freezes: u8,
     pub lies: u8,
     pub names_servers: bool,
@@ -123,7 +123,7 @@ impl Protocol {
         if self.restarts {
             steps.push(Action::Restart);
         }
-        if self.orders {
+        if self.requests {
             if state.registry.wait.is_some() && !state.is_older {
                 steps.push(Action::EndWait);
             }

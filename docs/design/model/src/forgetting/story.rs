@@ -35,12 +35,12 @@ impl Protocol {
             Action::Cut(at) => {
                 (server(at), if after.servers[at].is_cut { "is CUT OFF" } else { "is back" }.into())
             }
-            Action::Leave(at) => (server(at), "has no use for its lease any more".into()),
+            Action::Leave(at) => (server(at), "gives up its lease".into()),
             Action::Draw(at) => {
                 let again = if after.verdict == Verdict::Repeated { " AGAIN" } else { "" };
                 (
                     server(at),
-                    format!("hands out number {}{again}", number(&before.servers[at], &after.servers[at])),
+                    format!("issues number {}{again}", number(&before.servers[at], &after.servers[at])),
                 )
             }
             Action::Keep => ("registry".into(), "its state is kept".into()),
@@ -74,7 +74,7 @@ impl Protocol {
                 } else {
                     "nothing".into()
                 };
-                (server(at), format!("asks ({ask:?}) at clock {}: {what}{wait}", self.clock(after)))
+                (server(at), format!("calls ({ask:?}) at clock {}: {what}{wait}", self.clock(after)))
             }
         }
     }

@@ -8,17 +8,18 @@ use crate::keeper::mutation::Mutation;
 use crate::keeper::protocol::{Action, Emptied, Grant, Protocol, Wanted};
 use crate::keeper::state::*;
 
-pub const NO_REPEAT: &str = "no ID is handed out twice";
+pub const NO_REPEAT: &str = "no ID is issued twice";
 /// This holds across restarts too.
 pub const ORDER: &str = "the IDs of a slot with one value increase";
 /// The stored data covers every ID, so that a server that knows nothing else repeats none.
-pub const HORIZON: &str = "every ID handed out starts before what is durable for its identity and value";
-pub const WITHDRAWN: &str = "a request that was withdrawn leaves no trace";
-pub const ADVANCED: &str = "no ID is made below what an administrator was told";
-pub const LEASED: &str = "every ID lies in a lease of its identity";
-pub const FOLLOWED: &str = "no horizon lies further ahead than a clock that is followed allows";
+pub const HORIZON: &str =
+    "every issued ID starts before the durable horizon or the recorded end of its value";
+pub const WITHDRAWN: &str = "a withdrawn request leaves no trace";
+pub const ADVANCED: &str = "no ID is issued below the floor that an administrator was told";
+pub const LEASED: &str = "every ID is in a lease of its identity";
+pub const FOLLOWED: &str = "no horizon is further ahead than a followed clock allows";
 /// Calls never hang forever.
-pub const RESUMES: &str = "generation resumes from everywhere";
+pub const RESUMES: &str = "generation resumes from every state";
 pub const GOES_ON: &str = "a call gets an ID in the present, or no value is free";
 
 /// Every unit of time is a tick of one ID.
@@ -73,9 +74,9 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
             "one layout, two identities, all losses, resets, one caller, clock 0 to 1",
             Protocol { losses: ALL, ..small(1) },
         ),
-        ("far", "the same without losses, where an identity far ahead is refused", small(LONGER_US)),
+        ("far", "the same without losses; an identity far ahead is refused", small(LONGER_US)),
         ("settings", "one layout, settings that change, clock 0 to 1", settings),
-        ("jumps", "one layout, a clock that jumps from 0 to 1 to 5", jumps()),
+        ("jumps", "one layout, clock 0 to 1, which may jump to 5", jumps()),
         ("values", "values 0 to 2, two callers, clock 0 to 1", values(&[PLAIN, WIDE], 2, 1)),
         ("values-longer", "values 0 and 1, one caller, clock 0 to 2", values(&[PLAIN, NARROW], 1, 2)),
         (
@@ -240,7 +241,7 @@ impl Model for Protocol {
             Property::always(LEASED, |_, state: &State| state.verdict != Verdict::Outside),
             Property::always(WITHDRAWN, |_, state: &State| {
                 let is_carried_out = match state.keeper {
-                    Keeper::WrittenLow { anew, .. } => anew.is_ordered,
+                    Keeper::WrittenLow { reset, .. } => reset.is_requested,
                     Keeper::Written(cycle) | Keeper::Committed(cycle) => cycle.advance.is_some(),
                     _ => false,
                 };

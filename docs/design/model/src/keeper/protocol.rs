@@ -249,7 +249,7 @@ impl Protocol {
                 GatePlan::Open { lease, is_another, from } if is_another || from != [Instant(0); TRACKS] => {
                     Action::Close(Then::Open { lease, is_another, from })
                 }
-                GatePlan::Reset(lease) => Action::Close(Then::Reset(Reset { lease, is_ordered: false })),
+                GatePlan::Reset(lease) => Action::Close(Then::Reset(Reset { lease, is_requested: false })),
                 GatePlan::Close => Action::Close(Then::Close),
                 GatePlan::Stay(_) | GatePlan::Open { .. } => Action::Open,
             }),
@@ -261,16 +261,16 @@ impl Protocol {
             }),
             Keeper::AtShutdownHorizon(_) if can_write => steps.push(Action::WriteEnd),
             Keeper::CommittedEnd(_) => steps.push(Action::Forget),
-            Keeper::Requested(anew) => steps.push(match state.request {
+            Keeper::Requested(reset) => steps.push(match state.request {
                 Request::None => Action::LeaveRequest,
-                _ => Action::Close(Then::Reset(anew)),
+                _ => Action::Close(Then::Reset(reset)),
             }),
-            Keeper::ShuttingOut(anew) if can_write => {
-                if !self.may_reset(state, anew.lease.identity, 0) {
+            Keeper::ShuttingOut(reset) if can_write => {
+                if !self.may_reset(state, reset.lease.identity, 0) {
                     steps.push(Action::RefuseReset);
                 }
                 // The check reads the clock again.
-                if self.may_reset(state, anew.lease.identity, self.clock_max) {
+                if self.may_reset(state, reset.lease.identity, self.clock_max) {
                     steps.extend(self.clocks().map(|clock| Action::WriteLow { clock }));
                 }
             }

@@ -285,7 +285,7 @@ pub struct Cycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reset {
     pub lease: Lease,
-    pub is_ordered: bool,
+    pub is_requested: bool,
 }
 
 /// The keeper's position between two steps.
@@ -312,7 +312,7 @@ pub enum Keeper {
     /// The same, after the fence.
     ShuttingOut(Reset),
     /// The used identities are excluded and the low horizon is written, but not committed.
-    WrittenLow { anew: Reset, floor: Instant },
+    WrittenLow { reset: Reset, floor: Instant },
     /// The same, committed, but slots are unchanged.
     CommittedLow { floor: Instant },
     /// Another value of the clock sequence is promised and written, but not committed.

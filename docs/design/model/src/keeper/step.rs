@@ -141,7 +141,7 @@ impl Protocol {
                         begun.at = begun.at.max(floors[track]);
                     }
                 }
-                if let (Then::Reset(Reset { is_ordered: true, .. }), false) =
+                if let (Then::Reset(Reset { is_requested: true, .. }), false) =
                     (then, self.is(Mutation::ClaimLate))
                 {
                     *request = Request::Claimed;
@@ -176,7 +176,7 @@ impl Protocol {
                     self.publish(shared, ends.map(Some));
                 }
                 *keeper = match then {
-                    Keeper::Fencing(Then::Reset(anew), _) => Keeper::ShuttingOut(anew),
+                    Keeper::Fencing(Then::Reset(reset), _) => Keeper::ShuttingOut(reset),
                     // The keeper must not lower stored data that is not its own.
                     Keeper::Fencing(Then::ShutdownHorizon { has_committed: false }, _) => Keeper::default(),
                     _ => Keeper::AtShutdownHorizon(ends),
@@ -198,16 +198,16 @@ impl Protocol {
             (Action::Request(identity), _) => {
                 *request = Request::Waiting;
                 let lease = Lease { identity, range: Range::default() };
-                *keeper = Keeper::Requested(Reset { lease, is_ordered: true });
+                *keeper = Keeper::Requested(Reset { lease, is_requested: true });
             }
             (Action::RequestAdvance(floor), _) => *request = Request::Advance(Instant::of_clock(floor)),
             (Action::Withdraw, _) => *request = Request::None,
             (Action::LeaveRequest, _) => *keeper = Keeper::default(),
             (Action::RefuseReset, _) => (*keeper, *request) = Default::default(),
-            (Action::WriteLow { clock }, Keeper::ShuttingOut(anew)) => {
+            (Action::WriteLow { clock }, Keeper::ShuttingOut(reset)) => {
                 let disk = disk.as_mut()?;
                 let (uses, _) = self.read(disk, &mut shared.history);
-                let Lease { identity: who, range } = anew.lease;
+                let Lease { identity: who, range } = reset.lease;
                 let floor = Instant::of_clock(clock).max(range.from);
                 let reached = self.us(floor) + self.reach_us();
                 let horizon_us = reached.min(self.us(range.until)).max(self.us(floor));
@@ -219,7 +219,7 @@ impl Protocol {
                 }
                 self.promise_reset(&mut shared.history, horizon);
                 self.write(disk, &records, [Some(horizon), Some(Mark::NONE)]);
-                *keeper = Keeper::WrittenLow { anew, floor };
+                *keeper = Keeper::WrittenLow { reset, floor };
             }
             (Action::Reset, Keeper::CommittedLow { floor }) => {
                 self.reset(shared, callers, floor);
@@ -487,7 +487,8 @@ impl Protocol {
 
 /// Describes a record, for a story.
 pub fn describe(record: &Use) -> String {
-    let who = record.identity.map_or("everybody".into(), |identity| format!("worker {}", identity.worker));
+    let who =
+        record.identity.map_or("every identity".into(), |identity| format!("worker {}", identity.worker));
     match record.scope {
         Scope::ZERO => who,
         Scope::Value(value) => format!("{who} with value {value}"),

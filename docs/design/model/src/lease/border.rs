@@ -145,7 +145,7 @@ pub enum Cause {
     /// The registry has confirmed the clock.
     ClockConfirmed,
     /// An administrator has requested it.
-    Ordered,
+    Requested,
 }
 
 impl Server {
@@ -186,7 +186,7 @@ impl Server {
             open_for: self.gate.and(self.in_force).map(|published| published.lease.to_product()),
             is_lease_inherited: self.server_status.is_some_and(|published| published.is_inherited),
             is_clock_confirmed: cause == Cause::ClockConfirmed,
-            is_reset_requested: cause == Cause::Ordered,
+            is_reset_requested: cause == Cause::Requested,
             has_room_for_reset: true,
             is_active: true,
             is_clock_good: true,

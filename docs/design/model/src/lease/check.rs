@@ -9,11 +9,11 @@ use crate::lease::shell::next_step;
 use crate::lease::state::*;
 
 pub const NO_REPEAT: &str = "no tick of an identity is used twice";
-pub const DISJOINT: &str = "what two servers may use is disjoint";
+pub const DISJOINT: &str = "the ranges that two servers may use are disjoint";
 pub const INSIDE: &str = "every ID starts inside a lease that is on disk, and below the stored horizon";
 /// Only a server with a twin is stopped before its range ends.
-pub const ALONE: &str = "nobody is called a twin who has none";
-pub const TWINS: &str = "of two live copies one is stopped at its second renewal";
+pub const ALONE: &str = "no server is told that it has a twin unless it has one";
+pub const TWINS: &str = "of two live copies, one is stopped at its second renewal";
 /// As soon as the registry's clock has passed the end of an identity's range, a server that asks gets the identity and
 /// issues an ID.
 pub const GIVEN: &str = "a free identity is given";
@@ -23,15 +23,15 @@ pub const GOES_ON: &str = "a server goes on to the end of its range without the 
 /// The bounds, with their names and descriptions.
 pub const CORRECT: [(&str, &str, Protocol); 10] = [
     ("keeper", "one server step by step, two identities", KEEPER),
-    ("keeper-anew", "the same, everything begins anew", KEEPER_RESETS),
+    ("keeper-resets", "the same with resets", KEEPER_RESETS),
     ("fleet", "two servers, one identity, copies, late calls", FLEET),
-    ("forgetful", "one server, two identities, what it has stored is lost", FORGETFUL),
-    ("restored", "one server, one identity, an older copy of it comes back", RESTORED),
+    ("forgetful", "one server, two identities, its stored data is lost", FORGETFUL),
+    ("restored", "one server, one identity, an older copy of its directory comes back", RESTORED),
     ("exchanges", "two servers, two identities", EXCHANGES),
-    ("anew", "two servers, two identities, everything begins anew", RESET),
+    ("fleet-resets", "two servers, two identities, resets", RESET),
     ("quarantine", "two servers, one identity, the registry loses commits", QUARANTINE),
     ("synchronous", "two servers, one identity, commits wait for a standby", SYNCHRONOUS),
-    ("twins", "one server, whose memory is copied", COPIED_MEMORY),
+    ("twins", "one server whose memory is copied", COPIED_MEMORY),
 ];
 
 /// The clock of the registry may be anything.
@@ -116,7 +116,9 @@ pub fn broken(mutation: Mutation) -> Protocol {
         AnswerUnchecked => Protocol { strays: true, any_horizon: false, crashes: false, ..SMALLEST },
         EvidenceUnchecked => Protocol { copies: true, any_horizon: false, ..short },
         SuccessorAtClock => Protocol { any_horizon: false, ..short },
-        RenewalByName | TakeAwayLowers | RenewalLowers => Protocol { copies: false, crashes: false, ..FLEET },
+        RenewalByName | RevocationLowers | RenewalLowers => {
+            Protocol { copies: false, crashes: false, ..FLEET }
+        }
     };
     Protocol { broken: Some(mutation), ..bounds }
 }

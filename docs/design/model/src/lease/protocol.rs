@@ -16,7 +16,7 @@ pub enum Action {
     /// The registry loses commits.
     Lose(Loss),
     /// An administrator revokes the lease of an identity.
-    TakeAway(Identity),
+    RevokeLease(Identity),
     /// A server calls, and the registry executes the call at this reading of its clock. If it grants an identity, it
     /// grants this one. The effects at the server happen at once: this is equivalent to a late reply, because until the
     /// reply arrives the server takes only steps that do not concern the registry.
@@ -52,7 +52,7 @@ pub enum Delivery {
     /// It is written to the file, and then published if it is signed.
     Filed,
     /// As above, but the server's clock is beyond the end of the lease, so the lease is not published.
-    History,
+    PastEnd,
     /// The reply is lost, or the process that waited for it has ended.
     Lost,
     /// Only in a broken protocol: the lease is published before it is in the file.
@@ -209,7 +209,7 @@ impl Protocol {
             return;
         }
         if self.revocations {
-            steps.extend((0..self.identities).map(Action::TakeAway));
+            steps.extend((0..self.identities).map(Action::RevokeLease));
         }
         for server in 0..self.servers {
             let asks = [Some(Ask::Acquire), state.servers[server].file.held.map(|_| Ask::Renew)];
@@ -232,7 +232,7 @@ impl Protocol {
     fn calls(&self, state: &State, server: usize, ask: Ask, steps: &mut Vec<Action>) {
         let choices = if ask == Ask::Acquire { self.identities } else { 1 };
         let early = (self.is(Mutation::GateBeforeFile) && ask == Ask::Renew).then_some(Delivery::Early);
-        let history = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::History);
+        let history = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::PastEnd);
         for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early).chain(history) {
             for choice in 0..choices {
                 let readings = self.readings(state);
@@ -294,7 +294,7 @@ impl Protocol {
     fn steps_of_keeper(&self, server: &Server, steps: &mut Vec<Step>) {
         let clocks = if self.any_horizon { 0..self.end() } else { 0..1 };
         let causes: &[Cause] = match self.is_reset {
-            true => &[Cause::Nothing, Cause::ClockConfirmed, Cause::Ordered],
+            true => &[Cause::Nothing, Cause::ClockConfirmed, Cause::Requested],
             false => &[Cause::Nothing],
         };
         match server.keeper {

@@ -15,10 +15,10 @@ impl Protocol {
             Action::Tick => state.now += 1,
             Action::Replicate => state.standby = state.registry,
             Action::Lose(loss) => self.lose(&mut state, loss),
-            Action::TakeAway(identity) => {
+            Action::RevokeLease(identity) => {
                 let row = &mut state.registry.rows[usize::from(identity)];
                 row.lease_id = None;
-                if self.is(Mutation::TakeAwayLowers) {
+                if self.is(Mutation::RevocationLowers) {
                     row.until = row.until.min(state.now.saturating_sub(1)).max(row.from);
                 }
             }
@@ -225,7 +225,7 @@ impl Protocol {
                 }
                 file.change(|state| state.renew(granted.to_product(), new_token()));
                 self.prove(server);
-                let clock = if delivery == Delivery::History { u8::MAX / 2 } else { held.lease.from };
+                let clock = if delivery == Delivery::PastEnd { u8::MAX / 2 } else { held.lease.from };
                 self.tell(server, clock);
             }
             (Answer::Twin, Call::Acquire { .. }) => file.asking = None,
