@@ -101,7 +101,7 @@ fn every_alert_has_a_runbook() {
     let described = described.map(|severity| severity.trim_end_matches('.').to_lowercase());
     assert_eq!(described.collect::<Vec<_>>(), severities.collect::<Vec<_>>());
     for (heading, text) in &sections {
-        assert!(text.contains("\n1. ") && text.contains("\n**Over when** "), "{heading}");
+        assert!(text.contains("\n1. ") && text.contains("\nThe alert is resolved when "), "{heading}");
     }
 
     let links = after("runbook_url: ").map(|link| link.trim_matches('"').to_owned());
