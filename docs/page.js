@@ -19,9 +19,10 @@
         main.querySelector('h1').after(list);
     }
 
-    // Output in columns must not be wrapped on a phone.
+    // Output in columns must not be wrapped. Messages are, even if there is a table below them.
     for (const code of main.querySelectorAll('code.language-text')) {
-        code.classList.toggle('in-columns', /\S {3,}\S|---/.test(code.textContent));
+        const output = code.textContent;
+        code.classList.toggle('in-columns', /\S {3,}\S|---/.test(output) && !/^(NOTICE|WARNING|ERROR|LOG):/m.test(output));
     }
 
     // In a table that is wider than the page, long names may be broken. If it is still wider, its rows become blocks.

@@ -68,8 +68,7 @@ function lowContrast() {
 /** Runs in the page. Returns what is wider than the space it has. On a wide screen, no table should need to be stacked. */
 function tooWide() {
     const cut = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth + 1;
-    const output = innerWidth > 700 ? 'code.language-text' : 'code.language-text:not(.in-columns)';
-    const wide = [...document.querySelectorAll(`.content, .table-wrapper, ${output}`)].filter(cut);
+    const wide = [...document.querySelectorAll('.content, .table-wrapper, code.language-text:not(.in-columns)')].filter(cut);
     const stacked = innerWidth < 1080 ? [] : document.querySelectorAll('table.stacked');
     return [...wide, ...stacked].map(element => element.outerHTML.slice(0, 100).replaceAll('\n', ''));
 }
