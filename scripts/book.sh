@@ -4,7 +4,7 @@
 # reading the book needs a network.
 #
 # Then opens all pages in a browser, in both themes and three widths: checks that texts and icons have enough contrast,
-# and that nothing is cut off. This takes a minute. With BRIEF=1 it is left out.
+# and that nothing is cut off. This takes a minute. With BRIEF=1 it is left out. Then searches the book.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -49,6 +49,9 @@ if [ -z "${BRIEF:-}" ]; then
     if need chromium=chromium && install_node target/pages; then
         say "contrast and widths"
         node target/pages/look.mjs "$book" "$(command -v chromium)"
+        say "search"
+        node target/pages/find.mjs "$book" reference/errors.html <<<"LOG:  the clock jumped ahead"
+        node target/pages/find.mjs "$book" reference/settings.html <<<"snowflake_id.max_wait"
     else
         skip "contrast and widths: Chromium or the packages of tests/book/package-lock.json cannot be installed"
     fi

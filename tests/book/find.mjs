@@ -9,7 +9,7 @@ const [book, page] = process.argv.slice(2);
 globalThis.window = globalThis;
 globalThis.lunr = undefined;
 window.search = {};
-for (const name of ['elasticlunr', 'searchindex']) {
+for (const name of ['elasticlunr', 'searchindex', 'search']) {
     const file = readdirSync(book).find(file => file.startsWith(name + '-') && file.endsWith('.js'));
     runInThisContext(readFileSync(`${book}/${file}`, 'utf8'), file);
 }
