@@ -67,6 +67,8 @@
         }
     };
     if (typeof document !== 'undefined' && location.search.includes('highlight=')) {
-        addEventListener('load', showMessage);
+        // Two frames after the fonts are there, page.js has stacked the tables.
+        const later = then => requestAnimationFrame(() => requestAnimationFrame(then));
+        addEventListener('load', () => document.fonts.ready.then(() => later(showMessage)));
     }
 })();
