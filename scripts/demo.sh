@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Eight clients fill a table with snowflake IDs; then we look at what they got. KEEP=1 leaves the server up.
+# Lets eight clients fill a table with snowflake IDs, then shows the result. KEEP=1 leaves the server running.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -19,7 +19,7 @@ CREATE EXTENSION snowflake_id;
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), client int);
 END
 
-# Ten rows a transaction: the IDs are to be the work, not the commits.
+# Ten rows per transaction, so that making IDs is a larger part of the work than commits.
 as_server tee "$work_dir/insert.sql" >/dev/null <<END
 INSERT INTO orders (client) SELECT :client_id FROM generate_series(1, 10);
 END

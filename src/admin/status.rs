@@ -122,12 +122,12 @@ fn snowflake_clock_sequence_values() -> TableIterator<
     let server_status = &memory::state().or_report().server_status;
     let (in_use, now_us) = (server_status.value(), clock::clock_us());
     let max_value = config::valid_layout().map_or(0, |layout| layout.max_clock_seq());
-    let used_up = server_status
+    let exhausted = server_status
         .values
         .used()
         .filter(|&(value, end_us)| value != in_use && value <= max_value && end_us > now_us);
     let mut rows: Vec<_> =
-        used_up.map(|(value, end_us)| (value.into(), false, Some(timestamptz(end_us)))).collect();
+        exhausted.map(|(value, end_us)| (value.into(), false, Some(timestamptz(end_us)))).collect();
     rows.push((in_use.into(), true, None));
     rows.sort_unstable_by_key(|row| row.0);
     TableIterator::new(rows)

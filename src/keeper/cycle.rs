@@ -282,7 +282,7 @@ impl Keeper {
         let store = Store::lock_or_report()?;
         let server_status = &self.shared.server_status;
         let stored = store.read(&server_status.history);
-        segment::look_for_ranges(store.extension);
+        segment::find_ranges(store.extension);
         let wanted = identity::find(store.extension, lease_status)?;
         // From here on the transaction waits for no lock, so a request can be claimed.
         let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));

@@ -121,22 +121,22 @@ impl LeaseStatus {
 unsafe impl PGRXSharedMemory for LeaseStatus {}
 
 // SAFETY: as above.
-static NEWS: PgLwLock<LeaseStatus> = unsafe { PgLwLock::new(c"snowflake_id lease") };
+static LEASE_STATUS: PgLwLock<LeaseStatus> = unsafe { PgLwLock::new(c"snowflake_id lease") };
 
 /// Requests the shared memory.
 pub(super) fn request() {
-    pg_shmem_init!(NEWS);
+    pg_shmem_init!(LEASE_STATUS);
 }
 
 /// Returns a copy of the lease status.
 pub fn lease_status() -> LeaseStatus {
-    *NEWS.share()
+    *LEASE_STATUS.share()
 }
 
 /// Changes the lease status. Its number is raised unless the lease is unchanged or a renewal of the previous
 /// lease.
 pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
-    let mut lease_status = NEWS.exclusive();
+    let mut lease_status = LEASE_STATUS.exclusive();
     let before = lease_status.lease;
     change(&mut lease_status);
     let is_continued = match (before, lease_status.lease) {
@@ -152,7 +152,7 @@ impl State {
     /// Opens the gate for a lease, unless the lease status has changed since the plan was made. `number` is
     /// the number of the lease status in the plan.
     pub fn open_gate(&self, lease: &Lease, number: u64) {
-        let lease_status = NEWS.share();
+        let lease_status = LEASE_STATUS.share();
         if lease.is_for_good() || lease_status.number == number {
             self.gate.open(lease.identity);
         }

@@ -343,7 +343,7 @@ impl Segments {
     }
 
     /// Wakes the worker. If the worker is not running, wakes the keeper, which starts it.
-    pub fn ring(&self) {
+    pub fn request_worker(&self) {
         self.is_used.store(true, Ordering::Relaxed);
         match (self.wakeup.pid(), memory::state()) {
             (None, Ok(shared)) => shared.server_status.wakeup.request(),
