@@ -1,7 +1,7 @@
-//! What can be wrong with a layout, and with a value that is to fit one.
+//! Errors of layouts, and of values that do not fit a layout.
 //!
-//! `Display` names the culprit and the numbers; [`LayoutError::allowed`] and [`RangeError::allowed`] say what
-//! would have been right, so that a program can show the two apart (PostgreSQL: DETAIL and HINT).
+//! `Display` names the faulty part and the numbers. [`LayoutError::allowed`] and [`RangeError::allowed`] say what is
+//! valid. A program can show the two separately, as PostgreSQL does with DETAIL and HINT.
 
 use std::error::Error;
 use std::fmt;
@@ -15,69 +15,69 @@ const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
 /// Why a text, a JSON object or a list of fields is not a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// There is nothing in the text.
+    /// The text is empty.
     Empty,
-    /// The text is longer than any layout has to be.
+    /// The text is longer than any layout needs.
     TooLong {
-        /// How long it may be, in bytes.
+        /// The largest length, in bytes.
         most: usize,
     },
     /// A word that is neither a preset, nor `field:bits`, nor `unit=` or `epoch=`.
     UnknownName {
         /// The word, shortened if it is long.
         token: String,
-        /// The known names that could stand there.
+        /// The names that are valid in its place.
         candidates: Vec<&'static str>,
     },
-    /// Words are separated by something else than white space.
+    /// Words are separated by something other than white space.
     Separator {
         /// The word, shortened if it is long.
         token: String,
     },
-    /// A field or an option is not followed by what belongs to it: `worker`, `worker=5`, `unit:1ms`.
+    /// A field or an option lacks its value, or the value has the wrong form: `worker`, `worker=5`, `unit:1ms`.
     Form {
         /// The word, shortened if it is long.
         token: String,
-        /// How it is written.
+        /// An example of the right form.
         example: &'static str,
     },
-    /// A field or an option follows something that it cannot follow.
+    /// A field or an option is in the wrong position.
     Misplaced {
         /// The word, shortened if it is long.
         token: String,
-        /// The rule that it breaks.
+        /// The rule that it violates.
         rule: &'static str,
     },
-    /// `unit=` or `epoch=` is there twice.
+    /// `unit=` or `epoch=` appears twice.
     RepeatedOption(&'static str),
-    /// A field is there twice.
+    /// A field appears twice.
     RepeatedField(Field),
     /// The first field is not `time`.
     TimeNotFirst {
-        /// The field that stands first, if there is one.
+        /// The first field, if there is one.
         found: Option<&'static str>,
     },
-    /// A field's width is no number or out of its range.
+    /// A field's width is not a number, or is out of range.
     FieldBits {
         /// The field.
         field: Field,
         /// Its width as it was written.
         bits: String,
     },
-    /// The fields have more than 63 bits together.
+    /// The fields have more than 63 bits in total.
     TooManyBits {
-        /// The field with which the sum passes 63.
+        /// The field at which the sum exceeds 63.
         field: Field,
         /// The width of that field.
         bits: u32,
         /// The sum over all fields.
         total: u64,
     },
-    /// The unit is no length of time, zero, or longer than 10 seconds.
+    /// The unit is not a length of time, is zero, or is longer than 10 seconds.
     Unit(String),
-    /// The epoch is no instant, or not a whole number of microseconds.
+    /// The epoch is not an instant, or not a whole number of microseconds.
     Epoch(String),
-    /// The time field reaches beyond what a `timestamptz` holds.
+    /// The time field reaches beyond the range of `timestamptz`.
     EndsTooLate {
         /// The width of the time field.
         time_bits: u32,
@@ -90,7 +90,7 @@ impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutError::Empty => write!(f, "The layout is empty."),
-            LayoutError::TooLong { .. } => write!(f, "The text is too long."),
+            LayoutError::TooLong { .. } => write!(f, "The layout is too long."),
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not known.")?;
                 match nearest(token, candidates) {
@@ -98,12 +98,12 @@ impl fmt::Display for LayoutError {
                     None => Ok(()),
                 }
             }
-            LayoutError::Separator { token } => write!(f, "\"{token}\" has a comma or a semicolon in it."),
-            LayoutError::Form { token, .. } => write!(f, "\"{token}\" is not complete."),
+            LayoutError::Separator { token } => write!(f, "\"{token}\" contains a comma or a semicolon."),
+            LayoutError::Form { token, .. } => write!(f, "\"{token}\" is incomplete."),
             LayoutError::Misplaced { token, rule } => write!(f, "\"{token}\" is misplaced: {rule}."),
-            LayoutError::RepeatedOption(option) => write!(f, "\"{option}=\" is there twice."),
+            LayoutError::RepeatedOption(option) => write!(f, "\"{option}=\" appears twice."),
             LayoutError::RepeatedField(field) => {
-                write!(f, "Field \"{}\" is there twice.", field.name())
+                write!(f, "Field \"{}\" appears twice.", field.name())
             }
             LayoutError::TimeNotFirst { found: Some(found) } => {
                 write!(f, "The first field is \"{found}\", not \"time\".")
@@ -114,56 +114,56 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::TooManyBits { field, bits, total } => write!(
                 f,
-                "With \"{}:{bits}\" the fields pass {MAX_TOTAL_BITS} bits; all together have {total}.",
+                "With \"{}:{bits}\" the fields have more than {MAX_TOTAL_BITS} bits; in total they have {total}.",
                 field.name()
             ),
             LayoutError::Unit(unit) => write!(f, "\"unit={unit}\" is not a valid unit."),
             LayoutError::Epoch(epoch) => write!(f, "\"epoch={epoch}\" is not a valid epoch."),
             LayoutError::EndsTooLate { time_bits, year } => write!(
                 f,
-                "With \"time:{time_bits}\" the layout ends in the year {year}, beyond what 64 bits of microseconds hold."
+                "With \"time:{time_bits}\" the layout ends in the year {year}, which is beyond what 64 bits of microseconds can hold."
             ),
         }
     }
 }
 
 impl LayoutError {
-    /// What is allowed in place of the culprit: a sentence for the user.
+    /// What is valid instead: a sentence for the user.
     pub fn allowed(&self) -> String {
         match self {
             LayoutError::Empty => {
-                "Write a preset such as \"standard\", or fields such as \"time:41 worker:10 sequence:12\".".into()
+                "Specify a preset, such as \"standard\", or fields, such as \"time:41 worker:10 sequence:12\".".into()
             }
-            LayoutError::TooLong { most } => format!("A layout has at most {most} bytes."),
+            LayoutError::TooLong { most } => format!("Use at most {most} bytes."),
             LayoutError::UnknownName { candidates, .. } => {
                 format!("Known here: {}.", candidates.join(", "))
             }
-            LayoutError::Separator { .. } => "Words are separated by spaces.".into(),
-            LayoutError::Form { example, .. } => format!("Write \"{example}\", for example."),
+            LayoutError::Separator { .. } => "Separate words with spaces.".into(),
+            LayoutError::Form { example, .. } => format!("Use the form \"{example}\"."),
             LayoutError::Misplaced { .. } => {
-                "Write a preset and then options, or all fields (name:bits) and then options (unit=, epoch=).".into()
+                "Specify a preset and then options, or all fields (name:bits) and then options (unit=, epoch=).".into()
             }
-            LayoutError::RepeatedOption(_) => "Each option may be there once.".into(),
-            LayoutError::RepeatedField(_) => format!("Each of {FIELD_NAMES} may be there once."),
+            LayoutError::RepeatedOption(_) => "Specify each option at most once.".into(),
+            LayoutError::RepeatedField(_) => format!("Specify each of {FIELD_NAMES} at most once."),
             LayoutError::TimeNotFirst { .. } => {
-                "Time is the most significant field, so that IDs sort by it: begin with \"time:41\", for example.".into()
+                "Start with the time field, for example \"time:41\". It is the most significant field, so that IDs sort by time.".into()
             }
             LayoutError::FieldBits { field, .. } => format!(
-                "Field \"{}\" may have 1 to {} bits; leave a field out to have none.",
+                "Field \"{}\" can have 1 to {} bits. To have no such field, leave it out.",
                 field.name(),
                 field.max_bits()
             ),
             LayoutError::TooManyBits { .. } => {
-                format!("Make fields narrower: {MAX_TOTAL_BITS} bits is all that a non-negative bigint has.")
+                format!("Make fields narrower. A non-negative bigint has {MAX_TOTAL_BITS} bits.")
             }
             LayoutError::Unit(_) => {
-                "A unit is a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
+                "Use a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
             }
             LayoutError::Epoch(_) => {
-                "An epoch is an instant in the years 1 to 9998, with a zone and at most six digits after the second, for example \"epoch=2024-01-01T00:00:00Z\".".into()
+                "Use an instant in the years 1 to 9998, with a time zone and at most six digits after the seconds, for example \"epoch=2024-01-01T00:00:00Z\".".into()
             }
             LayoutError::EndsTooLate { .. } => {
-                "A layout has to end before 294247-01-10: use fewer time bits, a shorter unit or an earlier epoch."
+                "Use fewer time bits, a shorter unit or an earlier epoch. A layout must end before 294247-01-10."
                     .into()
             }
         }
@@ -175,7 +175,7 @@ impl Error for LayoutError {}
 /// Why a value does not fit a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeError {
-    /// A field's value is negative or too large. A field that the layout lacks takes only 0.
+    /// A field's value is negative or too large. For a field that the layout lacks, only 0 fits.
     Field {
         /// The field.
         field: Field,
@@ -184,13 +184,13 @@ pub enum RangeError {
         /// The largest value that fits.
         max: u64,
     },
-    /// An instant outside the layout's time, in microseconds of Unix time.
+    /// An instant outside the time of the layout, in microseconds of Unix time.
     Time {
         /// The instant.
         unix_us: i64,
         /// The epoch.
         from_us: i64,
-        /// The layout's end; it is not part of the layout.
+        /// The end of the layout, exclusive.
         until_us: i64,
     },
     /// No layout gives a negative ID.
@@ -212,18 +212,18 @@ impl fmt::Display for RangeError {
             }
             RangeError::Time { unix_us, from_us, .. } => {
                 let side = if unix_us < from_us { "before the epoch" } else { "past the end" };
-                write!(f, "the time lies {side} of the layout")
+                write!(f, "the time is {side} of the layout")
             }
             RangeError::NegativeId(id) => write!(f, "snowflake ID {id} is negative"),
             RangeError::IdPastEnd { id, .. } => {
-                write!(f, "snowflake ID {id} lies past the end of the layout")
+                write!(f, "snowflake ID {id} is past the end of the layout")
             }
         }
     }
 }
 
 impl RangeError {
-    /// What would have fitted: a sentence for the user.
+    /// What would fit: a sentence for the user.
     pub fn allowed(&self) -> String {
         match self {
             RangeError::Field { field, max: 0, .. } => {
@@ -233,7 +233,7 @@ impl RangeError {
                 format!("The {} field holds 0 to {max}.", field.name())
             }
             RangeError::Time { from_us, until_us, .. } => {
-                format!("The layout reaches from {} to {}.", instant(*from_us), instant(*until_us))
+                format!("The layout covers the time from {} to {}.", instant(*from_us), instant(*until_us))
             }
             RangeError::NegativeId(_) => "Snowflake IDs are 0 or greater.".into(),
             RangeError::IdPastEnd { max, .. } => format!("The largest ID of the layout is {max}."),

@@ -1,18 +1,18 @@
-//! The wording of messages: instants, and what is shown of the user's text.
+//! Texts in messages: instants, and excerpts of the user's text.
 
 use jiff::Timestamp;
 
 /// The mean year of the Gregorian calendar.
 const US_PER_YEAR: i64 = 31_556_952_000_000;
-/// The longest piece of the user's text that goes into a message.
+/// The longest excerpt of the user's text in a message, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// The year of an instant (microseconds of Unix time), however far away.
+/// The year of any instant, given in microseconds of Unix time.
 pub(crate) fn year(unix_us: i128) -> i128 {
     1970 + unix_us / i128::from(US_PER_YEAR)
 }
 
-/// An instant in RFC 3339; past the year 9999, which that cannot write, the year.
+/// An instant in RFC 3339 format. After the year 9999, which that format cannot express, only the year.
 pub fn instant(unix_us: i64) -> String {
     match Timestamp::from_microsecond(unix_us) {
         Ok(instant) => instant.to_string(),
@@ -20,20 +20,20 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// The start of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have
-/// to be shown in any encoding.
+/// The start of the user's text, made safe for a message: short, printable, and ASCII, because a message may be
+/// shown in any encoding.
 ///
-/// Messages never have such a text in another form. It may take a gigabyte, and a copy for which there is no
-/// memory ends the process: in a server, every session.
+/// Messages must not contain the user's text in any other form. The text may have a gigabyte, and a failed
+/// allocation for a copy aborts the process; in a server, that ends every session.
 pub fn shown(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
-    // One character more than is shown, also if each has the four bytes that UTF-8 takes at most.
+    // Enough for one character more than is shown, even if each has four bytes, the most in UTF-8.
     let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
     let text = String::from_utf8_lossy(start);
     let mut shown = String::new();
     for character in text.chars().take(SHOWN_CHARS) {
         match character {
-            '\'' => shown.push(character), // Messages put pieces between double quotes.
+            '\'' => shown.push(character), // Messages quote excerpts with double quotes.
             _ => shown.extend(character.escape_default()),
         }
     }
@@ -43,7 +43,7 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// The candidate that the token is most likely a misspelling of.
+/// The candidate of which the token is most likely a misspelling.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);

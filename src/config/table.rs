@@ -1,4 +1,4 @@
-//! The table of settings. All of them stand in this one list, which is why it is long.
+//! The table of settings. It is one list, which is why this file is long.
 
 use std::ffi::{CStr, CString, c_int};
 
@@ -26,19 +26,19 @@ pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>
 const MAX_MAX_AHEAD_MS: i32 = 3_600_000;
 /// The largest `max_wait`: a day, in milliseconds.
 const MOST_WAIT_MS: i32 = 86_400_000;
-/// The shortest and the longest `lease`: a tenth of a second, an hour.
+/// The shortest and the longest `horizon_margin`, in milliseconds: a tenth of a second, an hour.
 const MIN_HORIZON_MARGIN_MS: i32 = 100;
 const MAX_HORIZON_MARGIN_MS: i32 = 3_600_000;
-/// The largest `max_clock_offset`: a minute, in milliseconds, from where on the registry decides nothing.
+/// The largest `max_clock_offset`: a minute, in milliseconds. At larger offsets the registry grants nothing.
 const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
-/// The largest `max_segments`: for so many there is room in shared memory.
+/// The largest `max_segments`: shared memory has room for this many.
 const MOST_SEGMENTS: i32 = 256;
 /// The largest `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
-/// Defines the settings; `on_change` is called when one has changed on which the generator of a session
-/// depends. Those that can change only at a restart are left out where the library was not preloaded: to
-/// define them then would end the session.
+/// Defines the settings. `on_change` is called when a setting has changed on which the generator of a session
+/// depends. If the library was not preloaded, settings that can change only at a restart are left out: defining
+/// them then would end the session.
 pub fn define(on_change: fn()) {
     hooks::call_on_change(on_change);
     if server::is_preloading() {
@@ -49,8 +49,8 @@ pub fn define(on_change: fn()) {
         unsafe {
             GucRegistry::define_string_guc_with_hooks(
                 c"snowflake_id.layout",
-                c"How the bits of a snowflake ID are divided.",
-                c"A preset (see view snowflake_layouts), a preset and options, or fields and options.",
+                c"Sets how the bits of a snowflake ID are divided.",
+                c"Specify a preset (see view snowflake_layouts), a preset and options, or fields and options.",
                 &LAYOUT,
                 GucContext::Suset,
                 GucFlags::default(),
@@ -64,8 +64,8 @@ pub fn define(on_change: fn()) {
     define_for_registry();
     define_int(
         c"snowflake_id.max_ahead",
-        c"How far the time in a snowflake ID may be ahead of the clock.",
-        c"Bursts and small steps of the clock backwards go unnoticed within it.",
+        c"Sets how far the time in a snowflake ID may be ahead of the clock.",
+        c"Within this limit, bursts and small backward steps of the clock do not delay calls.",
         &MAX_AHEAD,
         0,
         MAX_MAX_AHEAD_MS,
@@ -75,8 +75,8 @@ pub fn define(on_change: fn()) {
     );
     define_int(
         c"snowflake_id.max_wait",
-        c"The longest that one call waits for the clock.",
-        c"A call fails at once if it would have to wait longer. 0: never wait.",
+        c"Sets the maximum time that one call waits for the clock.",
+        c"A call that would have to wait longer fails at once. 0 means never wait.",
         &MAX_WAIT,
         0,
         MOST_WAIT_MS,
@@ -86,8 +86,8 @@ pub fn define(on_change: fn()) {
     );
     define_int(
         c"snowflake_id.sequence_spread",
-        c"Each tick starts its sequence at a value from 0 to this that depends on the tick.",
-        c"Spreads IDs made at a low rate over shards chosen by hash or modulo. 0: start at 0.",
+        c"Sets the highest value at which a tick may start its sequence.",
+        c"The start value depends on the tick, which spreads IDs issued at a low rate over shards chosen by hash or modulo. 0 means start at 0.",
         &SEQUENCE_SPREAD,
         0,
         MOST_SPREAD,
@@ -97,12 +97,12 @@ pub fn define(on_change: fn()) {
     );
 }
 
-/// Who the server is, and how its horizon is kept.
+/// The settings of the keeper: the identity of the server and its horizon.
 fn define_for_keeper() {
     define_int(
         c"snowflake_id.worker_id",
-        c"The worker ID that this server writes into snowflake IDs.",
-        c"No two servers of a fleet may share it. -1: the one of this server's row in table snowflake_worker.",
+        c"Sets the worker ID that this server writes into snowflake IDs.",
+        c"No two servers of a fleet may have the same worker ID. -1 means the worker ID of this server's row in table snowflake_worker.",
         &WORKER_ID,
         -1,
         i32::MAX,
@@ -112,8 +112,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.datacenter_id",
-        c"The datacenter ID that this server writes into snowflake IDs.",
-        c"Has to be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own.",
+        c"Sets the datacenter ID that this server writes into snowflake IDs.",
+        c"Must be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own datacenter ID.",
         &DATACENTER_ID,
         0,
         i32::MAX,
@@ -123,8 +123,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.horizon_margin",
-        c"How far ahead the horizon is written.",
-        c"Also how long it may take after a crash until IDs are made again.",
+        c"Sets how far ahead the horizon is written.",
+        c"After a crash, it can take up to this time until IDs are issued again.",
         &HORIZON_MARGIN,
         MIN_HORIZON_MARGIN_MS,
         MAX_HORIZON_MARGIN_MS,
@@ -134,8 +134,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.max_clock_jump",
-        c"The largest step of the clock ahead that is followed.",
-        c"After a larger one no IDs are made until the clock is set right or snowflake_accept_clock() is called.",
+        c"Sets the largest forward step of the clock that is followed.",
+        c"After a larger step, no IDs are issued until the clock is set right or snowflake_accept_clock() is called.",
         &MAX_CLOCK_JUMP,
         0,
         i32::MAX,
@@ -145,8 +145,8 @@ fn define_for_keeper() {
     );
     define_name(
         c"snowflake_id.node_name",
-        c"This server's name in table snowflake_worker.",
-        c"Empty: cluster_name, or else host and port.",
+        c"Sets the name of this server in table snowflake_worker.",
+        c"If empty, cluster_name is used; if that is empty, the host and the port.",
         &NODE_NAME,
         GucContext::Sighup,
         GucFlags::default(),
@@ -154,12 +154,12 @@ fn define_for_keeper() {
     );
 }
 
-/// Where the worker ID is leased.
+/// The settings of the lease.
 fn define_for_registry() {
     define_name(
         c"snowflake_id.registry",
-        c"How to connect to the registry that leases the worker ID: a connection string of libpq.",
-        c"Without a password: use a password file or a service. Empty: the worker ID is not leased.",
+        c"Sets the connection string of the registry that leases the worker ID.",
+        c"Specify a libpq connection string without a password; use a password file or a service. If empty, the worker ID is not leased.",
         &REGISTRY,
         GucContext::Sighup,
         GucFlags::SUPERUSER_ONLY,
@@ -167,8 +167,8 @@ fn define_for_registry() {
     );
     define_int(
         c"snowflake_id.max_clock_offset",
-        c"How much the clock may differ from that of the registry before that is worth a warning.",
-        c"From 60 s on the registry gives no lease.",
+        c"Sets the difference between this server's clock and the registry's clock above which a warning is issued.",
+        c"If the clocks differ by more than 60 s, the registry grants no lease.",
         &MAX_CLOCK_OFFSET,
         1,
         MOST_CLOCK_OFFSET_MS,
@@ -181,8 +181,8 @@ fn define_for_registry() {
 fn define_restart_only() {
     define_name(
         c"snowflake_id.database",
-        c"The database in which the durable horizon and table snowflake_worker are kept.",
-        c"The extension has to be created in it.",
+        c"Sets the database that stores the durable horizon and table snowflake_worker.",
+        c"The extension must be created in this database.",
         &DATABASE,
         GucContext::Postmaster,
         GucFlags::default(),
@@ -190,8 +190,8 @@ fn define_restart_only() {
     );
     define_int(
         c"snowflake_id.max_segments",
-        c"How many segments can be in use at a time.",
-        c"One that has been used keeps its place until the server is restarted.",
+        c"Sets the maximum number of segments that can be in use at a time.",
+        c"A segment that has been used keeps its entry until the server is restarted.",
         &MAX_SEGMENTS,
         1,
         MOST_SEGMENTS,
@@ -226,7 +226,7 @@ fn define_name(
     }
 }
 
-#[allow(clippy::too_many_arguments)] // Those of DefineCustomIntVariable.
+#[allow(clippy::too_many_arguments)] // The parameters of DefineCustomIntVariable.
 fn define_int(
     name: &'static CStr,
     short: &'static CStr,

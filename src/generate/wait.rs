@@ -23,12 +23,15 @@ use crate::{pg::wait, wait_event::WaitEvent};
 /// How often a long wait looks at the clock, which may have been set in the meantime.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
-/// What the keeper last reported, or that there is none.
+/// What the keeper last reported, or that no keeper is running, as sentences for a DETAIL.
 fn what_is_reported(server_status: &ServerStatus) -> String {
-    report::report().error().unwrap_or_else(|| match server_status.wakeup.pid() {
-        None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after it ended, PostgreSQL starts it when the clock has come so far again, or when the server is restarted.".into(),
+    if let Some(error) = report::report().error() {
+        return format!("The keeper reported: {error}.");
+    }
+    match server_status.wakeup.pid() {
+        None => "Background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after the worker exited, PostgreSQL restarts the worker when the clock has reached that time again, or when the server is restarted.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
-    })
+    }
 }
 
 /// What a call waited for in vain: a commit of the keeper that is under way, or what it reported.
@@ -36,7 +39,7 @@ fn obstacle(server_status: &ServerStatus) -> String {
     match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
             let time = Duration::from_micros(time_us);
-            format!("A commit of the keeper has been under way for {}.", duration(time))
+            format!("A commit of the keeper has been in progress for {}.", duration(time))
         }
         None => what_is_reported(server_status),
     }

@@ -175,14 +175,14 @@ impl Worker {
                 // Only what is committed is signed, so that it takes a second question.
                 let renewed = self.renew(connection)?;
                 if let Round::Granted { .. } = renewed {
-                    log!("snowflake_id: {} is leased up to {}", lease.identity, instant(lease.until_us));
+                    log!("snowflake_id: {} is leased until {}", lease.identity, instant(lease.until_us));
                 }
                 Ok(renewed)
             }
             // What was asked for earlier, under other settings.
             Outcome::Granted(lease) => {
                 self.hand.stop_asking()?;
-                let why = format!("{} is of no use to this server", lease.identity);
+                let why = format!("this server cannot use {}", lease.identity);
                 Ok(Round::Refused(Refusal::new(RegistryState::AllTaken, why)))
             }
             // Somebody else has asked under these very IDs, and gone on with what was granted.

@@ -22,7 +22,7 @@ impl Failure {
     }
 
     pub fn of_changes() -> Failure {
-        Failure::of_silence("another registry answers each time")
+        Failure::of_silence("a different registry replies each time")
     }
 
     /// `None` if the process has to stop.

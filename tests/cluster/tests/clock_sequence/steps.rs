@@ -252,7 +252,7 @@ fn recover(cluster: &Cluster, shift: &mut f64) {
             let _ = client.batch_execute("SELECT snowflake_accept_clock()");
         } else if refusals % 8 == 7 {
             // A crash right after the extension was created again: nobody knows any more which worker ID was the last.
-            let query = match message.contains("may have been used by this server up to") {
+            let query = match message.contains("this server may have used worker ID") {
                 true => {
                     "SELECT max(used_until_us) / 1e6 - extract(epoch FROM now()) FROM snowflake_internal.used_identity"
                 }
