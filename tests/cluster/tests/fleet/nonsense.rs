@@ -23,7 +23,7 @@ fn the_registry_answers_nonsense() {
     let newcomer = fleet.server().start();
     let least = i64::MIN;
     let most = i64::MAX;
-    let not_understood = "cannot be understood";
+    let not_understood = "its reply is not valid";
     // What is left out is NULL.
     let answers: Vec<(String, &str)> = vec![
         ("outcome => NULL".into(), not_understood),
@@ -53,7 +53,7 @@ fn the_registry_answers_nonsense() {
         ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "grants nothing"),
         (
             "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
-            "another registry",
+            "it is not the registry that granted the last lease",
         ),
         ("outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 100)".into(), "Lorem ipsum %s"),
         (
