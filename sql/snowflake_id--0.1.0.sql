@@ -347,45 +347,45 @@ CREATE FUNCTION snowflake_decode(
 -- The durable horizon, and the workers of the fleet.
 
 CREATE SCHEMA snowflake_internal;
-COMMENT ON SCHEMA snowflake_internal IS 'what the keeper of snowflake_id stores; not for users';
+COMMENT ON SCHEMA snowflake_internal IS 'data of the snowflake_id keeper; internal';
 
--- In the query of each materialized view that the server writes itself. No row comes out of it, which is right once:
--- when this script creates them. From then on it is an error, so that REFRESH, which would empty them, fails: see
--- refuse_refresh.sql.
+-- Called by the queries of the materialized views that the server itself writes. While this script creates them, the
+-- function returns false and the views are empty. Afterwards it raises an error, so that REFRESH, which would empty
+-- the views, fails: see refuse_refresh.sql.
 CREATE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN false;
 END
 $$;
 COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
-    'has REFRESH fail for what only snowflake_id itself writes';
+    'makes REFRESH fail for materialized views that only snowflake_id writes';
 
--- A row for each track, as soon as there is a horizon. The server overwrites them in place: see src/pg/rows.rs.
+-- One row for each track that has a horizon. The server overwrites the rows in place: see src/pg/rows.rs.
 CREATE MATERIALIZED VIEW snowflake_internal.horizon (track, clock_seq, horizon_us) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
-COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not touch';
+COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not modify';
 COMMENT ON COLUMN snowflake_internal.horizon.track IS
-    '0: of all layouts; 1: of those with a clock sequence, since the clock was set back';
-COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'the value of the clock sequence on this track';
+    '0: all layouts; 1: layouts with a clock sequence, after the clock was set back';
+COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'value of the clock sequence on this track';
 COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
-    'no ID may be made whose time (microseconds of Unix time) lies at or after it; 0: none was stored yet';
+    'in microseconds of Unix time: no ID may be issued whose time is at or after it; 0: no horizon has been stored yet';
 
--- Under which identities this server has made IDs, noted by the keeper before the first one is made. See
--- src/keeper/store.rs for why this is no table, and core/src/used.rs for what the rows say.
+-- The identities under which this server has issued IDs. The keeper writes a row before the first ID is issued. See
+-- src/keeper/store.rs for why this is not a table, and core/src/used.rs for the meaning of the rows.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
            NULL::pg_catalog.timestamptz
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
-    'under which identities this server has made snowflake IDs; do not touch';
-COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS '-1: every identity without a row of its own';
-COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS '-1: every identity without a row of its own';
+    'identities under which this server has issued snowflake IDs; do not modify';
+COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS '-1: every identity that has no row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS '-1: every identity that has no row of its own';
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
-    'with this value of the clock sequence, 0 also for layouts without one; -1: with every other one without a row of its own';
+    'value of the clock sequence, 0 also for layouts without one; -1: every other value that has no row of its own';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
-    'up to when (microseconds of Unix time); 0 with value 0 as long as only the stored horizon limits it, with another one not at all';
-COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'when this was noted';
+    'end of the use, in microseconds of Unix time; 0: for clock_seq 0, only the stored horizon limits the use; for other values, it has no limit';
+COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
 CREATE TABLE snowflake_worker (
     node_name text PRIMARY KEY CHECK (node_name OPERATOR(pg_catalog.<>) ''),
@@ -394,18 +394,18 @@ CREATE TABLE snowflake_worker (
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now(),
     UNIQUE (datacenter_id, worker_id)
 );
-COMMENT ON TABLE snowflake_worker IS 'the worker IDs of the fleet; each server takes the row with its node_name';
-COMMENT ON COLUMN snowflake_worker.node_name IS 'the server, by its setting snowflake_id.node_name';
-COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'the datacenter ID of its IDs; 0 with layouts that have none';
-COMMENT ON COLUMN snowflake_worker.worker_id IS 'the worker ID of its IDs';
-COMMENT ON COLUMN snowflake_worker.created_at IS 'when the row was inserted';
+COMMENT ON TABLE snowflake_worker IS 'worker IDs of the fleet; each server uses the row with its node_name';
+COMMENT ON COLUMN snowflake_worker.node_name IS 'name of the server, as in setting snowflake_id.node_name';
+COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; 0 for layouts that have none';
+COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in the IDs of the server';
+COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inserted';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
--- A row elsewhere than in the keeper's database would be waited for in vain.
+-- The keeper does not see rows in other databases than its own.
 CREATE FUNCTION snowflake_worker_check() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
-        RAISE EXCEPTION 'the workers of this server are not kept in database "%"', pg_catalog.current_database()
+        RAISE EXCEPTION 'the worker IDs of this server are not stored in database "%"', pg_catalog.current_database()
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = pg_catalog.format('Connect to database "%s" (snowflake_id.database).',
                                            pg_catalog.current_setting('snowflake_id.database'));
@@ -413,16 +413,16 @@ BEGIN
     RETURN NEW;
 END
 $$;
-COMMENT ON FUNCTION snowflake_worker_check() IS 'keeps rows of snowflake_worker to the keeper''s database';
+COMMENT ON FUNCTION snowflake_worker_check() IS 'rejects rows of snowflake_worker outside the keeper''s database';
 
 CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worker
     FOR EACH ROW EXECUTE FUNCTION snowflake_worker_check();
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
-    'for CREATE EXTENSION: stores again what the server knows of its past';
+    'for CREATE EXTENSION: stores the history that the server still knows';
 
--- The accessors: one part of an ID each. See src/read/direct.rs for why pgrx does not declare them.
+-- Functions that return one part of an ID. See src/read/direct.rs for why pgrx does not declare them.
 
 CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_timestamp';
@@ -496,13 +496,13 @@ CREATE FUNCTION snowflake_max_id(instant timestamptz, layout text) RETURNS bigin
 COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
     'the largest snowflake ID of the given layout whose time is at or before an instant';
 
--- Conditions on the time of an ID that the planner sees through: each is replaced by a comparison of the ID
--- itself, which an index on it answers and by which partitions are pruned.
+-- Conditions on the time of an ID. The planner inlines them: each becomes a comparison of the ID itself, which can
+-- use an index on the ID and prune partitions.
 --
--- That takes functions in SQL that are not STRICT, as AND may be true or false where one side is NULL. They
--- become part of the query of whoever calls them, with that role's rights. So their bodies are bound here and
--- now, and search_path does not matter later; and the arguments have exactly the types of the parameters, so
--- that nothing else in the schema fits better.
+-- Inlining requires SQL functions that are not STRICT, because AND can be false although one side is NULL. The
+-- inlined body runs with the privileges of the calling role. Therefore the bodies are resolved when the functions
+-- are created, so that search_path does not matter later. The arguments have exactly the types of the parameters,
+-- so that no other function in the schema is a better match.
 
 CREATE FUNCTION snowflake_since(id bigint, since timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql
@@ -542,32 +542,32 @@ CREATE FUNCTION snowflake_between(id bigint, since timestamptz, before timestamp
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
     'whether a snowflake ID of the given layout was made at or after one instant and before another';
 
--- What snowflake_nextval() becomes while COPY fills a table: see src/generate/copy.rs. Nothing that a user
--- writes ever names it, and nobody can call it, as no value of SQL has type internal; so everybody may. It
--- costs as much as COST_IN_OPERATORS there says.
+-- The planner replaces snowflake_nextval() with this function while COPY fills a table: see src/generate/copy.rs.
+-- Users cannot call it, because no SQL value has type internal, so granting EXECUTE to PUBLIC is safe. COST is the
+-- value of COST_IN_OPERATORS in that file.
 CREATE FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) RETURNS bigint
     STRICT STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) IS
-    'snowflake_nextval() while COPY fills a table; not for users';
--- Not left to ALTER DEFAULT PRIVILEGES.
+    'snowflake_nextval() during COPY; internal';
+-- Explicit, so that ALTER DEFAULT PRIVILEGES has no influence.
 GRANT EXECUTE ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) TO PUBLIC;
 
 CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS internal
     STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval_support';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_support(internal) IS
-    'tells the planner what to call while COPY fills a table; not for users';
+    'planner support: replaces snowflake_nextval() during COPY; internal';
 
--- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned,
--- what stands in the way, what the caller has to be told. All of it is read from the catalogs, with the
--- rights of the caller: that sets off no code of the tables' owners.
+-- The facts that snowflake_adopt() needs before it changes a table: the columns and sequences involved, the
+-- obstacles, and the notices for the caller. All facts are read from the catalogs with the privileges of the
+-- caller, which runs no code of the owners of the tables.
 --
--- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before
+-- Names of PostgreSQL objects have no schema here, because search_path is set in each function and starts with
 -- pg_catalog.
 
--- Small numbers, of a segment, leave columns as they are: with `widens` off all count as if they were bigint.
+-- Numbers of a segment are small and do not require wider columns: if `widens` is false, all columns count as
+-- bigint.
 --
--- Columns are found by their names rather than numbers, in which partitions and children may differ from
--- their parents.
+-- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
@@ -597,7 +597,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
             WHERE foreign_key.contype = 'f' AND foreign_key.confrelid = found.relation
               AND referenced.attname = found.column_name
         ) AS step (relation, column_name, is_adopted)
-        -- A parent need not have the column.
+        -- A parent may lack the column.
         WHERE EXISTS (
             SELECT FROM pg_attribute AS attribute
             WHERE attribute.attrelid = step.relation AND attribute.attname = step.column_name
@@ -621,11 +621,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
-    'for snowflake_adopt(): a column and the foreign-key columns that point at it, in every partition and child';
+    'for snowflake_adopt(): a column and the foreign key columns that reference it, in all partitions and children';
 
--- Whose definitions have a say when the statements run. To widen a column evaluates the constraints and
--- indexes of its table, and checks its foreign keys again, which reads the tables at both ends, also where a
--- column there is a bigint already.
+-- The owners of the tables from which the statements run code. Widening a column evaluates the constraints and
+-- indexes of its table. It also checks the foreign keys of the column again, which reads both the referencing
+-- and the referenced table, even if the column is already a bigint in one of them.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -655,7 +655,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
-    'for snowflake_adopt(): the tables whose definitions have a say when the statements run, and whose they are';
+    'for snowflake_adopt(): the tables from which the statements run code, and their owners';
 
 CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
@@ -674,7 +674,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                LEFT JOIN pg_attrdef AS expression
                  ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
                WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
-                 -- The defaults that are going to be replaced do not count.
+                 -- Defaults that will be replaced do not count.
                  AND NOT EXISTS (
                      SELECT FROM adopted AS own
                      WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
@@ -688,10 +688,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences that belong to the column, in every partition and child, and who else uses them';
+    'for snowflake_adopt(): the sequences owned by the column, in all partitions and children, and what else uses them';
 
--- A number that a sequence has given may be known to somebody although no row has it: the row was deleted or rolled back, or
--- a program has taken numbers in advance. Sequences count that belong to the column, and those that its default names.
+-- A number that a sequence has given may be in use although no row contains it: the row was deleted or rolled back,
+-- or a program has taken numbers in advance. This includes the sequences owned by the column and those in its
+-- default.
 CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -720,7 +721,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences that have given values of the column, and the highest that each has given';
+    'for snowflake_adopt(): the sequences that have given values to the column, and the highest value that each has given';
 
 CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
@@ -731,7 +732,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     ),
     widened AS (SELECT * FROM involved WHERE NOT is_bigint),
 
-    -- The row types of the tables, and the types that are made of them.
+    -- The row types of the tables, and the types that contain them.
     row_type (relation, type) AS (
         SELECT widened.relation, class.reltype FROM widened JOIN pg_class AS class ON class.oid = widened.relation
         UNION
@@ -749,7 +750,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                            pg_describe_object('pg_class'::regclass, generated.attrelid, generated.attnum)
                        ELSE pg_describe_object(depend.classid, depend.objid, depend.objsubid) END,
                   widened.description),
-           'Drop what depends on the columns, call snowflake_adopt(), and create it again, all in one transaction.'
+           'Drop the objects that depend on the columns, call snowflake_adopt(), and create the objects again, all in one transaction.'
     FROM widened
     JOIN pg_depend AS depend
       ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = widened.relation
@@ -762,8 +763,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- A default depends on its own column. What partitions and children have from their parents is named
-      -- there.
+      -- A default depends on its own column. Objects that partitions and children inherit are reported for
+      -- the parent.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
@@ -771,7 +772,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s uses the row type of %s',
                   pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
                   pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
-           'Drop these columns, or give them another type, such as jsonb.'
+           'Drop these columns, or change their type, for example to jsonb.'
     FROM row_type
     JOIN pg_depend AS depend
       ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
@@ -780,7 +781,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION
     SELECT format('%s is part of the partition key', widened.description),
-           'A partition key keeps its type: make a new partitioned table with bigint and copy the rows.'
+           'The type of a partition key cannot be changed. Create a new partitioned table with bigint and copy the rows.'
     FROM widened
     JOIN pg_depend AS depend
       ON depend.classid = 'pg_class'::regclass AND depend.objid = widened.relation
@@ -790,27 +791,27 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION
     SELECT format('%s is of type %s', widened.description, format_type(widened.type, NULL)),
-           'Give these columns the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint), without a domain.'
+           'First change the type of these columns from the domain to bigint (ALTER TABLE ... ALTER COLUMN ... TYPE bigint).'
     FROM widened
     WHERE widened.is_root AND widened.type NOT IN ('smallint'::regtype, 'integer'::regtype)
 
     UNION
     SELECT format('%s is a typed table', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
-           format('Widen the type first: ALTER TYPE %s ALTER ATTRIBUTE %I TYPE bigint CASCADE.',
+           format('First widen the type: ALTER TYPE %s ALTER ATTRIBUTE %I TYPE bigint CASCADE.',
                   class.reloftype::regtype, widened.column_name)
     FROM widened JOIN pg_class AS class ON class.oid = widened.relation
     WHERE class.reloftype <> 0
 
     UNION
-    SELECT format('%s has its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
-           'Detach the foreign tables (or end their inheritance), and widen their columns on both servers by hand.'
+    SELECT format('%s stores its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
+           'Detach the foreign tables (or remove their inheritance), and widen their columns on both servers manually.'
     FROM widened
     WHERE widened.relation_kind = 'f'
 
     UNION
     SELECT format('%s is inherited from %s', involved.description,
                   string_agg(parent.description, ' and ' ORDER BY parent.description)),
-           'End all but one inheritance of it (ALTER TABLE ... NO INHERIT ...).'
+           'Remove all but one of its parents (ALTER TABLE ... NO INHERIT ...).'
     FROM involved
     JOIN pg_inherits AS inherits ON inherits.inhrelid = involved.relation
     JOIN involved AS parent ON parent.relation = inherits.inhparent AND parent.column_name = involved.column_name
@@ -830,9 +831,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE key.column_number = widened.column_number
 
     UNION
-    SELECT format('%s is itself a foreign key and points at %s', involved.description,
+    SELECT format('%s is itself a foreign key that references %s', involved.description,
                   pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
-           'Its values come from there: adopt the column that it points at.'
+           'Adopt the referenced column, from which the values come.'
     FROM involved
     JOIN pg_constraint AS foreign_key
       ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND foreign_key.conparentid = 0
@@ -842,18 +843,18 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s has row-level security that applies to you',
                   pg_describe_object('pg_class'::regclass, involved.relation, 0)),
-           'Its highest value has to be known: call snowflake_adopt() as a superuser or as a role with BYPASSRLS.'
+           'Call snowflake_adopt() as a superuser or as a role with BYPASSRLS. It must know the highest value.'
     FROM involved
     WHERE involved.relation = adopted_table AND involved.is_adopted AND row_security_active(involved.relation)
 
     UNION
-    SELECT format('%s uses sequence %s, which goes with the identity', used_by, sequence_name),
-           'Give what uses the sequence another one.'
+    SELECT format('%s uses sequence %s, which is dropped with the identity', used_by, sequence_name),
+           'Let the other users of the sequence use another sequence.'
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
-    'for snowflake_adopt(): why the statements would fail, or what they would break, and what to do';
+    'for snowflake_adopt(): the reasons why the statements would fail or break something, and the remedies';
 
 CREATE FUNCTION snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, new_default text
@@ -873,18 +874,18 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('tables to be rewritten: %s (%s with their indexes)',
                   string_agg(relation_name, ', ' ORDER BY relation_name) FILTER (WHERE is_root),
                   pg_size_pretty(sum(pg_total_relation_size(relation)))),
-           'Until the transaction ends nobody else can read or write them, and they take as much disk space once more.',
-           'Set lock_timeout, so that others do not queue behind a lock that is waited for. Run ANALYZE on the tables '
-           'afterwards.'
+           'Until the transaction ends, no other session can read or write these tables, and they need twice the disk space.',
+           'Set lock_timeout so that other sessions do not queue behind a lock request that is waiting. Run ANALYZE on '
+           'the tables afterwards.'
     FROM widened
     HAVING count(*) > 0
 
     UNION ALL
     SELECT true,
-           format('publication "%s" has tables whose columns become bigint: %s', publication.pubname,
+           format('publication "%s" contains tables whose columns become bigint: %s', publication.pubname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'A subscriber whose column is smaller stops at the first row with a new ID.',
-           'Widen the columns on all subscribers first. A subscription with binary = true needs binary = false until then.'
+           'A subscriber with a narrower column stops at the first row with a new ID.',
+           'Widen the columns on all subscribers first. Until then, a subscription with binary = true needs binary = false.'
     FROM widened
     JOIN pg_class AS class ON class.oid = widened.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
@@ -897,7 +898,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT true,
            format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'It is in binary format, which fails where a column is smaller on the publisher.',
+           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
            format('ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
     FROM widened
     JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
@@ -906,10 +907,10 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION ALL
     SELECT false,
-           format('%s, GENERATED ALWAYS until now, takes explicit values from now on', involved.description),
-           'OVERRIDING SYSTEM VALUE in an INSERT is still accepted and no longer needed; OVERRIDING USER VALUE no longer '
-           'has an effect.',
-           'To keep explicit values out, revoke INSERT on the table and grant INSERT on its other columns.'
+           format('%s will no longer be GENERATED ALWAYS and will accept explicit values', involved.description),
+           'In an INSERT, OVERRIDING SYSTEM VALUE is still accepted but no longer needed, and OVERRIDING USER VALUE no '
+           'longer has an effect.',
+           'To prevent explicit values, revoke INSERT on the table and grant INSERT on its other columns.'
     FROM involved
     JOIN pg_attribute AS attribute
       ON attribute.attrelid = involved.relation AND attribute.attnum = involved.column_number
@@ -917,16 +918,16 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION ALL
     SELECT false,
-           format('the default of %s is replaced', involved.description),
-           format('It is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
-           format('To go back: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
+           format('the default of %s will be replaced', involved.description),
+           format('The current default is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
+           format('To restore it: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
                   involved.column_name, pg_get_expr(expression.adbin, expression.adrelid))
     FROM involved
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
       AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
-      -- There is no way back to a sequence that is dropped.
+      -- A default that uses a dropped sequence cannot be restored.
       AND NOT EXISTS (
           SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
@@ -935,32 +936,32 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION ALL
     SELECT false,
-           format('sequence %s is kept', sequence_name),
+           format('sequence %s will be kept', sequence_name),
            format('It is used by %s.', used_by),
-           format('When nothing uses it any more: DROP SEQUENCE %s;', sequence_name)
+           format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
-    'for snowflake_adopt(): what the caller has to know about the statements';
+    'for snowflake_adopt(): the notices and warnings about the statements';
 
--- Moving existing tables over to snowflake IDs: snowflake_adopt(). See adopt_findings.sql for what it knows.
+-- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
--- snowflake_adopt_plan() makes the checks and writes the statements, snowflake_adopt() executes them. Both
--- have the rights of the caller. search_path is pinned in the former only: what the statements set off
--- (functions in indexes and constraints, event triggers) has to find the caller's search_path, as it would if
--- the statements were typed.
+-- snowflake_adopt_plan() makes the checks and writes the statements, and snowflake_adopt() executes them. Both
+-- run with the privileges of the caller. Only the former sets search_path: code that the statements call
+-- (functions in indexes and constraints, event triggers) must see the caller's search_path, as if the caller
+-- had typed the statements.
 --
--- What they set off has the caller's rights, too. So all tables whose definitions have a say belong to the
--- caller, or to a role that the caller trusts by name: membership in the role that owns a table is no trust
--- in the other members. A function that an owner calls in a constraint may be somebody else's: that is the
--- owner's choice, as in PostgreSQL itself.
+-- That code also runs with the privileges of the caller. Therefore all tables whose definitions contain such
+-- code must belong to the caller, or to a role that the caller names as trusted. Membership in the role that
+-- owns a table does not mean that the caller trusts the other members. A function that an owner calls in a
+-- constraint may belong to a third role. That is the owner's choice, as in PostgreSQL itself.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
 RETURNS TABLE (statement text, notice text)
--- max() has to see all rows.
+-- max() must see all rows.
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on AS $$
 DECLARE
@@ -971,7 +972,7 @@ DECLARE
         WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
         ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
     END;
-    -- As PostgreSQL writes it, which is without E'' and depends on standard_conforming_strings.
+    -- The default as PostgreSQL shows it: without E'', depending on standard_conforming_strings.
     default_in_catalog CONSTANT text := CASE
         WHEN segment IS NULL THEN to_regprocedure(new_default)::text
         ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
@@ -987,12 +988,12 @@ DECLARE
     note record;
 BEGIN
     IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'unknown generator: "%"', left(generator, 100)
+        RAISE EXCEPTION 'unrecognized generator: "%"', left(generator, 100)
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Use ''snowflake'', or ''segment:'' and the name of a segment, of 1 to 63 bytes.';
+                  HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 63 bytes.';
     END IF;
 
-    -- Is this a column that can be adopted at all?
+    -- Check whether this column can be adopted at all.
     SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
            coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
            pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
@@ -1008,7 +1009,7 @@ BEGIN
         RAISE EXCEPTION '% is not a table', target.description
             USING ERRCODE = 'wrong_object_type', HINT = 'Name the table that holds the rows.';
     ELSIF adopted_table::oid < 16384 THEN
-        RAISE EXCEPTION '% belongs to the system', target.description USING ERRCODE = 'wrong_object_type';
+        RAISE EXCEPTION '% is a system table', target.description USING ERRCODE = 'wrong_object_type';
     ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
         RAISE EXCEPTION '% is a temporary table of another session', target.description
             USING ERRCODE = 'wrong_object_type';
@@ -1038,27 +1039,27 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
             USING ERRCODE = 'wrong_object_type',
-                  DETAIL = format('It cannot be altered apart from %s.', note.tables),
-                  HINT = note.commands;
+                  DETAIL = format('The column can be altered only together with that of %s.', note.tables),
+                  HINT = 'Adopt the inherited column instead: ' || note.commands;
     END IF;
 
-    -- Are new rows going to get IDs? Drawing one may take a wait: not under the locks.
+    -- Check that new rows will get IDs. Taking an ID may wait, so this comes before the locks.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'snowflake_adopt() cannot alter tables at isolation level %', current_setting('transaction_isolation')
+        RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'What others did before it had its locks would not be seen.',
-                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
+                  DETAIL = 'Changes that other sessions commit before the tables are locked would not be visible.',
+                  HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF for_execution AND segment IS NULL THEN
         PERFORM @extschema@.snowflake_nextval();
     ELSIF for_execution THEN
         lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
-            USING DETAIL = 'Once the statements have been run, rows without an explicit ID cannot be inserted on this server.',
+            USING DETAIL = 'After the statements have been executed, rows without an explicit ID cannot be inserted on this server.',
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
-    -- The numbers of a segment are small, as long as it ends early enough. Who may see that is told.
+    -- The numbers of a segment are small if its max_value is. This is checked if the caller may see max_value.
     IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
        AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
         SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
@@ -1068,20 +1069,20 @@ BEGIN
         END IF;
         IF (highest > CASE target.type WHEN 'smallint'::regtype THEN 32767
                                        WHEN 'integer'::regtype THEN 2147483647 END) THEN
-            RAISE EXCEPTION 'the numbers of segment "%" do not fit column "%" of %', left(segment, 100), adopted_column,
+            RAISE EXCEPTION 'numbers of segment "%" do not fit into column "%" of %', left(segment, 100), adopted_column,
                 target.description
                 USING ERRCODE = 'numeric_value_out_of_range',
-                      DETAIL = format('The last one is %s, and the column is of type %s.', highest,
+                      DETAIL = format('The last number of the segment is %s, and the column is of type %s.', highest,
                                       format_type(target.type, NULL)),
-                      HINT = format('Give the column the type bigint, or let the segment end earlier: '
+                      HINT = format('Change the type of the column to bigint, or let the segment end earlier: '
                                     'SELECT snowflake_registry.alter_segment(%L, max_value => %s); '
-                                    'The next range will keep to it.', segment,
+                                    'The next range will observe this limit.', segment,
                                     CASE target.type WHEN 'smallint'::regtype THEN 32767 ELSE 2147483647 END);
         END IF;
     END IF;
 
-    -- A table that is locked gets no more foreign keys or children, and no other owner; until it is, it may.
-    -- So the last turn looks at everything once more, under all the locks.
+    -- Once a table is locked, it cannot get foreign keys, children or another owner. Before that it can.
+    -- Therefore the last iteration repeats all checks while all the locks are held.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -1089,19 +1090,19 @@ BEGIN
         IF names IS NOT NULL THEN
             RAISE EXCEPTION 'must be owner of %', names
                 USING ERRCODE = 'insufficient_privilege',
-                      DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
-                      HINT = 'Call it as the role that owns them all.';
+                      DETAIL = 'The tables whose foreign keys reference the column, and their partitions, are altered as well.',
+                      HINT = 'Call snowflake_adopt() as the role that owns all these tables.';
         END IF;
 
-        -- Before the first look into a table: merely to plan a query evaluates what its indexes are made of.
+        -- This comes before the first query of a table, because planning a query evaluates expressions of its indexes.
         SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
                    FILTER (WHERE is_strange) AS tables,
                CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s to run it. Or, if all that %1$s has written into the tables may have your rights:',
+                        format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may run with your privileges:',
                                min(owner::text))
                     WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. Or, if all that %s has written into them may have '
-                               'your rights:', min(owner::text) FILTER (WHERE is_strange))
+                        format('Drop the foreign keys between the tables. Or, if all code that %s has put into them may run '
+                               'with your privileges:', min(owner::text) FILTER (WHERE is_strange))
                END AS choices,
                min(owner::text) FILTER (WHERE is_strange) AS stranger
         INTO note
@@ -1110,18 +1111,18 @@ BEGIN
             FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
         ) AS concerned;
         IF note.tables IS NOT NULL THEN
-            RAISE EXCEPTION 'not all tables concerned belong to %', caller
+            RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These do not: %s. What their owners have written into constraints, indexes and '
-                                      'defaults would run with the rights of %s.', note.tables, caller),
+                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints, indexes and '
+                                      'defaults would run with the privileges of %s.', note.tables, caller),
                       HINT = coalesce(
                           note.choices ||
                               format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
                                      adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
                           'Give all tables one owner (ALTER TABLE ... OWNER TO ...), or drop the foreign keys between them.');
         END IF;
-        -- The statements name the tables, and so does the look for the highest value. Who owns a schema can put
-        -- another table, or a view, in the place of one until then: a superuser would run what is in it.
+        -- The statements, and the query for the highest value, refer to tables by name. Until they run, the owner
+        -- of a schema can replace a table by another table or a view, and a superuser would run code in it.
         SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
                                           place.owner), ', ')
         INTO names
@@ -1137,17 +1138,17 @@ BEGIN
         JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
         WHERE place.owner <> coalesce(trusted_owner, caller);
         IF names IS NOT NULL THEN
-            RAISE EXCEPTION 'not all schemas of the tables concerned belong to superusers'
+            RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These do not: %s. Who owns a schema can put another table in the place of one while '
-                                      'the statements run with the rights of %s.', names, caller),
-                      HINT = 'Connect as the owner of the tables. Or give the schemas to a superuser, for the time being: '
+                      DETAIL = format('These schemas do not: %s. The owner of a schema can replace a table while the statements '
+                                      'run with the privileges of %s.', names, caller),
+                      HINT = 'Connect as the owner of the tables, or give the schemas to a superuser temporarily: '
                              'ALTER SCHEMA ... OWNER TO ...';
         END IF;
         EXIT WHEN NOT for_execution;
 
-        -- The table itself comes last, as an INSERT locks the table with the foreign key before the one that
-        -- it points at.
+        -- The adopted table comes last, because an INSERT locks the referencing table before the referenced
+        -- table.
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
@@ -1169,7 +1170,7 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
-    -- Would new IDs meet old ones? None of those to come lies below the first of the present.
+    -- Check that new IDs cannot equal old ones. No new ID is lower than the first ID of the current tick.
     SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
     INTO sets_default
     FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
@@ -1186,37 +1187,37 @@ BEGIN
             IF NOT note.is_readable THEN
                 RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
                     USING ERRCODE = 'insufficient_privilege',
-                          DETAIL = 'The values that it has given to the column have to be known.',
+                          DETAIL = 'snowflake_adopt() must know which values the sequence has given.',
                           HINT = format('GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
             ELSIF for_execution AND note.is_ours THEN
-                -- Changes nothing, but keeps others from taking values until this transaction ends.
+                -- This changes nothing, but keeps other sessions from taking values until this transaction ends.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- Exactly the types of the parameters, and all of them: no function that somebody else made in the
-        -- same schema can fit better.
+        -- The arguments have exactly the types of the parameters, and none is left out. So no function that
+        -- another role has created in the same schema can be a better match.
         IF widens THEN
             lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         ELSIF highest >= lowest_to_come THEN
-            RAISE EXCEPTION 'values of column "%" of % lie above the numbers to come', adopted_column, target.description
+            RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('The highest value, in the table or given by a sequence, is %s. Segment "%s" is at %s.',
                                       highest, left(segment, 100),
                                       lowest_to_come),
-                      HINT = format('Let the segment go on above, and restart the server, which drops the range that it '
-                                    'has in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
+                      HINT = format('Let the segment continue above these values, and restart the server so that it drops the '
+                                    'range in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
                                     highest + 1);
         END IF;
         IF highest >= lowest_to_come THEN
-            RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
+            RAISE EXCEPTION 'values of column "%" of % are not below the next ID', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('The highest value, in the table or given by a sequence, is %s. In the layout "%s" the '
-                                      'first ID of the present is %s.',
+                                      'first ID of the current tick is %s.',
                                       highest, current_setting('snowflake_id.layout'), lowest_to_come),
-                      HINT = 'Give these rows other values, or choose a layout with larger IDs: snowflake_id.layout with more '
-                             'bits below the time, or an earlier epoch.';
+                      HINT = 'Change these values, or set snowflake_id.layout to a layout with larger IDs: with more bits below '
+                             'the time, or with an earlier epoch.';
         END IF;
     END IF;
 
@@ -1227,7 +1228,7 @@ BEGIN
     sequences AS MATERIALIZED (
         SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     ),
-    -- One statement for all columns of a table, so that it is rewritten once.
+    -- One statement for all columns of a table, so that the table is rewritten only once.
     rewritten AS (
         SELECT relation, relation_name,
                string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number) AS changes,
@@ -1236,7 +1237,7 @@ BEGIN
         FROM involved WHERE is_root AND NOT is_bigint
         GROUP BY relation, relation_name
     ),
-    -- With its partitions and children.
+    -- Each rewritten table with its partitions and children.
     tree (root, relation) AS (
         SELECT relation, relation FROM rewritten
         UNION
@@ -1263,7 +1264,7 @@ BEGIN
     SELECT step.statement, step.notice FROM step ORDER BY phase, position, name;
 
     IF NOT FOUND THEN
-        RAISE NOTICE 'column "%" of % has been adopted already', adopted_column, target.description;
+        RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
         RETURN;
     END IF;
     FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog) LOOP
@@ -1276,7 +1277,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
-    'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements, each with what to say before it runs';
+    'for snowflake_adopt(): checks, takes locks if the statements are to be executed, and returns the statements, each with a notice to raise before it runs';
 
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
@@ -1289,10 +1290,10 @@ BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    -- All of the plan is made before the first statement runs.
+    -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
-            -- To rewrite a table takes long, and no pg_stat_progress view shows how far it is.
+            -- Rewriting a table takes long, and no pg_stat_progress view shows its progress.
             IF step.notice IS NOT NULL THEN
                 RAISE NOTICE '%', step.notice;
             END IF;
@@ -1303,22 +1304,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
-    'moves a column to snowflake IDs, or to the numbers of a segment, with the foreign keys that point at it; without dry_run => false it only says how';
+    'changes a column, and the foreign keys that reference it, to snowflake IDs or to numbers of a segment; unless dry_run is false, only returns the statements';
 
 -- Partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and writes the statements,
--- snowflake_create_partitions() executes them. Both have the rights of the caller. search_path is pinned in
--- the former only: what the statements set off, such as event triggers, has to find the caller's search_path,
--- as it would if they were typed.
+-- snowflake_create_partitions_plan() makes the checks and writes the statements, and
+-- snowflake_create_partitions() executes them. Both run with the privileges of the caller. Only the former sets
+-- search_path: code that the statements call, such as event triggers, must see the caller's search_path, as if
+-- the caller had typed the statements.
 --
--- The caller has to be the owner of the table, and not merely a superuser or a member of the owning role. To
--- make a partition evaluates what is constant in the table's indexes and in the constraints of its default
--- partition, with the rights of the caller. And the partition is the caller's own: autovacuum runs the
--- functions in its indexes, which come from the table, with the rights of its owner for as long as it exists.
--- Triggers, defaults and generated columns are copied, not run.
+-- The caller must be the owner of the table. Being a superuser or a member of the owning role is not enough.
+-- Creating a partition evaluates constant expressions in the table's indexes and in the constraints of its
+-- default partition, with the privileges of the caller. Furthermore, the caller will own the partition. As long
+-- as it exists, autovacuum runs the functions in its indexes, which are copied from the table, with the
+-- privileges of its owner. Triggers, defaults and generated columns are only copied.
 
--- Time is counted in UTC, so that the same call gives the same bounds in every session.
+-- Times are computed in UTC, so that the same call gives the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
@@ -1341,16 +1342,16 @@ DECLARE
     planned record;
 BEGIN
     IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
-        RAISE EXCEPTION 'an argument is NULL'
+        RAISE EXCEPTION 'parent, start, stop, step and dry_run must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  DETAIL = 'Only the layout may be NULL, which stands for that of the session.',
-                  HINT = 'Give a table, a start, a stop and a step.';
+                  DETAIL = 'Only layout may be null, which means the layout of the session.',
+                  HINT = 'Specify a table, a start, a stop and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'snowflake_create_partitions() cannot create partitions at isolation level %',
+        RAISE EXCEPTION 'cannot create partitions at isolation level %',
             current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'Partitions that others have just made would not be seen.',
-                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
+                  DETAIL = 'Partitions that other sessions have just created would not be visible.',
+                  HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     END IF;
 
     SELECT n.nspname, c.relname, CASE
@@ -1370,7 +1371,7 @@ BEGIN
     WHERE c.oid = parent;
     IF table_name IS NULL THEN
         RAISE EXCEPTION 'table with OID % does not exist', parent::oid
-            USING ERRCODE = 'undefined_table', HINT = 'Give the name of a table.';
+            USING ERRCODE = 'undefined_table', HINT = 'Specify the name of a table.';
     ELSIF problem IS NOT NULL THEN
         RAISE EXCEPTION 'table "%" is not partitioned by ranges of a bigint', table_name
             USING ERRCODE = 'wrong_object_type', DETAIL = problem,
@@ -1378,7 +1379,7 @@ BEGIN
     END IF;
 
     IF layout IS NULL THEN
-        -- Loads the library if need be, and fails if the setting is no layout.
+        -- Loads the library if necessary, and fails if the setting is not a valid layout.
         PERFORM @extschema@.snowflake_min_id(start);
         layout := current_setting('snowflake_id.layout');
     END IF;
@@ -1387,35 +1388,35 @@ BEGIN
     IF step < interval '1 second' THEN
         RAISE EXCEPTION 'a step of % is too short', step
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'The shortest step is a second.',
-                  HINT = 'Use a longer one, such as interval ''1 month''.';
+                  DETAIL = 'The shortest step is one second.',
+                  HINT = 'Use a longer step, such as interval ''1 month''.';
     ELSIF stop <= start THEN
-        RAISE EXCEPTION 'the stop does not lie after the start'
+        RAISE EXCEPTION 'stop must be later than start'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The start is %s, the stop %s.', start, stop),
-                  HINT = 'Use a stop after the start.';
+                  DETAIL = format('The start is %s, and the stop is %s.', start, stop),
+                  HINT = 'Specify a later stop.';
     ELSIF start < epoch OR stop > exhausted_at THEN
-        RAISE EXCEPTION 'the range from start to stop does not lie within the layout'
+        RAISE EXCEPTION 'the range from start to stop is not within the layout'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The range is from %s to %s; the layout reaches from %s to %s.',
+                  DETAIL = format('The range is from %s to %s. The layout covers the time from %s to %s.',
                                   start, stop, epoch, exhausted_at),
-                  HINT = 'Use a range within that, or name another layout.';
+                  HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
 
-    -- Each bound is reckoned from the start, so that months that begin on a 31st do not slip to the 28th for
-    -- good.
+    -- Each bound is computed from the start. Computed from the bound before it, months that begin on the 31st
+    -- would move to the 28th and stay there.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('Steps of %s from %s to %s give more than %s.', step, start, stop, most_partitions),
-                      HINT = 'Use a longer step, or several calls.';
+                      DETAIL = format('Steps of %s from %s to %s result in more than %s partitions.', step, start, stop, most_partitions),
+                      HINT = 'Use a longer step or several calls.';
         END IF;
         next_bound := (start AT TIME ZONE 'UTC' + coalesce(cardinality(bounds), 0) * step) AT TIME ZONE 'UTC';
         IF next_bound <= bounds[cardinality(bounds)] THEN
-            RAISE EXCEPTION 'steps of % do not lead ahead', step
+            RAISE EXCEPTION 'a step of % does not lead to a later time', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('One leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
+                      DETAIL = format('A step leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
                       HINT = 'Use a step without negative parts, such as interval ''1 month''.';
         END IF;
         bounds := bounds || next_bound;
@@ -1436,19 +1437,19 @@ BEGIN
               SELECT part.relid
               FROM pg_partitioned_table AS p CROSS JOIN LATERAL pg_partition_tree(p.partdefid) AS part
               WHERE p.partrelid = parent));
-        -- Whoever has no rights to the table is told so by PostgreSQL.
+        -- If the caller has no privileges on the table, PostgreSQL itself reports it.
         IF strange.tables IS NOT NULL AND (strange.owner IS NULL OR pg_has_role(strange.owner::regrole, 'USAGE')) THEN
-            RAISE EXCEPTION 'not all tables concerned belong to %', caller
+            RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These do not: %s. What their owners have written into constraints and indexes would '
-                                      'run with the rights of %s.', strange.tables, caller),
+                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints and indexes '
+                                      'would run with the privileges of %s.', strange.tables, caller),
                       HINT = CASE WHEN strange.owner IS NULL
                                   THEN format('Give the default partition the owner of the table: ALTER TABLE ... OWNER TO %s;',
                                               caller)
-                                  ELSE format('Connect as %s to run it. Or, if all that %1$s has written into the tables may '
-                                              'have your rights: SET ROLE %1$s;', strange.owner) END;
+                                  ELSE format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may '
+                                              'run with your privileges: SET ROLE %1$s;', strange.owner) END;
         END IF;
-        -- The statements name the table. Who owns its schema can put another one in its place until they run.
+        -- The statements refer to the table by name. Until they run, the owner of its schema can replace the table.
         SELECT schema.owner::text AS owner
         INTO strange
         FROM (
@@ -1462,13 +1463,13 @@ BEGIN
         IF FOUND THEN
             RAISE EXCEPTION 'schema "%" does not belong to a superuser', place
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('It belongs to %s, who can put another table in the place of "%s" while the statements '
-                                      'run with the rights of %s.', strange.owner, table_name, caller),
+                      DETAIL = format('The schema belongs to %s, who can replace table "%s" while the statements run with the '
+                                      'privileges of %s.', strange.owner, table_name, caller),
                       HINT = 'Give the table to the owner of the schema and connect as that role, or give the schema to a '
                              'superuser.';
         END IF;
-        -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one
-        -- made.
+        -- The lock that CREATE TABLE will take. Of two concurrent calls, the second one sees the partitions of the
+        -- first one.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 
@@ -1480,8 +1481,8 @@ BEGIN
             FROM pg_inherits AS i
             JOIN pg_class AS c ON c.oid = i.inhrelid
             JOIN pg_namespace AS n ON n.oid = c.relnamespace
-            -- A default partition has no bounds. No backslashes: standard_conforming_strings = off would take
-            -- them away.
+            -- A default partition has no bounds. The pattern has no backslashes, because
+            -- standard_conforming_strings = off would remove them.
             CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (
@@ -1504,31 +1505,31 @@ BEGIN
         IF to_id <= from_id THEN
             RAISE EXCEPTION 'a step of % is too short', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('No ID of the layout lies between %s and %s.', since, before),
-                      HINT = 'Use a longer one, such as interval ''1 month''.';
+                      DETAIL = format('The layout has no ID between %s and %s.', since, before),
+                      HINT = 'Use a longer step, such as interval ''1 month''.';
         ELSIF planned.found_from = from_id AND planned.found_to = to_id THEN
             partition := format('%I.%I', planned.nspname, planned.relname);
             statement := NULL;
         ELSIF planned.relname IS NOT NULL THEN
             RAISE EXCEPTION 'partition "%" overlaps the range from % to %', planned.relname, since, before
                 USING ERRCODE = 'invalid_object_definition',
-                      DETAIL = format('It holds IDs from %s to %s, the range is from %s to %s.',
+                      DETAIL = format('The partition contains IDs from %s to %s, and the range is from %s to %s.',
                                       planned.found_from, planned.found_to, from_id, to_id),
-                      HINT = 'Use a start and a step with which the bounds are those of the partitions that exist.';
+                      HINT = 'Use a start and a step that give the bounds of the existing partitions.';
         ELSE
             part_name := table_name || to_char(since AT TIME ZONE 'UTC', suffix);
             IF octet_length(part_name) > name_bytes THEN
-                RAISE EXCEPTION 'the name "%" is too long', part_name
+                RAISE EXCEPTION 'partition name "%" is too long', part_name
                     USING ERRCODE = 'name_too_long',
-                          DETAIL = format('It has %s bytes, and %s are the most.', octet_length(part_name), name_bytes),
-                          HINT = format('Give the table a name of at most %s bytes.',
+                          DETAIL = format('The name has %s bytes, and the maximum is %s.', octet_length(part_name), name_bytes),
+                          HINT = format('Rename the table to a name of at most %s bytes.',
                                         name_bytes - octet_length(part_name) + octet_length(table_name));
             ELSIF to_regclass(format('%I.%I', place, part_name)) IS NOT NULL THEN
-                RAISE EXCEPTION 'the name "%" is taken', part_name
+                RAISE EXCEPTION 'relation "%" already exists', part_name
                     USING ERRCODE = 'duplicate_table',
-                          DETAIL = format('What bears it in schema "%s" is no partition of "%s" from %s to %s.',
+                          DETAIL = format('The relation in schema "%s" is not a partition of "%s" from %s to %s.',
                                           place, table_name, since, before),
-                          HINT = 'Rename or drop that.';
+                          HINT = 'Rename or drop the relation.';
             END IF;
             partition := format('%I.%I', place, part_name);
             statement := format('CREATE TABLE %s PARTITION OF %I.%I FOR VALUES FROM (%s) TO (%s)',
@@ -1539,7 +1540,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'for snowflake_create_partitions(): checks, takes the lock if partitions are to be created, and returns the statements';
+    'for snowflake_create_partitions(): checks, takes a lock if partitions are to be created, and returns the statements';
 
 CREATE FUNCTION snowflake_create_partitions(
     parent regclass, start timestamptz, stop timestamptz, step interval,
@@ -1560,29 +1561,29 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'creates the partitions of a table by the time of its snowflake IDs, where they do not exist';
+    'creates missing partitions of a table by the time of its snowflake IDs';
 
--- Which layout an ID may be of.
+-- Guessing the layout of an ID.
 
 COMMENT ON FUNCTION snowflake_guess_layout(bigint) IS
-    'the presets that a snowflake ID may be of, the most likely first';
+    'the presets that may be the layout of a snowflake ID, most likely first';
 
 -- IDs as text.
 
 COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
     'a snowflake ID as text: crockford32, base36, base58, base62, base64url, decimal or hex';
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS
-    'the snowflake ID that a text stands for';
+    'the snowflake ID that a text represents';
 
--- Masked IDs: the keys that have names, and the functions that use them without showing them.
+-- Masked IDs: the named keys, and the functions that use the keys without revealing them.
 
 COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
-    'the number that stands for a snowflake ID under a key of 16 bytes';
+    'a snowflake ID masked with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
-    'the snowflake ID for which a number stands under a key of 16 bytes';
+    'the snowflake ID of a number that was masked with a key of 16 bytes';
 
--- No name may look like a key. In place of a key one of 16 characters would be taken for it, silently, and
--- such a key is no secret; and what looks like a key is not to be shown when there is no such name.
+-- A name must not look like a key. A name of 16 characters passed as a key would silently be used as the key,
+-- which would then not be secret. And if an argument looks like a key, the error for a missing name must not show it.
 CREATE TABLE snowflake_mask_key (
     name text PRIMARY KEY
         CONSTRAINT snowflake_mask_key_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
@@ -1594,66 +1595,66 @@ CREATE TABLE snowflake_mask_key (
     created_at timestamptz NOT NULL DEFAULT pg_catalog.now()
 );
 COMMENT ON TABLE snowflake_mask_key IS
-    'secret keys of masked snowflake IDs; they are part of every dump and backup of the database';
-COMMENT ON COLUMN snowflake_mask_key.name IS 'what snowflake_mask_named() and snowflake_unmask_named() are given';
-COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; masked IDs can be read only as long as their key is kept';
-COMMENT ON COLUMN snowflake_mask_key.created_at IS 'when the key was stored';
+    'secret keys of masked snowflake IDs; included in every dump and backup of the database';
+COMMENT ON COLUMN snowflake_mask_key.name IS 'name of the key, the argument of snowflake_mask_named() and snowflake_unmask_named()';
+COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; without the key, IDs masked with it cannot be read';
+COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the key was stored';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
--- Who may mask with a key need not be able to read it: snowflake_mask_named() calls this for everybody,
--- nobody else may. It runs with the rights of its owner, a superuser, whoever calls. So its body is bound
--- when it is made, and all that it looks at is a table to which nobody else can add a policy, a rule or an
--- index.
+-- A role that may mask with a key need not be able to read it: snowflake_mask_named() calls this function for
+-- all roles, which have no EXECUTE on it themselves. It runs with the privileges of its owner, a superuser.
+-- Therefore its body is resolved when it is created, and it reads only a table to which no other role can add a
+-- policy, a rule or an index.
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
     RETURN coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
-COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; not for users';
+COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; internal';
 
--- They are not called snowflake_mask and snowflake_unmask: for a literal without a type PostgreSQL prefers
+-- They have names of their own, not snowflake_mask and snowflake_unmask: for an untyped literal PostgreSQL prefers
 -- text to bytea, and would take a key for a name.
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
-    'the number that stands for a snowflake ID under a key of table snowflake_mask_key';
+    'a snowflake ID masked with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
-    'the snowflake ID for which a number stands under a key of table snowflake_mask_key';
+    'the snowflake ID of a number that was masked with a key of table snowflake_mask_key';
 
--- IDs for the outside: texts with a prefix, and UUIDs.
+-- Public IDs: texts with a prefix, and UUIDs.
 
 COMMENT ON FUNCTION snowflake_to_public(text, bigint) IS
-    'a snowflake ID as text with a prefix, such as cus_4aaW4SzAyQK';
+    'a snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
 COMMENT ON FUNCTION snowflake_to_public(text, bigint, bytea) IS
-    'a snowflake ID as text with a prefix, readable only with the key of 16 bytes';
+    'a snowflake ID as a public ID that can be read only with the key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_public_named(text, bigint, text) IS
-    'a snowflake ID as text with a prefix, readable only with a key of table snowflake_mask_key';
+    'a snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_public(text, text) IS
-    'the snowflake ID that a text with a prefix stands for';
+    'the snowflake ID of a public ID';
 COMMENT ON FUNCTION snowflake_from_public(text, text, bytea) IS
-    'the snowflake ID that a text with a prefix stands for, which was made with a key of 16 bytes';
+    'the snowflake ID of a public ID that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_public_named(text, text, text) IS
-    'the snowflake ID that a text with a prefix stands for, which was made with a key of table snowflake_mask_key';
+    'the snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
 
 COMMENT ON FUNCTION snowflake_to_uuid(bigint) IS
-    'a snowflake ID as a UUID of version 8, whose first digits are those of the ID';
+    'a snowflake ID as a UUID of version 8 that starts with the digits of the ID';
 COMMENT ON FUNCTION snowflake_to_uuid(bigint, bytea, text) IS
-    'a snowflake ID as a UUID of version 8, readable only with the key of 16 bytes';
+    'a snowflake ID as a UUID of version 8 that can be read only with the key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_uuid_named(bigint, text, text) IS
-    'a snowflake ID as a UUID of version 8, readable only with a key of table snowflake_mask_key';
+    'a snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid) IS
     'the snowflake ID of a UUID of version 8';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS
-    'the snowflake ID of a UUID of version 8, which was made with a key of 16 bytes';
+    'the snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_uuid_named(uuid, text, text) IS
-    'the snowflake ID of a UUID of version 8, which was made with a key of table snowflake_mask_key';
+    'the snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';
 
--- Reading IDs where the extension is not.
+-- Reading IDs on servers without the extension.
 
 COMMENT ON FUNCTION snowflake_reader_sql(text) IS
-    'a script of functions in plain SQL that read the IDs of a layout, for servers without the extension';
+    'a script of plain SQL functions that read the IDs of a layout on servers without the extension';
 
--- Numbers in ranges. Who may use them is said in privileges.sql: as with a sequence, it has to be granted.
+-- Segments. As with sequences, the privilege to take numbers must be granted: see privileges.sql.
 
--- Bound by hand, as its C function has no wrapper of pgrx around it.
+-- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
@@ -1663,29 +1664,29 @@ CREATE VIEW snowflake_segments AS
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'the next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
-    'the next numbers of a segment, 1 to 1000000 of them';
+    'the next 1 to 1000000 numbers of a segment; a batch may have holes';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
     'the last number of a segment that this session took';
 COMMENT ON FUNCTION snowflake_segments_in_use() IS
     'for view snowflake_segments: the segments in use on this server';
 
 COMMENT ON VIEW snowflake_segments IS
-    'the segments of which this server has taken numbers since it was started';
-COMMENT ON COLUMN snowflake_segments.name IS 'the name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'what the registry says, in a word: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
-COMMENT ON COLUMN snowflake_segments.position IS 'the number that comes next; NULL if none is in hand';
-COMMENT ON COLUMN snowflake_segments.range_end IS 'the last number of the range in use';
-COMMENT ON COLUMN snowflake_segments.next_range IS 'the first number of the next range, if that is in hand';
-COMMENT ON COLUMN snowflake_segments.step IS 'how many numbers were taken from the registry last';
-COMMENT ON COLUMN snowflake_segments.max_value IS 'the last number that the segment can give';
-COMMENT ON COLUMN snowflake_segments.period_ends IS 'when the numbers in hand end, if they begin with a date';
-COMMENT ON COLUMN snowflake_segments.taken_at IS 'when numbers were taken from the registry last';
-COMMENT ON COLUMN snowflake_segments.calls_waited IS 'how many calls had to wait for numbers, since the server was started';
-COMMENT ON COLUMN snowflake_segments.problem IS 'what the registry says if it gives no numbers, or why it does not answer';
+    'the segments from which this server has taken numbers since it was started';
+COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
+COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server has no numbers in hand';
+COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the range in use';
+COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range, if this server already has one';
+COMMENT ON COLUMN snowflake_segments.step IS 'number of numbers that were last taken from the registry';
+COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
+COMMENT ON COLUMN snowflake_segments.period_ends IS 'end of the period of the numbers in hand, if numbers begin with a date';
+COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which numbers were last taken from the registry';
+COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
+COMMENT ON COLUMN snowflake_segments.problem IS 'why the registry gives no numbers, or why it does not answer';
 
--- Up to where this server has had numbers, of whichever registry, noted before anybody gets one. See
--- src/segment/taken.rs. Nothing is NULL, so that a row can be overwritten in place; -1, or an ID of zeros, says that there
--- is none.
+-- The highest numbers that this server has had, from any registry. A row is written before a session gets a number of
+-- the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place; -1, or a UUID of
+-- zeros, means that there is no value.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
     name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us
@@ -1694,73 +1695,74 @@ CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
            NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
-    'up to where this server has had numbers of segments; do not touch';
-COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'the name of the segment, in UTF-8';
+    'highest numbers of segments that this server has had; do not modify';
+COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'name of the segment, in UTF-8';
 COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
-    'the highest number that the server had, in the period in which it is; -1: none';
-COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'the registry that gave it; zeros: not known';
+    'highest number that the server has had in its current period; -1: none';
+COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'registry that gave this number; zeros: not known';
 COMMENT ON COLUMN snowflake_internal.segment_taken.period_key IS
-    'the prefix of the numbers of that period, such as 20261121; -1: it has none';
+    'prefix of the numbers of that period, such as 20261121; -1: no prefix';
 COMMENT ON COLUMN snowflake_internal.segment_taken.period_starts_us IS
-    'when that period begins, in microseconds of Unix time; -1: there is none';
+    'start of that period, in microseconds of Unix time; -1: no period';
 COMMENT ON COLUMN snowflake_internal.segment_taken.next_until_value IS
-    'as until_value, for the period after it, whose numbers are not in use yet';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'as registry_id';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'as period_key';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'as period_starts_us';
+    'as until_value, for the next period, whose numbers are not yet in use';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'as registry_id, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'as period_key, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'as period_starts_us, for the next period';
 
--- All materialized views of snowflake_internal are there. From now on their query fails: see horizon.sql.
+-- All materialized views of snowflake_internal have been created. From now on their queries fail: see horizon.sql.
 CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'materialized view is written by snowflake_id alone'
+    RAISE EXCEPTION 'cannot refresh materialized views of schema "snowflake_internal"'
         USING ERRCODE = 'object_not_in_prerequisite_state',
+              DETAIL = 'Only the server itself writes them. A refresh would empty them.',
               HINT = 'Leave schema snowflake_internal out of the refresh.';
 END
 $$;
 
--- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions by which an administrator
--- sends requests to the keeper.
+-- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions with which an
+-- administrator sends requests to the keeper.
 
 CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
 
 COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
-COMMENT ON COLUMN snowflake_status.datacenter_id IS 'the datacenter ID of new IDs';
-COMMENT ON COLUMN snowflake_status.worker_id IS 'the worker ID of new IDs';
-COMMENT ON COLUMN snowflake_status.identity_source IS 'where these two come from: settings, snowflake_worker or registry';
-COMMENT ON COLUMN snowflake_status.node_name IS 'the name of this server in its fleet; its key in snowflake_worker';
-COMMENT ON COLUMN snowflake_status.horizon IS 'the durable horizon: no ID bears this time or a later one';
-COMMENT ON COLUMN snowflake_status.floor IS 'where IDs began after the start: none made since bears an earlier time';
-COMMENT ON COLUMN snowflake_status.resumes_at IS 'when the clock is far enough for IDs in every layout in use';
-COMMENT ON COLUMN snowflake_status.clock_jump IS 'how far the clock has jumped ahead, if that is not followed';
-COMMENT ON COLUMN snowflake_status.keeper_pid IS 'the process ID of the keeper; NULL if it is not running';
-COMMENT ON COLUMN snowflake_status.last_error IS 'what keeps the keeper from its work; NULL if all is well';
-COMMENT ON COLUMN snowflake_status.last_error_at IS 'when last_error was last found';
-COMMENT ON COLUMN snowflake_status.warning IS 'what should be mended although IDs can be made; NULL if all is well';
-COMMENT ON COLUMN snowflake_status.calls_waited IS 'how many calls had to wait, since the server was started';
-COMMENT ON COLUMN snowflake_status.time_waited IS 'how long calls waited, all together, since the server was started';
-COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'how often the clock was set back, since the server was started; the keeper looks about once per lease';
-COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'the largest step back of the clock, since the server was started';
+COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
+COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
+COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_worker or registry';
+COMMENT ON COLUMN snowflake_status.node_name IS 'name of this server in its fleet, the key in table snowflake_worker';
+COMMENT ON COLUMN snowflake_status.horizon IS 'durable horizon: no ID contains this time or a later one';
+COMMENT ON COLUMN snowflake_status.floor IS 'floor: IDs issued since the server was started contain this time or a later one';
+COMMENT ON COLUMN snowflake_status.resumes_at IS 'time at which IDs can be issued in every layout in use';
+COMMENT ON COLUMN snowflake_status.clock_jump IS 'how far the clock has jumped ahead, if the jump is not followed';
+COMMENT ON COLUMN snowflake_status.keeper_pid IS 'process ID of the keeper; NULL if it is not running';
+COMMENT ON COLUMN snowflake_status.last_error IS 'problem that prevents the keeper from working; NULL if there is none';
+COMMENT ON COLUMN snowflake_status.last_error_at IS 'time at which last_error was last found';
+COMMENT ON COLUMN snowflake_status.warning IS 'problem that should be fixed although IDs can be issued; NULL if there is none';
+COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls that had to wait since the server was started';
+COMMENT ON COLUMN snowflake_status.time_waited IS 'total time that calls have waited since the server was started';
+COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the clock was set back since the server was started; the keeper checks about once per horizon_margin';
+COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
 COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, all taken, quarantine, clock differs, another registry, misconfigured';
-COMMENT ON COLUMN snowflake_status.lease_until IS 'the end of the lease of the worker ID: no ID bears this time or a later one';
-COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'when the registry last granted or renewed the lease';
-COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of that of the registry';
+COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: no ID contains this time or a later one';
+COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
+COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';
 
 CREATE VIEW snowflake_layout_status AS SELECT * FROM @extschema@.snowflake_layouts_in_use();
 COMMENT ON VIEW snowflake_layout_status IS 'one row for each layout in which this server has issued snowflake IDs since it was started';
 
-COMMENT ON COLUMN snowflake_layout_status.layout IS 'a layout in use; the columns from here on are about it';
-COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'the time of the last ID in this layout; before the first one, the floor';
+COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use';
+COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'time of the last ID in this layout; before the first ID, the floor';
 COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahead of the clock';
-COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'how many IDs were taken in this layout, since the server was started; lags by up to a lease';
-COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'the value of the clock sequence in new IDs of this layout; NULL if it has none';
+COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs issued in this layout since the server was started; lags by up to horizon_margin';
+COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'value of the clock sequence in new IDs of this layout; NULL if the layout has none';
 
 CREATE VIEW snowflake_clock_sequence AS SELECT * FROM @extschema@.snowflake_clock_sequence_values();
 COMMENT ON VIEW snowflake_clock_sequence IS
-    'the value of the clock sequence in use, and those that are used up for a while';
-COMMENT ON COLUMN snowflake_clock_sequence.clock_seq IS 'the value; 0 as long as the clock was never set back';
-COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'whether layouts that have room for it make IDs with it now';
-COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'until when it is used up; NULL for the one in use';
+    'values of the clock sequence: the value in use, and values that are temporarily exhausted';
+COMMENT ON COLUMN snowflake_clock_sequence.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
+COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'whether layouts that have room for this value issue IDs with it now';
+COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'time until which the value is exhausted; NULL for the value in use';
 
 COMMENT ON FUNCTION snowflake_clock_sequence_values() IS
     'for view snowflake_clock_sequence';
@@ -1769,21 +1771,21 @@ COMMENT ON FUNCTION snowflake_server_status() IS
 COMMENT ON FUNCTION snowflake_layouts_in_use() IS
     'for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'follows a clock that jumped ahead, so that IDs go on';
+    'accepts a clock that jumped ahead, so that IDs are issued again';
 COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
-    'makes no more IDs whose time is earlier';
+    'raises the floor: no more IDs with an earlier time are issued';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
     'resets the horizon to the present after the clock was far ahead, under a worker ID that this server has never used';
 
--- The view of layouts, and comments and grants for the functions that the library declares.
+-- The view of layouts, and comments on the functions that the library declares.
 
--- Bound by hand, as its C function has no wrapper of pgrx around it.
+-- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
--- The names are bound when the view is made, so that search_path does not matter later. They are qualified
--- all the same: a function unnest(text[]) in the extension's schema would fit better than the one of
+-- Names are resolved when the view is created, so that search_path does not matter later. They are qualified
+-- nevertheless: a function unnest(text[]) in the extension's schema would be a better match than that of
 -- pg_catalog.
 CREATE VIEW snowflake_layouts AS
     SELECT preset.name, facts.*
@@ -1794,26 +1796,26 @@ CREATE VIEW snowflake_layouts AS
 GRANT SELECT ON snowflake_layouts TO PUBLIC;
 
 COMMENT ON VIEW snowflake_layouts IS
-    'the layouts that have names, with their fields and limits';
-COMMENT ON COLUMN snowflake_layouts.name IS 'the name of the layout, as in snowflake_id.layout';
-COMMENT ON COLUMN snowflake_layouts.layout IS 'the layout written out';
-COMMENT ON COLUMN snowflake_layouts.time_bits IS 'bits of the field time';
-COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'bits of the field datacenter, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'bits of the field worker, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'bits of the field clock_seq, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'bits of the field sequence, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.unit IS 'the length of a tick: two IDs of one tick bear the same time';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'where the time of the layout begins';
-COMMENT ON COLUMN snowflake_layouts.workers IS 'how many servers can make IDs side by side';
-COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'how many IDs one server can make in a second, lastingly';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'where the time of the layout ends';
+    'named layouts, with their fields and limits';
+COMMENT ON COLUMN snowflake_layouts.name IS 'name of the layout, as used in snowflake_id.layout';
+COMMENT ON COLUMN snowflake_layouts.layout IS 'full definition of the layout';
+COMMENT ON COLUMN snowflake_layouts.time_bits IS 'number of bits of the time field';
+COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick; IDs of the same tick contain the same time';
+COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of the time of the layout';
+COMMENT ON COLUMN snowflake_layouts.workers IS 'number of servers that can issue IDs at the same time';
+COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'sustained number of IDs per second that one server can issue';
+COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'end of the time of the layout';
 COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout as JSON, for programs';
+COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout in JSON format';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
     'the next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_batch(int) IS
-    'the next snowflake IDs of this server, 1 to 1000000 of them';
+    'the next 1 to 1000000 snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
     'the last snowflake ID that this session took';
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
@@ -1827,15 +1829,15 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) I
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'the fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_preset_names() IS
-    'for view snowflake_layouts: the names';
+    'for view snowflake_layouts: the names of the presets';
 
--- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the
--- server or of the fleet, what shows it, and keys. It is taken from PUBLIC, which may call any new function,
--- and from those whom ALTER DEFAULT PRIVILEGES gives rights to new objects.
+-- Privileges. Only the owner, a superuser, may use the objects listed here: objects that change or show the state
+-- of the server or of the fleet, and keys. Privileges are revoked from PUBLIC, which can call any new function by
+-- default, and from all roles to which ALTER DEFAULT PRIVILEGES grants privileges on new objects.
 --
--- A superuser runs this, and the schema of the extension may belong to somebody else: an operator there that
--- fits the types exactly comes before one of pg_catalog that needs a conversion. So none is named without its
--- schema, nor implied by CASE with a value, IN or BETWEEN.
+-- A superuser runs this script, but another role may own the schema of the extension. An operator in that schema
+-- with exactly matching types takes precedence over an operator of pg_catalog that needs a conversion. Therefore all
+-- operators are schema-qualified, and constructs that imply operators (CASE with a value, IN, BETWEEN) are not used.
 DO $$
 DECLARE
     revocation pg_catalog.text;
@@ -1849,7 +1851,7 @@ BEGIN
             FROM pg_catalog.pg_namespace AS n
             WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_internal'
             UNION ALL
-            -- GRANT and REVOKE take a view for a table.
+            -- In GRANT and REVOKE, TABLE includes views.
             SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner,
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
@@ -1899,7 +1901,7 @@ BEGIN
 END
 $$;
 
--- A view checks EXECUTE on its functions as the caller.
+-- EXECUTE on the functions in a view is checked for the role that uses the view.
 GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
     snowflake_layouts_in_use(),
@@ -1908,5 +1910,5 @@ GRANT EXECUTE ON FUNCTION
     TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
 
--- Stores what the server knows of its past, if this is the keeper's database: see src/keeper/store.rs.
+-- Stores the history that the server knows, if this is the keeper's database: see src/keeper/store.rs.
 SELECT snowflake_internal.store_history();

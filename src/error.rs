@@ -261,31 +261,31 @@ impl Error {
             Error::NotPreloaded => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "snowflake_id is not in shared_preload_libraries",
-                "New IDs come from shared memory, which only a preloaded library has. Decoding works without.",
+                "IDs are issued from shared memory, which only a preloaded library can reserve. Reading IDs works without preloading.",
                 "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.",
             ),
             Error::NoWorkerId { database, node_name } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "this server has no worker ID",
                 format!(
-                    "snowflake_id.worker_id is -1, and table snowflake_worker in database \"{database}\" has no row for node_name \"{node_name}\"."
+                    "Setting snowflake_id.worker_id is -1, and table snowflake_worker in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Give each server of the fleet a worker ID of its own: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); or INSERT INTO snowflake_worker (node_name, worker_id) VALUES ({}, 1).",
+                    "Give each server of the fleet its own worker ID: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); or: INSERT INTO snowflake_worker (node_name, worker_id) VALUES ({}, 1).",
                     literal(node_name)
                 ),
             ),
             Error::InRecovery => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "cannot make snowflake IDs during recovery",
-                "A standby would hand out the IDs of its primary a second time.",
-                "Take the IDs on the primary.",
+                "cannot issue snowflake IDs during recovery",
+                "A standby would issue the same IDs as its primary.",
+                "Take the IDs from the primary.",
             ),
             Error::NoKeeperInRecovery => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the keeper of snowflake IDs does not run during recovery",
-                "There is nobody to carry this out.",
-                "Call it again after promotion, for example by pg_promote().",
+                "cannot send requests to the snowflake_id keeper during recovery",
+                "The keeper does not run during recovery.",
+                "Call the function again after the server has been promoted, for example by pg_promote().",
             ),
             Error::IdentityDoesNotFit { layout, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -304,12 +304,14 @@ impl Error {
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
                 "too many layouts are in use",
                 match retired {
-                    0 => format!("All {most} places have been taken since the server was started."),
+                    0 => {
+                        format!("All {most} entries for layouts have been used since the server was started.")
+                    }
                     _ => format!(
-                        "All {most} places have been taken since the server was started, {retired} of them before snowflake_reset_horizon() was called."
+                        "All {most} entries for layouts have been used since the server was started, {retired} of them before snowflake_reset_horizon() was called."
                     ),
                 },
-                "Use fewer layouts (settings of snowflake_id.layout), and restart the server to free the places of those no longer used.",
+                "Use fewer different values of snowflake_id.layout. Restart the server to free the entries of layouts that are no longer used.",
             ),
             Error::InvalidLayout { text, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -326,147 +328,150 @@ impl Error {
             Error::NameTooLong { parameter, text, bytes, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("invalid value for parameter \"{parameter}\": \"{text}\""),
-                format!("It has {bytes} bytes."),
-                format!("A name has at most {most} bytes."),
+                format!("The value has {bytes} bytes."),
+                format!("Use a name of at most {most} bytes."),
             ),
             Error::InvalidRegistry { problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "invalid value for parameter \"snowflake_id.registry\"",
                 problem,
-                "Use a connection string of libpq, for example \"host=registry1,registry2 dbname=registry user=snowflake_server target_session_attrs=read-write\".",
+                "Use a libpq connection string, for example \"host=registry1,registry2 dbname=registry user=snowflake_server target_session_attrs=read-write\".",
             ),
             Error::PasswordInRegistry => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "invalid value for parameter \"snowflake_id.registry\"",
-                "There is a password in it, and settings show up in logs.",
-                "Put the password into a password file, and name that with passfile=..., or use a service.",
+                "The value contains a password, and settings appear in logs.",
+                "Store the password in a password file and name that file with passfile=..., or use a service.",
             ),
             Error::NoLease { state, free_from_us } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "this server has no lease of a worker ID",
                 match *free_from_us {
-                    0 => format!("The state of the registry, as this server sees it, is \"{state}\"."),
+                    0 => format!("The state of the registry, as seen by this server, is \"{state}\"."),
                     free_from_us => format!(
-                        "The state of the registry, as this server sees it, is \"{state}\": a worker ID will be free at {}.",
+                        "The state of the registry, as seen by this server, is \"{state}\". A worker ID will be free at {}.",
                         instant(free_from_us)
                     ),
                 },
-                "See view snowflake_status, and the server's log.",
+                "Check the server log, and SELECT registry_state, last_error FROM snowflake_status.",
             ),
             Error::LeaseEnded { until_us, state } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "the lease of this server's worker ID has ended",
                 format!(
-                    "It ended at {}. The state of the registry, as this server sees it, is \"{state}\".",
+                    "The lease ended at {}. The state of the registry, as seen by this server, is \"{state}\".",
                     instant(*until_us)
                 ),
-                "See view snowflake_status, and the server's log.",
+                "Check the server log, and SELECT registry_state, last_error FROM snowflake_status.",
             ),
             Error::IdentityIsLeased => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                "the worker ID is leased, and cannot be chosen",
-                "snowflake_id.registry is set, so that the registry gives another worker ID.",
+                "cannot choose a worker ID while snowflake_id.registry is set",
+                "The registry assigns another worker ID.",
                 "Call snowflake_reset_horizon() without arguments.",
             ),
             Error::NothingIsReset => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "no worker ID can begin at the present",
-                "A floor that snowflake_advance() has set, or a past of which nothing is known, holds for every worker ID up to a time that lies ahead.",
-                "Wait until then: see column resumes_at of view snowflake_status.",
+                "cannot reset the horizon to the present for any worker ID",
+                "A floor that snowflake_advance() has set, or an unknown history of this server, applies to every worker ID up to a time in the future.",
+                "Wait until that time: SELECT resumes_at FROM snowflake_status.",
             ),
             Error::NoIdentityToReset => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                "a worker ID is needed that this server has never used",
-                "Without snowflake_id.registry nobody gives one.",
-                "Call snowflake_reset_horizon(worker_id) with such a worker ID.",
+                "a worker ID must be specified while snowflake_id.registry is not set",
+                "Without a registry, no worker ID is assigned to this server.",
+                "Call snowflake_reset_horizon(worker_id) with a worker ID that no server of the fleet has ever used.",
             ),
             Error::WaitTooLong { layout, wait, left, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
-                "waiting for snowflake IDs would take longer than max_wait",
+                "waiting for snowflake IDs would take longer than snowflake_id.max_wait",
                 format!(
-                    "It takes {} until enough IDs are available; {} are left of snowflake_id.max_wait ({}). The layout allows {:.1} IDs per second.",
+                    "Enough IDs will be available in {}, but only {} of snowflake_id.max_wait ({}) is left. The layout allows {:.1} IDs per second.",
                     duration(*wait),
                     duration(*left),
                     duration(*max_wait),
                     layout.ids_per_second()
                 ),
                 format!(
-                    "Check whether the server's clock was set back{}. If IDs are taken faster than the layout allows, choose one with more sequence bits or take fewer at a time; to wait longer, raise snowflake_id.max_wait.",
+                    "Check whether the server's clock was set back{}. If IDs are taken faster than the layout allows, choose a layout with more sequence bits, or take fewer IDs at a time. To wait longer, increase snowflake_id.max_wait.",
                     if layout.max_clock_seq() > 0 {
-                        ": view snowflake_clock_sequence shows whether all values are used up"
+                        "; view snowflake_clock_sequence shows whether all values are exhausted"
                     } else {
                         ""
                     }
                 ),
             ),
             Error::GateClosed => {
-                texts(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "snowflake IDs cannot be made yet", "", "")
+                texts(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot issue snowflake IDs yet", "", "")
             }
             Error::KeeperNotReady { report } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "snowflake IDs cannot be made yet",
+                "cannot issue snowflake IDs yet",
                 report,
-                "See the server's log and view snowflake_status.",
+                "Check the server log, and SELECT state, last_error FROM snowflake_status.",
             ),
             Error::ExtensionUncommitted => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "snowflake IDs cannot be made yet",
-                "Extension snowflake_id was created by this transaction, and the keeper sees it once that is committed.",
-                "COMMIT first. Statements that a client sends in one string, such as that of psql -c, are one transaction: send CREATE EXTENSION by itself.",
+                "cannot issue snowflake IDs yet",
+                "Extension \"snowflake_id\" was created in this transaction, and the keeper cannot see the extension before the commit.",
+                "Commit the transaction first. Statements that a client sends in one string, as psql -c does, are one transaction; send CREATE EXTENSION by itself.",
             ),
             Error::HorizonStalled { report, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
-                "the durable horizon was not extended in time",
-                format!("Waited {}, as snowflake_id.max_wait says. {report}", duration(*max_wait)),
-                "Look for what holds up the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, a read-only or dropped database.",
+                "could not extend the durable horizon in time",
+                format!("The call waited for {} (snowflake_id.max_wait). {report}", duration(*max_wait)),
+                "Check what blocks the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, or a read-only or dropped database. See its row in pg_stat_activity.",
             ),
             Error::AdvanceTooFar => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-                "cannot move the floor further than a day ahead of the clock",
-                "No ID could be made until the clock has come so far.",
-                "Use the time of the last ID that was made elsewhere.",
+                "cannot move the floor more than one day ahead of the clock",
+                "No IDs could be issued before the clock reaches that time.",
+                "Use the time of the last ID that was issued elsewhere.",
             ),
             Error::NotTheKeepersDatabase { database } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the horizon is not kept in this database",
-                format!("It is kept in database \"{database}\"."),
-                format!("Connect to database \"{database}\"."),
+                "the horizon is not stored in this database",
+                format!("The horizon is stored in database \"{database}\"."),
+                format!("Connect to database \"{database}\" and call the function there."),
             ),
             Error::IdentityUsed(identity) => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("{identity} has been used by this server"),
-                "Its IDs would repeat when the clock comes to where it has been.",
+                format!("this server has already used {identity}"),
+                "IDs would repeat when the clock reaches times of which this server has issued IDs under this worker ID.",
                 "Choose a worker ID that no server of the fleet has ever used.",
             ),
             Error::HistoryUnknown(identity) => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("cannot tell whether {identity} has been used by this server"),
-                "What it knew was lost, as with DROP EXTENSION. Any worker ID may have been used up to the highest horizon that there was.",
-                "Wait until the clock has come to that horizon. If that is too far in the future, and no ID with a time that lies ahead is in use: drop the extension in this database, restart the server, and create it again.",
+                format!("cannot determine whether this server has used {identity}"),
+                "The record of used worker IDs was lost, for example by DROP EXTENSION. Any worker ID may have been used up to the highest horizon of the past.",
+                "Wait until the clock has reached that horizon. If it is too far in the future, and no ID with a time in the future is in use, drop the extension in this database, restart the server, and create the extension again.",
             ),
             Error::AnotherRequest => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
-                "another order to the keeper is under way",
-                "The keeper takes one at a time.",
-                "Try again when it has ended: see pg_stat_activity.",
+                "another request to the keeper is in progress",
+                "The keeper carries out one request at a time.",
+                "Try again when that request has ended; see pg_stat_activity.",
             ),
             Error::NotAnIdentity { datacenter_id, worker_id } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("not an identity: worker ID {worker_id}, datacenter ID {datacenter_id}"),
-                "Both have to be between 0 and 2147483647.",
+                format!("invalid worker ID {worker_id} or datacenter ID {datacenter_id}"),
+                "Both must be between 0 and 2147483647.",
                 "",
             ),
             Error::ClockJumped { jump } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the clock has jumped ahead too far to be followed",
-                format!("It jumped by {}.", duration(*jump)),
-                "Set the clock right; or, if it is right now, have a superuser run SELECT snowflake_accept_clock().",
+                "the clock has jumped too far ahead",
+                format!(
+                    "The clock jumped ahead by {}, which is more than snowflake_id.max_clock_jump.",
+                    duration(*jump)
+                ),
+                "Set the clock right. If the clock is right now, have a superuser run SELECT snowflake_accept_clock().",
             ),
             Error::Exhausted { layout } => texts(
                 ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
                 "the layout is exhausted",
                 format!(
-                    "The {} bits for time ended at {}.",
+                    "The time field of {} bits ended at {}.",
                     layout.bits(Field::Time),
                     instant(layout.end_us())
                 ),
@@ -474,9 +479,9 @@ impl Error {
             ),
             Error::BeforeEpoch { layout, wait } => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-                "the clock stands before the epoch of the layout",
+                "the clock is before the epoch of the layout",
                 format!(
-                    "The epoch is {}, which the clock reaches in {}.",
+                    "The epoch is {}. The clock will reach it in {}.",
                     instant(layout.epoch_us()),
                     duration(*wait)
                 ),
@@ -484,9 +489,9 @@ impl Error {
             ),
             Error::BatchCount { count, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("cannot make a batch of {count} snowflake IDs"),
-                format!("The count has to be between 1 and {most}."),
-                if count > most { "Take the IDs in several batches." } else { "Ask for one ID at least." },
+                format!("cannot issue a batch of {count} snowflake IDs"),
+                format!("The count must be between 1 and {most}."),
+                if count > most { "Take the IDs in several batches." } else { "Request at least one ID." },
             ),
             Error::OutOfMemory { bytes } => texts(
                 ERRCODE_OUT_OF_MEMORY,
@@ -497,12 +502,12 @@ impl Error {
             Error::NoCurrval => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "snowflake_currval is not yet defined in this session",
-                "No snowflake ID has been taken in this session, apart from those taken by parallel workers.",
+                "This session has taken no snowflake ID, except in parallel workers.",
                 "Call snowflake_nextval() first.",
             ),
             Error::UnknownEncoding { name } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("unknown encoding of snowflake IDs: \"{name}\""),
+                format!("unrecognized encoding of snowflake IDs: \"{name}\""),
                 "",
                 format!("Use one of {}.", Encoding::ALL.map(Encoding::name).join(", ")),
             ),
@@ -532,30 +537,30 @@ impl Error {
             ),
             Error::KeyLength(bytes) => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                "invalid length of a mask key",
-                format!("The key has {bytes} bytes; it has to have {KEY_BYTES}."),
-                "Make a key with uuid_send(gen_random_uuid()); to use one of table snowflake_mask_key by its name, call the function whose name ends in _named, such as snowflake_mask_named().",
+                "invalid length of mask key",
+                format!("The key has {bytes} bytes. It must have {KEY_BYTES} bytes."),
+                "Create a key with uuid_send(gen_random_uuid()). To use a key of table snowflake_mask_key by its name, call the function whose name ends in _named, such as snowflake_mask_named().",
             ),
             Error::NoMaskKey { name } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
                 format!("mask key \"{name}\" does not exist"),
                 "Table snowflake_mask_key has no row with this name.",
                 format!(
-                    "To make a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())).",
+                    "To create a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())).",
                     literal_of_shown(name)
                 ),
             ),
             Error::MaskKeyForName => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                "a mask key stands in place of its name",
-                "No name begins with \\x or has 16 characters, as a key may.",
-                "Give the name that the key has in table snowflake_mask_key, or call the function whose name does not end in _named, such as snowflake_mask().",
+                "a mask key was specified instead of its name",
+                "Unlike a key, a name does not begin with \\x and does not have 16 characters.",
+                "Specify the name of the key in table snowflake_mask_key, or call the function whose name does not end in _named, such as snowflake_mask().",
             ),
             Error::SegmentsInRecovery => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "cannot take numbers of segments during recovery",
+                "cannot take numbers from segments during recovery",
                 "A standby has no numbers of its own.",
-                "Take them on the primary.",
+                "Take the numbers from the primary.",
             ),
             Error::SegmentUnknown { name, detail } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
@@ -571,7 +576,7 @@ impl Error {
                 format!("segment \"{name}\" is closed"),
                 said(detail),
                 format!(
-                    "If commits of the registry were lost, have its administrator say where it goes on: SELECT snowflake_registry.resume_segment({}, next_value).",
+                    "If commits of the registry were lost, the administrator of the registry has to decide where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value).",
                     literal_of_shown(name)
                 ),
             ),
@@ -580,7 +585,7 @@ impl Error {
                 format!("segment \"{name}\" is exhausted"),
                 said(detail),
                 format!(
-                    "Have the administrator of the registry raise its max_value (SELECT snowflake_registry.alter_segment({}, max_value => ...)), or make a segment with more digits.",
+                    "Have the administrator of the registry increase max_value of the segment (SELECT snowflake_registry.alter_segment({}, max_value => ...)), or create a segment with more digits.",
                     literal_of_shown(name)
                 ),
             ),
@@ -588,58 +593,58 @@ impl Error {
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 format!("segment \"{name}\" has no numbers yet"),
                 said(detail),
-                "Compare the clock of the registry with those of the servers.",
+                "Compare the clock of the registry with the clocks of the servers.",
             ),
             Error::SegmentRefused { name, detail } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                format!("segment \"{name}\" gives no numbers to this server"),
+                format!("cannot take numbers from segment \"{name}\" on this server"),
                 said(detail),
-                "See the logs of this server and of the registry.",
+                "Check the logs of this server and of the registry.",
             ),
             Error::NoSegmentRegistry { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "there is no registry of segments",
+                "no registry of segments is configured",
                 sentence(problem),
                 "For a single server: CREATE EXTENSION snowflake_id_registry in that database, and SELECT snowflake_registry.create_segment('...'). For a fleet: set snowflake_id.registry.",
             ),
             Error::SegmentFile { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "this server cannot note which numbers of segments it has had",
+                "could not record which numbers of segments this server has taken",
                 sentence(problem),
-                "Make room on the disk, run CREATE EXTENSION snowflake_id in the keeper's database if it is not there, or see to the file in the data directory. Without a file, numbers go on above those that the keeper's database knows of and the registry has given.",
+                "Free disk space, run CREATE EXTENSION snowflake_id in the keeper's database if the extension is missing there, or fix the file in the data directory. Without the file, numbers continue above those that are recorded in the keeper's database and those that the registry has given.",
             ),
             Error::SegmentRegistryAway { problem, since_us } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "the registry of segments does not answer",
-                format!("It has not answered since {}: {problem}", instant(*since_us)),
-                "See snowflake_id.registry, view snowflake_segments, and the server's log.",
+                format!("The registry has not answered since {}: {problem}.", instant(*since_us)),
+                "Check snowflake_id.registry, view snowflake_segments, and the server log.",
             ),
             Error::SegmentTooLate { name, max_wait, detail } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
-                format!("numbers of segment \"{name}\" did not come in time"),
-                format!("Waited {}, as snowflake_id.max_wait says. {detail}", duration(*max_wait)),
-                "See the server's log and view snowflake_segments. If numbers are taken faster than they are fetched, raise the segment's max_step.",
+                format!("could not get numbers of segment \"{name}\" in time"),
+                format!("The call waited for {} (snowflake_id.max_wait). {detail}", duration(*max_wait)),
+                "Check the server log and view snowflake_segments. If numbers are taken faster than they are fetched, increase max_step of the segment.",
             ),
             Error::TooManySegments { most } => texts(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
                 "too many segments are in use",
-                format!("All {most} places have been taken since the server was started."),
-                "Raise snowflake_id.max_segments, and restart the server.",
+                format!("All {most} entries for segments have been used since the server was started."),
+                "Increase snowflake_id.max_segments and restart the server.",
             ),
             Error::SegmentBatchCount { count, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("cannot take a batch of {count} numbers"),
-                format!("The count has to be between 1 and {most}."),
+                format!("The count must be between 1 and {most}."),
                 if count > most {
                     "Take the numbers in several batches."
                 } else {
-                    "Ask for one number at least."
+                    "Request at least one number."
                 },
             ),
             Error::SegmentNoCurrval { name } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("snowflake_segment_currval of segment \"{name}\" is not yet defined in this session"),
-                "No number of it has been taken in this session, apart from those taken by parallel workers.",
+                "This session has taken no number of this segment, except in parallel workers.",
                 "Call snowflake_segment_nextval() first.",
             ),
             Error::Range(problem) => texts(
@@ -649,10 +654,10 @@ impl Error {
                 match problem {
                     RangeError::NegativeId(_) => "",
                     RangeError::IdPastEnd { .. } => {
-                        "Name the layout that made the ID, for example snowflake_decode(id, 'twitter')."
+                        "Specify the layout of the ID, for example snowflake_decode(id, 'twitter')."
                     }
                     RangeError::Field { .. } | RangeError::Time { .. } => {
-                        "Use a value in that range, or name another layout."
+                        "Use a value in that range, or specify another layout."
                     }
                 },
             ),
@@ -662,12 +667,18 @@ impl Error {
 
 /// Returns a DETAIL that quotes the message of the registry.
 fn said(detail: &Option<String>) -> String {
-    detail.as_deref().map_or_else(String::new, |detail| format!("The registry says: {detail}."))
+    detail.as_deref().map_or_else(String::new, |detail| format!("The registry reported: {detail}."))
 }
 
 /// Adds a full stop.
 fn sentence(text: &str) -> String {
-    format!("{text}.")
+    let is_word =
+        text.split(' ').next().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
+    let capital = text.chars().next().filter(|_| is_word).map(|first| first.to_ascii_uppercase());
+    match capital {
+        Some(capital) => format!("{capital}{}.", &text[1..]),
+        None => format!("{text}."),
+    }
 }
 
 /// Returns the SQL literal of a name that has passed through `shown`. If `shown` escaped or truncated the

@@ -17,7 +17,7 @@ const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
 pub enum LayoutError {
     /// The text is empty.
     Empty,
-    /// The text is longer than any layout has to be.
+    /// The text is longer than any layout needs.
     TooLong {
         /// The maximum length, in bytes.
         most: usize,
@@ -90,7 +90,7 @@ impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutError::Empty => write!(f, "The layout is empty."),
-            LayoutError::TooLong { .. } => write!(f, "The text is too long."),
+            LayoutError::TooLong { .. } => write!(f, "The layout is too long."),
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not known.")?;
                 match nearest(token, candidates) {
@@ -98,12 +98,12 @@ impl fmt::Display for LayoutError {
                     None => Ok(()),
                 }
             }
-            LayoutError::Separator { token } => write!(f, "\"{token}\" has a comma or a semicolon in it."),
-            LayoutError::Form { token, .. } => write!(f, "\"{token}\" is not complete."),
+            LayoutError::Separator { token } => write!(f, "\"{token}\" contains a comma or a semicolon."),
+            LayoutError::Form { token, .. } => write!(f, "\"{token}\" is incomplete."),
             LayoutError::Misplaced { token, rule } => write!(f, "\"{token}\" is misplaced: {rule}."),
-            LayoutError::RepeatedOption(option) => write!(f, "\"{option}=\" is there twice."),
+            LayoutError::RepeatedOption(option) => write!(f, "\"{option}=\" appears twice."),
             LayoutError::RepeatedField(field) => {
-                write!(f, "Field \"{}\" is there twice.", field.name())
+                write!(f, "Field \"{}\" appears twice.", field.name())
             }
             LayoutError::TimeNotFirst { found: Some(found) } => {
                 write!(f, "The first field is \"{found}\", not \"time\".")
@@ -114,14 +114,14 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::TooManyBits { field, bits, total } => write!(
                 f,
-                "With \"{}:{bits}\" the fields pass {MAX_TOTAL_BITS} bits; all together have {total}.",
+                "With \"{}:{bits}\" the fields have more than {MAX_TOTAL_BITS} bits; in total they have {total}.",
                 field.name()
             ),
             LayoutError::Unit(unit) => write!(f, "\"unit={unit}\" is not a valid unit."),
             LayoutError::Epoch(epoch) => write!(f, "\"epoch={epoch}\" is not a valid epoch."),
             LayoutError::EndsTooLate { time_bits, year } => write!(
                 f,
-                "With \"time:{time_bits}\" the layout ends in the year {year}, beyond what 64 bits of microseconds hold."
+                "With \"time:{time_bits}\" the layout ends in the year {year}, which is beyond what 64 bits of microseconds can hold."
             ),
         }
     }
@@ -132,38 +132,38 @@ impl LayoutError {
     pub fn allowed(&self) -> String {
         match self {
             LayoutError::Empty => {
-                "Write a preset such as \"standard\", or fields such as \"time:41 worker:10 sequence:12\".".into()
+                "Specify a preset, such as \"standard\", or fields, such as \"time:41 worker:10 sequence:12\".".into()
             }
-            LayoutError::TooLong { most } => format!("A layout has at most {most} bytes."),
+            LayoutError::TooLong { most } => format!("Use at most {most} bytes."),
             LayoutError::UnknownName { candidates, .. } => {
                 format!("Known here: {}.", candidates.join(", "))
             }
-            LayoutError::Separator { .. } => "Words are separated by spaces.".into(),
-            LayoutError::Form { example, .. } => format!("Write \"{example}\", for example."),
+            LayoutError::Separator { .. } => "Separate words with spaces.".into(),
+            LayoutError::Form { example, .. } => format!("Use the form \"{example}\"."),
             LayoutError::Misplaced { .. } => {
-                "Write a preset and then options, or all fields (name:bits) and then options (unit=, epoch=).".into()
+                "Specify a preset and then options, or all fields (name:bits) and then options (unit=, epoch=).".into()
             }
-            LayoutError::RepeatedOption(_) => "Each option may be there once.".into(),
-            LayoutError::RepeatedField(_) => format!("Each of {FIELD_NAMES} may be there once."),
+            LayoutError::RepeatedOption(_) => "Specify each option at most once.".into(),
+            LayoutError::RepeatedField(_) => format!("Specify each of {FIELD_NAMES} at most once."),
             LayoutError::TimeNotFirst { .. } => {
-                "Time is the most significant field, so that IDs sort by it: begin with \"time:41\", for example.".into()
+                "Start with the time field, for example \"time:41\". It is the most significant field, so that IDs sort by time.".into()
             }
             LayoutError::FieldBits { field, .. } => format!(
-                "Field \"{}\" may have 1 to {} bits; leave a field out to have none.",
+                "Field \"{}\" can have 1 to {} bits. To have no such field, leave it out.",
                 field.name(),
                 field.max_bits()
             ),
             LayoutError::TooManyBits { .. } => {
-                format!("Make fields narrower: {MAX_TOTAL_BITS} bits is all that a non-negative bigint has.")
+                format!("Make fields narrower. A non-negative bigint has {MAX_TOTAL_BITS} bits.")
             }
             LayoutError::Unit(_) => {
-                "A unit is a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
+                "Use a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
             }
             LayoutError::Epoch(_) => {
-                "An epoch is an instant in the years 1 to 9998, with a zone and at most six digits after the second, for example \"epoch=2024-01-01T00:00:00Z\".".into()
+                "Use an instant in the years 1 to 9998, with a time zone and at most six digits after the seconds, for example \"epoch=2024-01-01T00:00:00Z\".".into()
             }
             LayoutError::EndsTooLate { .. } => {
-                "A layout has to end before 294247-01-10: use fewer time bits, a shorter unit or an earlier epoch."
+                "Use fewer time bits, a shorter unit or an earlier epoch. A layout must end before 294247-01-10."
                     .into()
             }
         }
@@ -212,11 +212,11 @@ impl fmt::Display for RangeError {
             }
             RangeError::Time { unix_us, from_us, .. } => {
                 let side = if unix_us < from_us { "before the epoch" } else { "past the end" };
-                write!(f, "the time lies {side} of the layout")
+                write!(f, "the time is {side} of the layout")
             }
             RangeError::NegativeId(id) => write!(f, "snowflake ID {id} is negative"),
             RangeError::IdPastEnd { id, .. } => {
-                write!(f, "snowflake ID {id} lies past the end of the layout")
+                write!(f, "snowflake ID {id} is past the end of the layout")
             }
         }
     }
@@ -233,7 +233,7 @@ impl RangeError {
                 format!("The {} field holds 0 to {max}.", field.name())
             }
             RangeError::Time { from_us, until_us, .. } => {
-                format!("The layout reaches from {} to {}.", instant(*from_us), instant(*until_us))
+                format!("The layout covers the time from {} to {}.", instant(*from_us), instant(*until_us))
             }
             RangeError::NegativeId(_) => "Snowflake IDs are 0 or greater.".into(),
             RangeError::IdPastEnd { max, .. } => format!("The largest ID of the layout is {max}."),

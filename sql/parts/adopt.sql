@@ -1,20 +1,20 @@
--- Moving existing tables over to snowflake IDs: snowflake_adopt(). See adopt_findings.sql for what it knows.
+-- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
--- snowflake_adopt_plan() makes the checks and writes the statements, snowflake_adopt() executes them. Both
--- have the rights of the caller. search_path is pinned in the former only: what the statements set off
--- (functions in indexes and constraints, event triggers) has to find the caller's search_path, as it would if
--- the statements were typed.
+-- snowflake_adopt_plan() makes the checks and writes the statements, and snowflake_adopt() executes them. Both
+-- run with the privileges of the caller. Only the former sets search_path: code that the statements call
+-- (functions in indexes and constraints, event triggers) must see the caller's search_path, as if the caller
+-- had typed the statements.
 --
--- What they set off has the caller's rights, too. So all tables whose definitions have a say belong to the
--- caller, or to a role that the caller trusts by name: membership in the role that owns a table is no trust
--- in the other members. A function that an owner calls in a constraint may be somebody else's: that is the
--- owner's choice, as in PostgreSQL itself.
+-- That code also runs with the privileges of the caller. Therefore all tables whose definitions contain such
+-- code must belong to the caller, or to a role that the caller names as trusted. Membership in the role that
+-- owns a table does not mean that the caller trusts the other members. A function that an owner calls in a
+-- constraint may belong to a third role. That is the owner's choice, as in PostgreSQL itself.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
 )
 RETURNS TABLE (statement text, notice text)
--- max() has to see all rows.
+-- max() must see all rows.
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET row_security = off SET standard_conforming_strings = on AS $$
 DECLARE
@@ -25,7 +25,7 @@ DECLARE
         WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
         ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
     END;
-    -- As PostgreSQL writes it, which is without E'' and depends on standard_conforming_strings.
+    -- The default as PostgreSQL shows it: without E'', depending on standard_conforming_strings.
     default_in_catalog CONSTANT text := CASE
         WHEN segment IS NULL THEN to_regprocedure(new_default)::text
         ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
@@ -41,12 +41,12 @@ DECLARE
     note record;
 BEGIN
     IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'unknown generator: "%"', left(generator, 100)
+        RAISE EXCEPTION 'unrecognized generator: "%"', left(generator, 100)
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Use ''snowflake'', or ''segment:'' and the name of a segment, of 1 to 63 bytes.';
+                  HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 63 bytes.';
     END IF;
 
-    -- Is this a column that can be adopted at all?
+    -- Check whether this column can be adopted at all.
     SELECT class.relkind, class.relnamespace, attribute.attnum, attribute.attgenerated,
            coalesce(nullif(type.typbasetype, 0), type.oid) AS type,
            pg_describe_object('pg_class'::regclass, class.oid, 0) AS description
@@ -62,7 +62,7 @@ BEGIN
         RAISE EXCEPTION '% is not a table', target.description
             USING ERRCODE = 'wrong_object_type', HINT = 'Name the table that holds the rows.';
     ELSIF adopted_table::oid < 16384 THEN
-        RAISE EXCEPTION '% belongs to the system', target.description USING ERRCODE = 'wrong_object_type';
+        RAISE EXCEPTION '% is a system table', target.description USING ERRCODE = 'wrong_object_type';
     ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
         RAISE EXCEPTION '% is a temporary table of another session', target.description
             USING ERRCODE = 'wrong_object_type';
@@ -92,27 +92,27 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
             USING ERRCODE = 'wrong_object_type',
-                  DETAIL = format('It cannot be altered apart from %s.', note.tables),
-                  HINT = note.commands;
+                  DETAIL = format('The column can be altered only together with that of %s.', note.tables),
+                  HINT = 'Adopt the inherited column instead: ' || note.commands;
     END IF;
 
-    -- Are new rows going to get IDs? Drawing one may take a wait: not under the locks.
+    -- Check that new rows will get IDs. Taking an ID may wait, so this comes before the locks.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'snowflake_adopt() cannot alter tables at isolation level %', current_setting('transaction_isolation')
+        RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'What others did before it had its locks would not be seen.',
-                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
+                  DETAIL = 'Changes that other sessions commit before the tables are locked would not be visible.',
+                  HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     ELSIF for_execution AND segment IS NULL THEN
         PERFORM @extschema@.snowflake_nextval();
     ELSIF for_execution THEN
         lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
-            USING DETAIL = 'Once the statements have been run, rows without an explicit ID cannot be inserted on this server.',
+            USING DETAIL = 'After the statements have been executed, rows without an explicit ID cannot be inserted on this server.',
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
-    -- The numbers of a segment are small, as long as it ends early enough. Who may see that is told.
+    -- The numbers of a segment are small if its max_value is. This is checked if the caller may see max_value.
     IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
        AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
         SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
@@ -122,20 +122,20 @@ BEGIN
         END IF;
         IF (highest > CASE target.type WHEN 'smallint'::regtype THEN 32767
                                        WHEN 'integer'::regtype THEN 2147483647 END) THEN
-            RAISE EXCEPTION 'the numbers of segment "%" do not fit column "%" of %', left(segment, 100), adopted_column,
+            RAISE EXCEPTION 'numbers of segment "%" do not fit into column "%" of %', left(segment, 100), adopted_column,
                 target.description
                 USING ERRCODE = 'numeric_value_out_of_range',
-                      DETAIL = format('The last one is %s, and the column is of type %s.', highest,
+                      DETAIL = format('The last number of the segment is %s, and the column is of type %s.', highest,
                                       format_type(target.type, NULL)),
-                      HINT = format('Give the column the type bigint, or let the segment end earlier: '
+                      HINT = format('Change the type of the column to bigint, or let the segment end earlier: '
                                     'SELECT snowflake_registry.alter_segment(%L, max_value => %s); '
-                                    'The next range will keep to it.', segment,
+                                    'The next range will observe this limit.', segment,
                                     CASE target.type WHEN 'smallint'::regtype THEN 32767 ELSE 2147483647 END);
         END IF;
     END IF;
 
-    -- A table that is locked gets no more foreign keys or children, and no other owner; until it is, it may.
-    -- So the last turn looks at everything once more, under all the locks.
+    -- Once a table is locked, it cannot get foreign keys, children or another owner. Before that it can.
+    -- Therefore the last iteration repeats all checks while all the locks are held.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -143,19 +143,19 @@ BEGIN
         IF names IS NOT NULL THEN
             RAISE EXCEPTION 'must be owner of %', names
                 USING ERRCODE = 'insufficient_privilege',
-                      DETAIL = 'All tables whose foreign keys point at the column, and their partitions, are altered with it.',
-                      HINT = 'Call it as the role that owns them all.';
+                      DETAIL = 'The tables whose foreign keys reference the column, and their partitions, are altered as well.',
+                      HINT = 'Call snowflake_adopt() as the role that owns all these tables.';
         END IF;
 
-        -- Before the first look into a table: merely to plan a query evaluates what its indexes are made of.
+        -- This comes before the first query of a table, because planning a query evaluates expressions of its indexes.
         SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
                    FILTER (WHERE is_strange) AS tables,
                CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s to run it. Or, if all that %1$s has written into the tables may have your rights:',
+                        format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may run with your privileges:',
                                min(owner::text))
                     WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. Or, if all that %s has written into them may have '
-                               'your rights:', min(owner::text) FILTER (WHERE is_strange))
+                        format('Drop the foreign keys between the tables. Or, if all code that %s has put into them may run '
+                               'with your privileges:', min(owner::text) FILTER (WHERE is_strange))
                END AS choices,
                min(owner::text) FILTER (WHERE is_strange) AS stranger
         INTO note
@@ -164,18 +164,18 @@ BEGIN
             FROM @extschema@.snowflake_adopt_owners(adopted_table, adopted_column, widens)
         ) AS concerned;
         IF note.tables IS NOT NULL THEN
-            RAISE EXCEPTION 'not all tables concerned belong to %', caller
+            RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These do not: %s. What their owners have written into constraints, indexes and '
-                                      'defaults would run with the rights of %s.', note.tables, caller),
+                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints, indexes and '
+                                      'defaults would run with the privileges of %s.', note.tables, caller),
                       HINT = coalesce(
                           note.choices ||
                               format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
                                      adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
                           'Give all tables one owner (ALTER TABLE ... OWNER TO ...), or drop the foreign keys between them.');
         END IF;
-        -- The statements name the tables, and so does the look for the highest value. Who owns a schema can put
-        -- another table, or a view, in the place of one until then: a superuser would run what is in it.
+        -- The statements, and the query for the highest value, refer to tables by name. Until they run, the owner
+        -- of a schema can replace a table by another table or a view, and a superuser would run code in it.
         SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
                                           place.owner), ', ')
         INTO names
@@ -191,17 +191,17 @@ BEGIN
         JOIN pg_roles AS superuser ON superuser.oid = caller AND superuser.rolsuper
         WHERE place.owner <> coalesce(trusted_owner, caller);
         IF names IS NOT NULL THEN
-            RAISE EXCEPTION 'not all schemas of the tables concerned belong to superusers'
+            RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These do not: %s. Who owns a schema can put another table in the place of one while '
-                                      'the statements run with the rights of %s.', names, caller),
-                      HINT = 'Connect as the owner of the tables. Or give the schemas to a superuser, for the time being: '
+                      DETAIL = format('These schemas do not: %s. The owner of a schema can replace a table while the statements '
+                                      'run with the privileges of %s.', names, caller),
+                      HINT = 'Connect as the owner of the tables, or give the schemas to a superuser temporarily: '
                              'ALTER SCHEMA ... OWNER TO ...';
         END IF;
         EXIT WHEN NOT for_execution;
 
-        -- The table itself comes last, as an INSERT locks the table with the foreign key before the one that
-        -- it points at.
+        -- The adopted table comes last, because an INSERT locks the referencing table before the referenced
+        -- table.
         SELECT string_agg(relation_name, ', ' ORDER BY is_adopted, relation_name) INTO names
         FROM (
             SELECT relation_name, bool_or(is_adopted) AS is_adopted
@@ -223,7 +223,7 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
-    -- Would new IDs meet old ones? None of those to come lies below the first of the present.
+    -- Check that new IDs cannot equal old ones. No new ID is lower than the first ID of the current tick.
     SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
     INTO sets_default
     FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
@@ -240,37 +240,37 @@ BEGIN
             IF NOT note.is_readable THEN
                 RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
                     USING ERRCODE = 'insufficient_privilege',
-                          DETAIL = 'The values that it has given to the column have to be known.',
+                          DETAIL = 'snowflake_adopt() must know which values the sequence has given.',
                           HINT = format('GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
             ELSIF for_execution AND note.is_ours THEN
-                -- Changes nothing, but keeps others from taking values until this transaction ends.
+                -- This changes nothing, but keeps other sessions from taking values until this transaction ends.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- Exactly the types of the parameters, and all of them: no function that somebody else made in the
-        -- same schema can fit better.
+        -- The arguments have exactly the types of the parameters, and none is left out. So no function that
+        -- another role has created in the same schema can be a better match.
         IF widens THEN
             lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         ELSIF highest >= lowest_to_come THEN
-            RAISE EXCEPTION 'values of column "%" of % lie above the numbers to come', adopted_column, target.description
+            RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('The highest value, in the table or given by a sequence, is %s. Segment "%s" is at %s.',
                                       highest, left(segment, 100),
                                       lowest_to_come),
-                      HINT = format('Let the segment go on above, and restart the server, which drops the range that it '
-                                    'has in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
+                      HINT = format('Let the segment continue above these values, and restart the server so that it drops the '
+                                    'range in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
                                     highest + 1);
         END IF;
         IF highest >= lowest_to_come THEN
-            RAISE EXCEPTION 'values of column "%" of % lie above the IDs to come', adopted_column, target.description
+            RAISE EXCEPTION 'values of column "%" of % are not below the next ID', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('The highest value, in the table or given by a sequence, is %s. In the layout "%s" the '
-                                      'first ID of the present is %s.',
+                                      'first ID of the current tick is %s.',
                                       highest, current_setting('snowflake_id.layout'), lowest_to_come),
-                      HINT = 'Give these rows other values, or choose a layout with larger IDs: snowflake_id.layout with more '
-                             'bits below the time, or an earlier epoch.';
+                      HINT = 'Change these values, or set snowflake_id.layout to a layout with larger IDs: with more bits below '
+                             'the time, or with an earlier epoch.';
         END IF;
     END IF;
 
@@ -281,7 +281,7 @@ BEGIN
     sequences AS MATERIALIZED (
         SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     ),
-    -- One statement for all columns of a table, so that it is rewritten once.
+    -- One statement for all columns of a table, so that the table is rewritten only once.
     rewritten AS (
         SELECT relation, relation_name,
                string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number) AS changes,
@@ -290,7 +290,7 @@ BEGIN
         FROM involved WHERE is_root AND NOT is_bigint
         GROUP BY relation, relation_name
     ),
-    -- With its partitions and children.
+    -- Each rewritten table with its partitions and children.
     tree (root, relation) AS (
         SELECT relation, relation FROM rewritten
         UNION
@@ -317,7 +317,7 @@ BEGIN
     SELECT step.statement, step.notice FROM step ORDER BY phase, position, name;
 
     IF NOT FOUND THEN
-        RAISE NOTICE 'column "%" of % has been adopted already', adopted_column, target.description;
+        RAISE NOTICE 'column "%" of % has already been adopted', adopted_column, target.description;
         RETURN;
     END IF;
     FOR note IN SELECT * FROM @extschema@.snowflake_adopt_notes(adopted_table, adopted_column, widens, default_in_catalog) LOOP
@@ -330,7 +330,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
-    'for snowflake_adopt(): checks, takes the locks if the statements are to be executed, and returns the statements, each with what to say before it runs';
+    'for snowflake_adopt(): checks, takes locks if the statements are to be executed, and returns the statements, each with a notice to raise before it runs';
 
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
@@ -343,10 +343,10 @@ BEGIN
     IF table_name IS NULL OR column_name IS NULL OR dry_run IS NULL OR generator IS NULL THEN
         RAISE EXCEPTION 'table_name, column_name, dry_run and generator must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
-    -- All of the plan is made before the first statement runs.
+    -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
-            -- To rewrite a table takes long, and no pg_stat_progress view shows how far it is.
+            -- Rewriting a table takes long, and no pg_stat_progress view shows its progress.
             IF step.notice IS NOT NULL THEN
                 RAISE NOTICE '%', step.notice;
             END IF;
@@ -357,4 +357,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
-    'moves a column to snowflake IDs, or to the numbers of a segment, with the foreign keys that point at it; without dry_run => false it only says how';
+    'changes a column, and the foreign keys that reference it, to snowflake IDs or to numbers of a segment; unless dry_run is false, only returns the statements';

@@ -1,14 +1,14 @@
--- What snowflake_adopt() has to know about a table before it touches it: the columns and sequences concerned,
--- what stands in the way, what the caller has to be told. All of it is read from the catalogs, with the
--- rights of the caller: that sets off no code of the tables' owners.
+-- The facts that snowflake_adopt() needs before it changes a table: the columns and sequences involved, the
+-- obstacles, and the notices for the caller. All facts are read from the catalogs with the privileges of the
+-- caller, which runs no code of the owners of the tables.
 --
--- Names of PostgreSQL stand without their schema here, as search_path is pinned and nothing can come before
+-- Names of PostgreSQL objects have no schema here, because search_path is set in each function and starts with
 -- pg_catalog.
 
--- Small numbers, of a segment, leave columns as they are: with `widens` off all count as if they were bigint.
+-- Numbers of a segment are small and do not require wider columns: if `widens` is false, all columns count as
+-- bigint.
 --
--- Columns are found by their names rather than numbers, in which partitions and children may differ from
--- their parents.
+-- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (
     relation oid, relation_name text, relation_kind "char", column_number smallint, column_name name, type oid,
@@ -38,7 +38,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
             WHERE foreign_key.contype = 'f' AND foreign_key.confrelid = found.relation
               AND referenced.attname = found.column_name
         ) AS step (relation, column_name, is_adopted)
-        -- A parent need not have the column.
+        -- A parent may lack the column.
         WHERE EXISTS (
             SELECT FROM pg_attribute AS attribute
             WHERE attribute.attrelid = step.relation AND attribute.attname = step.column_name
@@ -62,11 +62,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
-    'for snowflake_adopt(): a column and the foreign-key columns that point at it, in every partition and child';
+    'for snowflake_adopt(): a column and the foreign key columns that reference it, in all partitions and children';
 
--- Whose definitions have a say when the statements run. To widen a column evaluates the constraints and
--- indexes of its table, and checks its foreign keys again, which reads the tables at both ends, also where a
--- column there is a bigint already.
+-- The owners of the tables from which the statements run code. Widening a column evaluates the constraints and
+-- indexes of its table. It also checks the foreign keys of the column again, which reads both the referencing
+-- and the referenced table, even if the column is already a bigint in one of them.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -96,7 +96,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
-    'for snowflake_adopt(): the tables whose definitions have a say when the statements run, and whose they are';
+    'for snowflake_adopt(): the tables from which the statements run code, and their owners';
 
 CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
@@ -115,7 +115,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                LEFT JOIN pg_attrdef AS expression
                  ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
                WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
-                 -- The defaults that are going to be replaced do not count.
+                 -- Defaults that will be replaced do not count.
                  AND NOT EXISTS (
                      SELECT FROM adopted AS own
                      WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
@@ -129,10 +129,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences that belong to the column, in every partition and child, and who else uses them';
+    'for snowflake_adopt(): the sequences owned by the column, in all partitions and children, and what else uses them';
 
--- A number that a sequence has given may be known to somebody although no row has it: the row was deleted or rolled back, or
--- a program has taken numbers in advance. Sequences count that belong to the column, and those that its default names.
+-- A number that a sequence has given may be in use although no row contains it: the row was deleted or rolled back,
+-- or a program has taken numbers in advance. This includes the sequences owned by the column and those in its
+-- default.
 CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -161,7 +162,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences that have given values of the column, and the highest that each has given';
+    'for snowflake_adopt(): the sequences that have given values to the column, and the highest value that each has given';
 
 CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
@@ -172,7 +173,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     ),
     widened AS (SELECT * FROM involved WHERE NOT is_bigint),
 
-    -- The row types of the tables, and the types that are made of them.
+    -- The row types of the tables, and the types that contain them.
     row_type (relation, type) AS (
         SELECT widened.relation, class.reltype FROM widened JOIN pg_class AS class ON class.oid = widened.relation
         UNION
@@ -190,7 +191,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                            pg_describe_object('pg_class'::regclass, generated.attrelid, generated.attnum)
                        ELSE pg_describe_object(depend.classid, depend.objid, depend.objsubid) END,
                   widened.description),
-           'Drop what depends on the columns, call snowflake_adopt(), and create it again, all in one transaction.'
+           'Drop the objects that depend on the columns, call snowflake_adopt(), and create the objects again, all in one transaction.'
     FROM widened
     JOIN pg_depend AS depend
       ON depend.refclassid = 'pg_class'::regclass AND depend.refobjid = widened.relation
@@ -203,8 +204,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- A default depends on its own column. What partitions and children have from their parents is named
-      -- there.
+      -- A default depends on its own column. Objects that partitions and children inherit are reported for
+      -- the parent.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
@@ -212,7 +213,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('%s uses the row type of %s',
                   pg_describe_object('pg_class'::regclass, depend.objid, depend.objsubid),
                   pg_describe_object('pg_class'::regclass, row_type.relation, 0)),
-           'Drop these columns, or give them another type, such as jsonb.'
+           'Drop these columns, or change their type, for example to jsonb.'
     FROM row_type
     JOIN pg_depend AS depend
       ON depend.refclassid = 'pg_type'::regclass AND depend.refobjid = row_type.type
@@ -221,7 +222,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION
     SELECT format('%s is part of the partition key', widened.description),
-           'A partition key keeps its type: make a new partitioned table with bigint and copy the rows.'
+           'The type of a partition key cannot be changed. Create a new partitioned table with bigint and copy the rows.'
     FROM widened
     JOIN pg_depend AS depend
       ON depend.classid = 'pg_class'::regclass AND depend.objid = widened.relation
@@ -231,27 +232,27 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION
     SELECT format('%s is of type %s', widened.description, format_type(widened.type, NULL)),
-           'Give these columns the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint), without a domain.'
+           'First change the type of these columns from the domain to bigint (ALTER TABLE ... ALTER COLUMN ... TYPE bigint).'
     FROM widened
     WHERE widened.is_root AND widened.type NOT IN ('smallint'::regtype, 'integer'::regtype)
 
     UNION
     SELECT format('%s is a typed table', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
-           format('Widen the type first: ALTER TYPE %s ALTER ATTRIBUTE %I TYPE bigint CASCADE.',
+           format('First widen the type: ALTER TYPE %s ALTER ATTRIBUTE %I TYPE bigint CASCADE.',
                   class.reloftype::regtype, widened.column_name)
     FROM widened JOIN pg_class AS class ON class.oid = widened.relation
     WHERE class.reloftype <> 0
 
     UNION
-    SELECT format('%s has its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
-           'Detach the foreign tables (or end their inheritance), and widen their columns on both servers by hand.'
+    SELECT format('%s stores its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
+           'Detach the foreign tables (or remove their inheritance), and widen their columns on both servers manually.'
     FROM widened
     WHERE widened.relation_kind = 'f'
 
     UNION
     SELECT format('%s is inherited from %s', involved.description,
                   string_agg(parent.description, ' and ' ORDER BY parent.description)),
-           'End all but one inheritance of it (ALTER TABLE ... NO INHERIT ...).'
+           'Remove all but one of its parents (ALTER TABLE ... NO INHERIT ...).'
     FROM involved
     JOIN pg_inherits AS inherits ON inherits.inhrelid = involved.relation
     JOIN involved AS parent ON parent.relation = inherits.inhparent AND parent.column_name = involved.column_name
@@ -271,9 +272,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE key.column_number = widened.column_number
 
     UNION
-    SELECT format('%s is itself a foreign key and points at %s', involved.description,
+    SELECT format('%s is itself a foreign key that references %s', involved.description,
                   pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
-           'Its values come from there: adopt the column that it points at.'
+           'Adopt the referenced column, from which the values come.'
     FROM involved
     JOIN pg_constraint AS foreign_key
       ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND foreign_key.conparentid = 0
@@ -283,18 +284,18 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s has row-level security that applies to you',
                   pg_describe_object('pg_class'::regclass, involved.relation, 0)),
-           'Its highest value has to be known: call snowflake_adopt() as a superuser or as a role with BYPASSRLS.'
+           'Call snowflake_adopt() as a superuser or as a role with BYPASSRLS. It must know the highest value.'
     FROM involved
     WHERE involved.relation = adopted_table AND involved.is_adopted AND row_security_active(involved.relation)
 
     UNION
-    SELECT format('%s uses sequence %s, which goes with the identity', used_by, sequence_name),
-           'Give what uses the sequence another one.'
+    SELECT format('%s uses sequence %s, which is dropped with the identity', used_by, sequence_name),
+           'Let the other users of the sequence use another sequence.'
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
-    'for snowflake_adopt(): why the statements would fail, or what they would break, and what to do';
+    'for snowflake_adopt(): the reasons why the statements would fail or break something, and the remedies';
 
 CREATE FUNCTION snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, new_default text
@@ -314,18 +315,18 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('tables to be rewritten: %s (%s with their indexes)',
                   string_agg(relation_name, ', ' ORDER BY relation_name) FILTER (WHERE is_root),
                   pg_size_pretty(sum(pg_total_relation_size(relation)))),
-           'Until the transaction ends nobody else can read or write them, and they take as much disk space once more.',
-           'Set lock_timeout, so that others do not queue behind a lock that is waited for. Run ANALYZE on the tables '
-           'afterwards.'
+           'Until the transaction ends, no other session can read or write these tables, and they need twice the disk space.',
+           'Set lock_timeout so that other sessions do not queue behind a lock request that is waiting. Run ANALYZE on '
+           'the tables afterwards.'
     FROM widened
     HAVING count(*) > 0
 
     UNION ALL
     SELECT true,
-           format('publication "%s" has tables whose columns become bigint: %s', publication.pubname,
+           format('publication "%s" contains tables whose columns become bigint: %s', publication.pubname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'A subscriber whose column is smaller stops at the first row with a new ID.',
-           'Widen the columns on all subscribers first. A subscription with binary = true needs binary = false until then.'
+           'A subscriber with a narrower column stops at the first row with a new ID.',
+           'Widen the columns on all subscribers first. Until then, a subscription with binary = true needs binary = false.'
     FROM widened
     JOIN pg_class AS class ON class.oid = widened.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
@@ -338,7 +339,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT true,
            format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'It is in binary format, which fails where a column is smaller on the publisher.',
+           'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
            format('ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
     FROM widened
     JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
@@ -347,10 +348,10 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION ALL
     SELECT false,
-           format('%s, GENERATED ALWAYS until now, takes explicit values from now on', involved.description),
-           'OVERRIDING SYSTEM VALUE in an INSERT is still accepted and no longer needed; OVERRIDING USER VALUE no longer '
-           'has an effect.',
-           'To keep explicit values out, revoke INSERT on the table and grant INSERT on its other columns.'
+           format('%s will no longer be GENERATED ALWAYS and will accept explicit values', involved.description),
+           'In an INSERT, OVERRIDING SYSTEM VALUE is still accepted but no longer needed, and OVERRIDING USER VALUE no '
+           'longer has an effect.',
+           'To prevent explicit values, revoke INSERT on the table and grant INSERT on its other columns.'
     FROM involved
     JOIN pg_attribute AS attribute
       ON attribute.attrelid = involved.relation AND attribute.attnum = involved.column_number
@@ -358,16 +359,16 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION ALL
     SELECT false,
-           format('the default of %s is replaced', involved.description),
-           format('It is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
-           format('To go back: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
+           format('the default of %s will be replaced', involved.description),
+           format('The current default is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
+           format('To restore it: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
                   involved.column_name, pg_get_expr(expression.adbin, expression.adrelid))
     FROM involved
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
       AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
-      -- There is no way back to a sequence that is dropped.
+      -- A default that uses a dropped sequence cannot be restored.
       AND NOT EXISTS (
           SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
@@ -376,11 +377,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION ALL
     SELECT false,
-           format('sequence %s is kept', sequence_name),
+           format('sequence %s will be kept', sequence_name),
            format('It is used by %s.', used_by),
-           format('When nothing uses it any more: DROP SEQUENCE %s;', sequence_name)
+           format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
-    'for snowflake_adopt(): what the caller has to know about the statements';
+    'for snowflake_adopt(): the notices and warnings about the statements';

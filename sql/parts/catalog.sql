@@ -1,12 +1,12 @@
--- The view of layouts, and comments and grants for the functions that the library declares.
+-- The view of layouts, and comments on the functions that the library declares.
 
--- Bound by hand, as its C function has no wrapper of pgrx around it.
+-- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
     STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_nextval_support
     AS 'MODULE_PATHNAME', 'snowflake_nextval';
 
--- The names are bound when the view is made, so that search_path does not matter later. They are qualified
--- all the same: a function unnest(text[]) in the extension's schema would fit better than the one of
+-- Names are resolved when the view is created, so that search_path does not matter later. They are qualified
+-- nevertheless: a function unnest(text[]) in the extension's schema would be a better match than that of
 -- pg_catalog.
 CREATE VIEW snowflake_layouts AS
     SELECT preset.name, facts.*
@@ -17,26 +17,26 @@ CREATE VIEW snowflake_layouts AS
 GRANT SELECT ON snowflake_layouts TO PUBLIC;
 
 COMMENT ON VIEW snowflake_layouts IS
-    'the layouts that have names, with their fields and limits';
-COMMENT ON COLUMN snowflake_layouts.name IS 'the name of the layout, as in snowflake_id.layout';
-COMMENT ON COLUMN snowflake_layouts.layout IS 'the layout written out';
-COMMENT ON COLUMN snowflake_layouts.time_bits IS 'bits of the field time';
-COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'bits of the field datacenter, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'bits of the field worker, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'bits of the field clock_seq, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'bits of the field sequence, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.unit IS 'the length of a tick: two IDs of one tick bear the same time';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'where the time of the layout begins';
-COMMENT ON COLUMN snowflake_layouts.workers IS 'how many servers can make IDs side by side';
-COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'how many IDs one server can make in a second, lastingly';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'where the time of the layout ends';
+    'named layouts, with their fields and limits';
+COMMENT ON COLUMN snowflake_layouts.name IS 'name of the layout, as used in snowflake_id.layout';
+COMMENT ON COLUMN snowflake_layouts.layout IS 'full definition of the layout';
+COMMENT ON COLUMN snowflake_layouts.time_bits IS 'number of bits of the time field';
+COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick; IDs of the same tick contain the same time';
+COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of the time of the layout';
+COMMENT ON COLUMN snowflake_layouts.workers IS 'number of servers that can issue IDs at the same time';
+COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'sustained number of IDs per second that one server can issue';
+COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'end of the time of the layout';
 COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout as JSON, for programs';
+COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout in JSON format';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
     'the next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_batch(int) IS
-    'the next snowflake IDs of this server, 1 to 1000000 of them';
+    'the next 1 to 1000000 snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
     'the last snowflake ID that this session took';
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
@@ -50,4 +50,4 @@ COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) I
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
     'the fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_preset_names() IS
-    'for view snowflake_layouts: the names';
+    'for view snowflake_layouts: the names of the presets';

@@ -1,4 +1,4 @@
--- The accessors: one part of an ID each. See src/read/direct.rs for why pgrx does not declare them.
+-- Functions that return one part of an ID. See src/read/direct.rs for why pgrx does not declare them.
 
 CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_timestamp';

@@ -1,4 +1,4 @@
--- Which layout an ID may be of.
+-- Guessing the layout of an ID.
 
 COMMENT ON FUNCTION snowflake_guess_layout(bigint) IS
-    'the presets that a snowflake ID may be of, the most likely first';
+    'the presets that may be the layout of a snowflake ID, most likely first';

@@ -1,17 +1,17 @@
 -- Partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and writes the statements,
--- snowflake_create_partitions() executes them. Both have the rights of the caller. search_path is pinned in
--- the former only: what the statements set off, such as event triggers, has to find the caller's search_path,
--- as it would if they were typed.
+-- snowflake_create_partitions_plan() makes the checks and writes the statements, and
+-- snowflake_create_partitions() executes them. Both run with the privileges of the caller. Only the former sets
+-- search_path: code that the statements call, such as event triggers, must see the caller's search_path, as if
+-- the caller had typed the statements.
 --
--- The caller has to be the owner of the table, and not merely a superuser or a member of the owning role. To
--- make a partition evaluates what is constant in the table's indexes and in the constraints of its default
--- partition, with the rights of the caller. And the partition is the caller's own: autovacuum runs the
--- functions in its indexes, which come from the table, with the rights of its owner for as long as it exists.
--- Triggers, defaults and generated columns are copied, not run.
+-- The caller must be the owner of the table. Being a superuser or a member of the owning role is not enough.
+-- Creating a partition evaluates constant expressions in the table's indexes and in the constraints of its
+-- default partition, with the privileges of the caller. Furthermore, the caller will own the partition. As long
+-- as it exists, autovacuum runs the functions in its indexes, which are copied from the table, with the
+-- privileges of its owner. Triggers, defaults and generated columns are only copied.
 
--- Time is counted in UTC, so that the same call gives the same bounds in every session.
+-- Times are computed in UTC, so that the same call gives the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
@@ -34,16 +34,16 @@ DECLARE
     planned record;
 BEGIN
     IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
-        RAISE EXCEPTION 'an argument is NULL'
+        RAISE EXCEPTION 'parent, start, stop, step and dry_run must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  DETAIL = 'Only the layout may be NULL, which stands for that of the session.',
-                  HINT = 'Give a table, a start, a stop and a step.';
+                  DETAIL = 'Only layout may be null, which means the layout of the session.',
+                  HINT = 'Specify a table, a start, a stop and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'snowflake_create_partitions() cannot create partitions at isolation level %',
+        RAISE EXCEPTION 'cannot create partitions at isolation level %',
             current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'Partitions that others have just made would not be seen.',
-                  HINT = 'Call it in a transaction that was begun with BEGIN ISOLATION LEVEL READ COMMITTED.';
+                  DETAIL = 'Partitions that other sessions have just created would not be visible.',
+                  HINT = 'Start the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.';
     END IF;
 
     SELECT n.nspname, c.relname, CASE
@@ -63,7 +63,7 @@ BEGIN
     WHERE c.oid = parent;
     IF table_name IS NULL THEN
         RAISE EXCEPTION 'table with OID % does not exist', parent::oid
-            USING ERRCODE = 'undefined_table', HINT = 'Give the name of a table.';
+            USING ERRCODE = 'undefined_table', HINT = 'Specify the name of a table.';
     ELSIF problem IS NOT NULL THEN
         RAISE EXCEPTION 'table "%" is not partitioned by ranges of a bigint', table_name
             USING ERRCODE = 'wrong_object_type', DETAIL = problem,
@@ -71,7 +71,7 @@ BEGIN
     END IF;
 
     IF layout IS NULL THEN
-        -- Loads the library if need be, and fails if the setting is no layout.
+        -- Loads the library if necessary, and fails if the setting is not a valid layout.
         PERFORM @extschema@.snowflake_min_id(start);
         layout := current_setting('snowflake_id.layout');
     END IF;
@@ -80,35 +80,35 @@ BEGIN
     IF step < interval '1 second' THEN
         RAISE EXCEPTION 'a step of % is too short', step
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'The shortest step is a second.',
-                  HINT = 'Use a longer one, such as interval ''1 month''.';
+                  DETAIL = 'The shortest step is one second.',
+                  HINT = 'Use a longer step, such as interval ''1 month''.';
     ELSIF stop <= start THEN
-        RAISE EXCEPTION 'the stop does not lie after the start'
+        RAISE EXCEPTION 'stop must be later than start'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The start is %s, the stop %s.', start, stop),
-                  HINT = 'Use a stop after the start.';
+                  DETAIL = format('The start is %s, and the stop is %s.', start, stop),
+                  HINT = 'Specify a later stop.';
     ELSIF start < epoch OR stop > exhausted_at THEN
-        RAISE EXCEPTION 'the range from start to stop does not lie within the layout'
+        RAISE EXCEPTION 'the range from start to stop is not within the layout'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The range is from %s to %s; the layout reaches from %s to %s.',
+                  DETAIL = format('The range is from %s to %s. The layout covers the time from %s to %s.',
                                   start, stop, epoch, exhausted_at),
-                  HINT = 'Use a range within that, or name another layout.';
+                  HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
 
-    -- Each bound is reckoned from the start, so that months that begin on a 31st do not slip to the 28th for
-    -- good.
+    -- Each bound is computed from the start. Computed from the bound before it, months that begin on the 31st
+    -- would move to the 28th and stay there.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('Steps of %s from %s to %s give more than %s.', step, start, stop, most_partitions),
-                      HINT = 'Use a longer step, or several calls.';
+                      DETAIL = format('Steps of %s from %s to %s result in more than %s partitions.', step, start, stop, most_partitions),
+                      HINT = 'Use a longer step or several calls.';
         END IF;
         next_bound := (start AT TIME ZONE 'UTC' + coalesce(cardinality(bounds), 0) * step) AT TIME ZONE 'UTC';
         IF next_bound <= bounds[cardinality(bounds)] THEN
-            RAISE EXCEPTION 'steps of % do not lead ahead', step
+            RAISE EXCEPTION 'a step of % does not lead to a later time', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('One leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
+                      DETAIL = format('A step leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
                       HINT = 'Use a step without negative parts, such as interval ''1 month''.';
         END IF;
         bounds := bounds || next_bound;
@@ -129,19 +129,19 @@ BEGIN
               SELECT part.relid
               FROM pg_partitioned_table AS p CROSS JOIN LATERAL pg_partition_tree(p.partdefid) AS part
               WHERE p.partrelid = parent));
-        -- Whoever has no rights to the table is told so by PostgreSQL.
+        -- If the caller has no privileges on the table, PostgreSQL itself reports it.
         IF strange.tables IS NOT NULL AND (strange.owner IS NULL OR pg_has_role(strange.owner::regrole, 'USAGE')) THEN
-            RAISE EXCEPTION 'not all tables concerned belong to %', caller
+            RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These do not: %s. What their owners have written into constraints and indexes would '
-                                      'run with the rights of %s.', strange.tables, caller),
+                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints and indexes '
+                                      'would run with the privileges of %s.', strange.tables, caller),
                       HINT = CASE WHEN strange.owner IS NULL
                                   THEN format('Give the default partition the owner of the table: ALTER TABLE ... OWNER TO %s;',
                                               caller)
-                                  ELSE format('Connect as %s to run it. Or, if all that %1$s has written into the tables may '
-                                              'have your rights: SET ROLE %1$s;', strange.owner) END;
+                                  ELSE format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may '
+                                              'run with your privileges: SET ROLE %1$s;', strange.owner) END;
         END IF;
-        -- The statements name the table. Who owns its schema can put another one in its place until they run.
+        -- The statements refer to the table by name. Until they run, the owner of its schema can replace the table.
         SELECT schema.owner::text AS owner
         INTO strange
         FROM (
@@ -155,13 +155,13 @@ BEGIN
         IF FOUND THEN
             RAISE EXCEPTION 'schema "%" does not belong to a superuser', place
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('It belongs to %s, who can put another table in the place of "%s" while the statements '
-                                      'run with the rights of %s.', strange.owner, table_name, caller),
+                      DETAIL = format('The schema belongs to %s, who can replace table "%s" while the statements run with the '
+                                      'privileges of %s.', strange.owner, table_name, caller),
                       HINT = 'Give the table to the owner of the schema and connect as that role, or give the schema to a '
                              'superuser.';
         END IF;
-        -- As CREATE TABLE will: so that of two calls at the same time the second one finds what the first one
-        -- made.
+        -- The lock that CREATE TABLE will take. Of two concurrent calls, the second one sees the partitions of the
+        -- first one.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 
@@ -173,8 +173,8 @@ BEGIN
             FROM pg_inherits AS i
             JOIN pg_class AS c ON c.oid = i.inhrelid
             JOIN pg_namespace AS n ON n.oid = c.relnamespace
-            -- A default partition has no bounds. No backslashes: standard_conforming_strings = off would take
-            -- them away.
+            -- A default partition has no bounds. The pattern has no backslashes, because
+            -- standard_conforming_strings = off would remove them.
             CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(](.*)[)] TO [(](.*)[)]') AS bound
             WHERE i.inhparent = parent AND bound IS NOT NULL
         ), wanted AS (
@@ -197,31 +197,31 @@ BEGIN
         IF to_id <= from_id THEN
             RAISE EXCEPTION 'a step of % is too short', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('No ID of the layout lies between %s and %s.', since, before),
-                      HINT = 'Use a longer one, such as interval ''1 month''.';
+                      DETAIL = format('The layout has no ID between %s and %s.', since, before),
+                      HINT = 'Use a longer step, such as interval ''1 month''.';
         ELSIF planned.found_from = from_id AND planned.found_to = to_id THEN
             partition := format('%I.%I', planned.nspname, planned.relname);
             statement := NULL;
         ELSIF planned.relname IS NOT NULL THEN
             RAISE EXCEPTION 'partition "%" overlaps the range from % to %', planned.relname, since, before
                 USING ERRCODE = 'invalid_object_definition',
-                      DETAIL = format('It holds IDs from %s to %s, the range is from %s to %s.',
+                      DETAIL = format('The partition contains IDs from %s to %s, and the range is from %s to %s.',
                                       planned.found_from, planned.found_to, from_id, to_id),
-                      HINT = 'Use a start and a step with which the bounds are those of the partitions that exist.';
+                      HINT = 'Use a start and a step that give the bounds of the existing partitions.';
         ELSE
             part_name := table_name || to_char(since AT TIME ZONE 'UTC', suffix);
             IF octet_length(part_name) > name_bytes THEN
-                RAISE EXCEPTION 'the name "%" is too long', part_name
+                RAISE EXCEPTION 'partition name "%" is too long', part_name
                     USING ERRCODE = 'name_too_long',
-                          DETAIL = format('It has %s bytes, and %s are the most.', octet_length(part_name), name_bytes),
-                          HINT = format('Give the table a name of at most %s bytes.',
+                          DETAIL = format('The name has %s bytes, and the maximum is %s.', octet_length(part_name), name_bytes),
+                          HINT = format('Rename the table to a name of at most %s bytes.',
                                         name_bytes - octet_length(part_name) + octet_length(table_name));
             ELSIF to_regclass(format('%I.%I', place, part_name)) IS NOT NULL THEN
-                RAISE EXCEPTION 'the name "%" is taken', part_name
+                RAISE EXCEPTION 'relation "%" already exists', part_name
                     USING ERRCODE = 'duplicate_table',
-                          DETAIL = format('What bears it in schema "%s" is no partition of "%s" from %s to %s.',
+                          DETAIL = format('The relation in schema "%s" is not a partition of "%s" from %s to %s.',
                                           place, table_name, since, before),
-                          HINT = 'Rename or drop that.';
+                          HINT = 'Rename or drop the relation.';
             END IF;
             partition := format('%I.%I', place, part_name);
             statement := format('CREATE TABLE %s PARTITION OF %I.%I FOR VALUES FROM (%s) TO (%s)',
@@ -232,7 +232,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'for snowflake_create_partitions(): checks, takes the lock if partitions are to be created, and returns the statements';
+    'for snowflake_create_partitions(): checks, takes a lock if partitions are to be created, and returns the statements';
 
 CREATE FUNCTION snowflake_create_partitions(
     parent regclass, start timestamptz, stop timestamptz, step interval,
@@ -253,4 +253,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'creates the partitions of a table by the time of its snowflake IDs, where they do not exist';
+    'creates missing partitions of a table by the time of its snowflake IDs';

@@ -1,10 +1,10 @@
--- Who may do what. Only the owner, a superuser, may use what is listed here: what changes the state of the
--- server or of the fleet, what shows it, and keys. It is taken from PUBLIC, which may call any new function,
--- and from those whom ALTER DEFAULT PRIVILEGES gives rights to new objects.
+-- Privileges. Only the owner, a superuser, may use the objects listed here: objects that change or show the state
+-- of the server or of the fleet, and keys. Privileges are revoked from PUBLIC, which can call any new function by
+-- default, and from all roles to which ALTER DEFAULT PRIVILEGES grants privileges on new objects.
 --
--- A superuser runs this, and the schema of the extension may belong to somebody else: an operator there that
--- fits the types exactly comes before one of pg_catalog that needs a conversion. So none is named without its
--- schema, nor implied by CASE with a value, IN or BETWEEN.
+-- A superuser runs this script, but another role may own the schema of the extension. An operator in that schema
+-- with exactly matching types takes precedence over an operator of pg_catalog that needs a conversion. Therefore all
+-- operators are schema-qualified, and constructs that imply operators (CASE with a value, IN, BETWEEN) are not used.
 DO $$
 DECLARE
     revocation pg_catalog.text;
@@ -18,7 +18,7 @@ BEGIN
             FROM pg_catalog.pg_namespace AS n
             WHERE n.nspname OPERATOR(pg_catalog.=) 'snowflake_internal'
             UNION ALL
-            -- GRANT and REVOKE take a view for a table.
+            -- In GRANT and REVOKE, TABLE includes views.
             SELECT 'TABLE', c.oid::pg_catalog.regclass::pg_catalog.text, c.relowner,
                    coalesce(c.relacl, pg_catalog.acldefault('r', c.relowner))
             FROM pg_catalog.pg_class AS c
@@ -68,7 +68,7 @@ BEGIN
 END
 $$;
 
--- A view checks EXECUTE on its functions as the caller.
+-- EXECUTE on the functions in a view is checked for the role that uses the view.
 GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
     snowflake_layouts_in_use(),

@@ -1,27 +1,27 @@
--- IDs for the outside: texts with a prefix, and UUIDs.
+-- Public IDs: texts with a prefix, and UUIDs.
 
 COMMENT ON FUNCTION snowflake_to_public(text, bigint) IS
-    'a snowflake ID as text with a prefix, such as cus_4aaW4SzAyQK';
+    'a snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
 COMMENT ON FUNCTION snowflake_to_public(text, bigint, bytea) IS
-    'a snowflake ID as text with a prefix, readable only with the key of 16 bytes';
+    'a snowflake ID as a public ID that can be read only with the key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_public_named(text, bigint, text) IS
-    'a snowflake ID as text with a prefix, readable only with a key of table snowflake_mask_key';
+    'a snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_public(text, text) IS
-    'the snowflake ID that a text with a prefix stands for';
+    'the snowflake ID of a public ID';
 COMMENT ON FUNCTION snowflake_from_public(text, text, bytea) IS
-    'the snowflake ID that a text with a prefix stands for, which was made with a key of 16 bytes';
+    'the snowflake ID of a public ID that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_public_named(text, text, text) IS
-    'the snowflake ID that a text with a prefix stands for, which was made with a key of table snowflake_mask_key';
+    'the snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
 
 COMMENT ON FUNCTION snowflake_to_uuid(bigint) IS
-    'a snowflake ID as a UUID of version 8, whose first digits are those of the ID';
+    'a snowflake ID as a UUID of version 8 that starts with the digits of the ID';
 COMMENT ON FUNCTION snowflake_to_uuid(bigint, bytea, text) IS
-    'a snowflake ID as a UUID of version 8, readable only with the key of 16 bytes';
+    'a snowflake ID as a UUID of version 8 that can be read only with the key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_uuid_named(bigint, text, text) IS
-    'a snowflake ID as a UUID of version 8, readable only with a key of table snowflake_mask_key';
+    'a snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid) IS
     'the snowflake ID of a UUID of version 8';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS
-    'the snowflake ID of a UUID of version 8, which was made with a key of 16 bytes';
+    'the snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_uuid_named(uuid, text, text) IS
-    'the snowflake ID of a UUID of version 8, which was made with a key of table snowflake_mask_key';
+    'the snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';

@@ -20,13 +20,13 @@ CREATE FUNCTION snowflake_max_id(instant timestamptz, layout text) RETURNS bigin
 COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
     'the largest snowflake ID of the given layout whose time is at or before an instant';
 
--- Conditions on the time of an ID that the planner sees through: each is replaced by a comparison of the ID
--- itself, which an index on it answers and by which partitions are pruned.
+-- Conditions on the time of an ID. The planner inlines them: each becomes a comparison of the ID itself, which can
+-- use an index on the ID and prune partitions.
 --
--- That takes functions in SQL that are not STRICT, as AND may be true or false where one side is NULL. They
--- become part of the query of whoever calls them, with that role's rights. So their bodies are bound here and
--- now, and search_path does not matter later; and the arguments have exactly the types of the parameters, so
--- that nothing else in the schema fits better.
+-- Inlining requires SQL functions that are not STRICT, because AND can be false although one side is NULL. The
+-- inlined body runs with the privileges of the calling role. Therefore the bodies are resolved when the functions
+-- are created, so that search_path does not matter later. The arguments have exactly the types of the parameters,
+-- so that no other function in the schema is a better match.
 
 CREATE FUNCTION snowflake_since(id bigint, since timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql

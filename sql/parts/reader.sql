@@ -1,4 +1,4 @@
--- Reading IDs where the extension is not.
+-- Reading IDs on servers without the extension.
 
 COMMENT ON FUNCTION snowflake_reader_sql(text) IS
-    'a script of functions in plain SQL that read the IDs of a layout, for servers without the extension';
+    'a script of plain SQL functions that read the IDs of a layout on servers without the extension';

@@ -1,8 +1,9 @@
--- All materialized views of snowflake_internal are there. From now on their query fails: see horizon.sql.
+-- All materialized views of snowflake_internal have been created. From now on their queries fail: see horizon.sql.
 CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'materialized view is written by snowflake_id alone'
+    RAISE EXCEPTION 'cannot refresh materialized views of schema "snowflake_internal"'
         USING ERRCODE = 'object_not_in_prerequisite_state',
+              DETAIL = 'Only the server itself writes them. A refresh would empty them.',
               HINT = 'Leave schema snowflake_internal out of the refresh.';
 END
 $$;

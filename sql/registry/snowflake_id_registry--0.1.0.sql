@@ -1,19 +1,19 @@
 -- Assembled by "make sql" from sql/registry/parts/: do not edit.
 --
--- The registry of a fleet: gives each server a worker ID, for a range of time, and no two servers the same.
+-- The registry of a fleet: grants each server a worker ID for a range of time, never the same to two servers.
 --
--- It is an extension:   CREATE EXTENSION snowflake_id_registry;
--- The same file serves where no extension can be installed. The role needs CREATE on the database, no more:
+-- As an extension:       CREATE EXTENSION snowflake_id_registry;
+-- Without extension support, run the same file as a script. The role needs only CREATE on the database:
 --                       psql -f snowflake_id_registry--0.1.0.sql
--- Either way all of it is made or nothing: it is one statement, whatever client sends it.
+-- In both cases, all objects are created or none: the script is a single statement for every client.
 --
--- Then, if no server of the fleet has made IDs with worker IDs from a registry before:
+-- Then, if no server of the fleet has issued IDs with worker IDs from a registry before:
 --                       SELECT snowflake_registry.start_fleet();
 --
--- Numbers without time, in ranges:
+-- For segments, which are numbers without time, given out in ranges:
 --                       SELECT snowflake_registry.create_segment('orders');
 --
--- What servers may do: ask for identities, renew them, and take numbers. They see no table.
+-- Servers need privileges to acquire and renew identities and to take numbers. They need none on tables.
 --
 --     CREATE ROLE fleet;
 --     GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
@@ -22,7 +22,7 @@
 --         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
 --         snowflake_registry.take(uuid, jsonb, text) TO fleet;
 --
--- For each server a login role of its own, as a role can change its own password and settings:
+-- Create a separate login role for each server, because a role can change its own password and settings:
 --
 --     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;
 --     ALTER ROLE shard1 SET statement_timeout = '10s';
@@ -31,47 +31,47 @@
 --     ALTER ROLE shard1 SET default_transaction_isolation = 'read committed';
 --     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
--- A role with EXECUTE on acquire() can take identities until none is left, and hold up the others by leaving
--- its transactions open: it belongs to servers of the fleet alone. How many there are to take is up to
--- configure(last_worker => .., last_datacenter => ..), and their rows stay for ever.
+-- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
+-- transactions open. Grant this privilege only to servers of the fleet. configure(last_worker => ..,
+-- last_datacenter => ..) limits the number of identities. Their rows are never removed.
 --
--- What the promise rests on. The ranges that are ever given for one identity do not overlap: a row of table
--- lease is never removed, its granted_until never decreases, and a new range begins where the last one ended,
--- or later. All that gives an identity to somebody else runs alone (table settings locked in EXCLUSIVE mode).
--- Renewals run side by side (ROW SHARE mode). These are locks of the table and not of its row, because the
--- queue for a table is fair: shared locks of a row are granted past those who wait for an exclusive one, and
--- renewals whose commits are slow would keep every acquire() waiting for good.
+-- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never
+-- removed, its granted_until never decreases, and a new range starts at or after the end of the last one. Every
+-- operation that gives an identity to another server runs alone (it locks table settings in EXCLUSIVE mode).
+-- Renewals run concurrently (ROW SHARE mode). These are locks of the table, not of its row, because the lock queue
+-- of a table is fair. A shared row lock is granted even while another session waits for an exclusive lock, so
+-- renewals with slow commits could block acquire() forever.
 --
--- Of numbers without time the same holds: the row of a segment is never removed, its next_value never
--- decreases, and each range begins there. Servers that take numbers run side by side too (ROW SHARE mode),
--- and one after the other where they want the same name: then they wait for the row.
+-- The same holds for segments. The row of a segment is never removed, its next_value never decreases, and each
+-- range starts at next_value. Servers take numbers concurrently (ROW SHARE mode), except from the same segment:
+-- then they wait for the lock of its row.
 --
--- Only what is committed counts. A caller sends one statement by itself and believes the answer when the
--- statement has ended without an error or a warning. A row that is rolled back later was never granted.
+-- Only committed grants count. A caller sends a single statement and trusts the answer if the statement ends
+-- without an error or a warning. A row that is rolled back later was never granted.
 
 DO LANGUAGE plpgsql $registry$
 DECLARE
-    -- Resolved before search_path is pinned: hence with their schemas.
+    -- These types are resolved before search_path is set, so they are schema-qualified.
     statement pg_catalog.text;
     search_path_before CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 BEGIN
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- Functions with the rights of their owner find what they use by name. So the schema is made here and now, by the
--- role that is to own the registry. In a schema that was there before, its owner may have created objects that
--- cannot be seen until he commits: a function that fits a call better than ours would run with our rights.
+-- SECURITY DEFINER functions find other objects by name. Therefore the role that will own the registry creates the
+-- schema here. In an existing schema, its owner may have created objects that are not visible until that transaction
+-- commits. A function that matches a call better than ours would run with our privileges.
 IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'snowflake_registry') THEN
     RAISE EXCEPTION 'schema "snowflake_registry" already exists'
         USING ERRCODE = 'duplicate_schema',
-              DETAIL = 'The registry has to be installed into a schema of its own, which it creates itself.',
-              HINT = 'If there is no registry in it: DROP SCHEMA snowflake_registry;';
+              DETAIL = 'The registry must be installed in a schema of its own, which the installation creates.',
+              HINT = 'If the schema contains no registry: DROP SCHEMA snowflake_registry;';
 END IF;
 CREATE SCHEMA snowflake_registry;
-COMMENT ON SCHEMA snowflake_registry IS 'the registry of a fleet of servers that make snowflake IDs';
+COMMENT ON SCHEMA snowflake_registry IS 'registry of a fleet of servers that issue snowflake IDs';
 
 -- Tables ------------------------------------------------------------------------------------------------
 
--- The row is made by start_fleet(). A script that made it would be in the way of the row of a restored dump.
+-- start_fleet() creates the row. If this script created it, the row of a restored dump would conflict with it.
 CREATE TABLE snowflake_registry.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -99,58 +99,58 @@ CREATE TABLE snowflake_registry.settings (
     quarantine_reason text,
     frozen_until timestamptz,
     orders text[] NOT NULL DEFAULT '{}',
-    -- Servers refuse what is longer. A day may have 25 hours.
+    -- Servers reject longer leases. The interval must not contain days, because a day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
     CHECK (longest_lease BETWEEN lease AND '24 hours' AND extract(day FROM longest_lease) = 0
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
     CHECK (last_worker >= first_worker)
--- xmin of the row has to be what it is in heap.
+-- The registry relies on xmin of the row as heap stores it.
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.settings IS
-    'settings and state of the registry, in one row; to be changed by configure(), as any other change '
+    'settings and state of the registry, in one row; use configure() to change settings, because any other change '
     'looks like a restored dump';
-COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'which registry this is; a dump keeps it';
-COMMENT ON COLUMN snowflake_registry.settings.lease IS 'how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'the longest lease there ever was';
-COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'how often servers are to renew';
-COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'the lowest worker ID to give';
+COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
+COMMENT ON COLUMN snowflake_registry.settings.lease IS 'length of a lease: how far ahead of the clock a range is granted';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'longest value that lease ever had';
+COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers should renew';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID to grant';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
-    'the highest worker ID to give; the layout of a server may set a lower limit';
+    'highest worker ID to grant; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
-    'the highest datacenter ID to give worker IDs for';
+    'highest datacenter ID for which worker IDs are granted';
 COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
-    'whether the administrator says that no failover loses commits';
+    'whether, according to the administrator, no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.settings.system_identifier IS
-    'the database cluster in which the row was written';
+    'database cluster in which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.database_oid IS
-    'the database in which the row was written; one made by CREATE DATABASE .. TEMPLATE is another';
-COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'the timeline on which the row was written';
+    'database in which the row was written; a copy by CREATE DATABASE .. TEMPLATE has another OID';
+COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'timeline on which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
-    'when the server was started that wrote the row; a disk that is set back takes a start';
-COMMENT ON COLUMN snowflake_registry.settings.serial IS 'counts grants and quarantines';
+    'start time of the server that wrote the row; setting back a disk requires a start';
+COMMENT ON COLUMN snowflake_registry.settings.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
-    'the transaction that wrote the row; in a restored row it is another';
-COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are given out';
+    'transaction that wrote the row; differs from xmin in a restored row';
+COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are granted';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
-    'no range begins earlier; it never falls';
+    'no new range starts before this time; never decreases';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
-    'how much of a quarantine is left, counted from call to call; 0: there is none';
-COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'the clock when that was counted last';
+    'remaining time of the quarantine, counted from call to call; 0: no quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which the remaining time was last counted';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
-    'in quarantine: commits are lost, or may be, and no witness shortens it';
-COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in quarantine: a server has shown a token';
+    'in a quarantine: commits are or may be lost, and no witness shortens the quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in a quarantine: a server has shown a token';
 COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
-    'in quarantine: the server was started since it began, so that open segments wait as well';
+    'in a quarantine: the server has been started since the quarantine began, so that open segments wait as well';
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
-    'whether a witness shortens the quarantine after a start';
-COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'why there is or was a quarantine';
+    'whether a witness shortens the quarantine after a server start';
+COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
-    'frozen: nothing new is given, and no lease is extended beyond this; NULL: it is not frozen';
+    'if the registry is frozen: nothing new is granted, and no lease is extended beyond this time; NULL: not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.orders IS
-    'a random name of each call of freeze(), unfreeze() and reserve(); servers tell the last one to a registry that has '
-    'forgotten it';
+    'a random name for each call of freeze(), unfreeze() and reserve(); servers show the last one to a registry that may '
+    'have lost it';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -171,26 +171,26 @@ CREATE TABLE snowflake_registry.lease (
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
--- Renewals find room on the page, and touch no index.
+-- Renewals find free space on the page and change no index.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'the identities that were ever given, and the end of what was granted of each; rows stay for ever';
-COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'begin of the range that was granted last';
-COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'its end; it never decreases';
+    'all identities that were ever granted, with the end of the last range; rows are never removed';
+COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the range that was granted last';
+COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of that range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
-    'the secret of who holds it; NULL if nobody does, or nobody knows who';
+    'secret of the server that holds the identity; NULL if there is no holder or the holder is not known';
 COMMENT ON COLUMN snowflake_registry.lease.nonce IS
-    'changes with each renewal, so that a copy of a server is found out; NULL: not known any more';
-COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'the server''s own word, as all up to clock_offset';
+    'changes with each renewal, so that a copy of a server is detected; NULL: not known';
+COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'reported by the server, like all columns up to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
-    'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'how often it was given';
+    'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
-    'whether nobody gets it any more, as a server has it for good';
+    'whether the identity is never granted again, because a server keeps it permanently';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
-    -- One more digit than bigint has: past the last number of all.
+    -- One digit more than bigint: the value after the last number must fit.
     next_value numeric(20) NOT NULL CHECK (next_value >= 0),
     start bigint NOT NULL CHECK (start >= 0),
     increment bigint NOT NULL CHECK (increment > 0),
@@ -215,55 +215,57 @@ CREATE TABLE snowflake_registry.segment (
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.segment IS
-    'numbers without time, which servers take in ranges; a name that was dropped keeps its row';
+    'segments: numbers without time, which servers take in ranges; a dropped segment keeps its row';
 COMMENT ON COLUMN snowflake_registry.segment.next_value IS
-    'no number from here on was given, of this period or a later one, but those ahead; it never decreases';
+    'no number from here on was given, of this period or a later one, except as ahead_value says; never decreases';
 COMMENT ON COLUMN snowflake_registry.segment.start IS
-    'the first number; with a period: the first of each period, without its prefix';
-COMMENT ON COLUMN snowflake_registry.segment.increment IS 'the difference between two numbers';
-COMMENT ON COLUMN snowflake_registry.segment.step IS 'how many numbers were in the range that was taken last';
-COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month, year; NULL: numbers without a prefix';
-COMMENT ON COLUMN snowflake_registry.segment.digits IS 'how many digits follow the prefix';
-COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'where days begin';
+    'first number; with a period: first number of each period, without the prefix';
+COMMENT ON COLUMN snowflake_registry.segment.increment IS 'difference between two consecutive numbers';
+COMMENT ON COLUMN snowflake_registry.segment.step IS 'number of numbers in the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month or year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segment.digits IS 'number of digits after the prefix';
+COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'time zone that determines when days begin';
 COMMENT ON COLUMN snowflake_registry.segment.period_key IS
-    'the prefix of the period in which numbers are taken now, such as 20261121';
+    'prefix of the current period, such as 20261121';
 COMMENT ON COLUMN snowflake_registry.segment.ahead_key IS
-    'the prefix of the period after it, if numbers of that were taken already';
-COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the period after this one';
+    'prefix of the next period, if numbers of it have already been taken';
+COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the next period';
 COMMENT ON COLUMN snowflake_registry.segment.has_left IS
-    'whether a server has taken from it whose rows do not depend on the WAL of the registry';
+    'whether numbers were taken by a server whose rows do not depend on the WAL of the registry';
 COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
-    'why nobody gets numbers before resume_segment(); NULL: it is open';
+    'why no numbers are given until resume_segment() is called; NULL: the segment is open';
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
-    'the highest number that the registry''s own server reports since it was closed, or one with numbers of another registry';
+    'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
+    'another registry';
 
--- As old as the registry, and never replaced: what was signed in commits that are lost is to be verified, too.
+-- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     inner_pad bytea NOT NULL CHECK (length(inner_pad) = 64),
     outer_pad bytea NOT NULL CHECK (length(outer_pad) = 64)
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.signing_key IS
-    'the secret by which the registry knows what it has said; who has it can stop the fleet, not make it repeat IDs';
-COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'the key of HMAC-SHA256, padded, xor 0x36';
-COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'the same, xor 0x5c';
+    'secret key with which the registry recognizes its own answers; whoever has it can stop the fleet, but cannot make it '
+    'repeat IDs';
+COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'key of HMAC-SHA256, padded, XOR 0x36';
+COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'key of HMAC-SHA256, padded, XOR 0x5c';
 
 CREATE FUNCTION snowflake_registry.keep_the_past() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'the registry may not forget what it has granted'
+    RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('%s on table %I.%I would do so: a range could be granted twice.', TG_OP,
+              DETAIL = format('After this %s on table %I.%I, a range could be granted twice.', TG_OP,
                               TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = CASE
                   WHEN TG_TABLE_NAME = 'segment'
-                  THEN 'To give out no more numbers: SELECT snowflake_registry.drop_segment(name);'
-                  ELSE 'Rows of identities that nobody holds do no harm. To take an identity from a server: '
+                  THEN 'To stop giving out numbers: SELECT snowflake_registry.drop_segment(name);'
+                  ELSE 'Rows of identities that no server holds do no harm. To revoke the lease of a server: '
                        'SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id);'
               END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'for triggers: refuses';
+COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'trigger function: rejects the change';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
           OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved)
@@ -292,20 +294,21 @@ CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EAC
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
--- What another registry has given says nothing about this one. Its rows come by a publication FOR ALL TABLES, and
--- apply workers fire no ordinary triggers. They are left out rather than refused: a subscription has other tables, too.
+-- The grants of another registry mean nothing for this registry. Its rows can arrive through a publication FOR ALL
+-- TABLES, and apply workers do not fire ordinary triggers. The rows are skipped rather than rejected, because an error
+-- would also stop the other tables of the subscription.
 CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE WARNING 'a row of another registry is left out'
-        USING DETAIL = format('%s on table %I.%I with session_replication_role = replica, as by a subscription.',
+    RAISE WARNING 'skipping row of another registry'
+        USING DETAIL = format('It arrived by %s on table %I.%I with session_replication_role = replica, as in a subscription.',
                               TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = 'Leave the tables of schema snowflake_registry out of the publication.';
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'for triggers: leaves a row as it is';
--- By their names they come before the others.
+COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'trigger function: skips the row';
+-- Their names sort before those of the other triggers, so that these triggers fire first.
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.settings FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
@@ -319,8 +322,8 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
 
--- They fire in apply workers, too. But a restore of data with --disable-triggers leaves all triggers switched on as
--- ordinary ones.
+-- The triggers above are enabled ALWAYS, so that they fire in apply workers as well. A data-only restore with
+-- --disable-triggers leaves all triggers enabled as ordinary triggers.
 CREATE FUNCTION snowflake_registry.guards_off(OUT relation regclass, OUT name name) RETURNS SETOF record
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -335,9 +338,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.guards_off() IS
-    'the triggers that keep the past and do not fire in every session';
+    'guard triggers that do not fire in every session';
 
--- If others are in the way, the next call does it: renewals wait for nobody who has locked a table of ours.
+-- If another session holds a conflicting lock, a later call does this, so that renewals never wait for such a session.
 CREATE FUNCTION snowflake_registry.switch_guards_on() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -352,10 +355,10 @@ EXCEPTION WHEN lock_not_available OR object_in_use THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'has the triggers that keep the past fire in every session';
+COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
 PERFORM snowflake_registry.switch_guards_on();
 
--- What acquire() and renew() answer. A type of its own, as arguments and answer share names.
+-- The result of acquire() and renew(). It is a separate type because arguments and results share names.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
     datacenter_id int,
@@ -371,9 +374,9 @@ CREATE TYPE snowflake_registry.answer AS (
     token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
-    'what the registry answers to a server; instants in microseconds of Unix time, spans in microseconds';
+    'answer of the registry to a server; instants in microseconds of Unix time, intervals in microseconds';
 
--- One element of what a server asks of take(), as far as it makes sense.
+-- One element of the requests in a call of take(), with invalid parts left out.
 CREATE TYPE snowflake_registry.request AS (
     request int,
     name text,
@@ -408,13 +411,13 @@ CREATE TYPE snowflake_registry.taken AS (
     report_every bigint
 );
 COMMENT ON TYPE snowflake_registry.taken IS
-    'what the registry answers to a server about one name; instants in microseconds of Unix time';
+    'answer of the registry to a server about one name; instants in microseconds of Unix time';
 
--- Small things ------------------------------------------------------------------------------------------
+-- Utilities ---------------------------------------------------------------------------------------------
 
 CREATE FUNCTION snowflake_registry.microseconds(instant timestamptz) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
--- timestamptz reaches a little further than bigint.
+-- timestamptz has a slightly larger range than bigint.
 RETURN CASE WHEN isfinite(instant)
             THEN least(extract(epoch FROM instant) * 1000000, 9223372036854775807)::bigint END;
 COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
@@ -423,9 +426,9 @@ COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
 CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
-COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'a span in microseconds';
+COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'an interval in microseconds';
 
--- For messages: whatever the caller's DateStyle and TimeZone are.
+-- For messages: independent of the caller's DateStyle and TimeZone.
 CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
@@ -436,15 +439,15 @@ CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, po
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
     || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
-COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for the log';
+COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for messages';
 
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
 COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a segment, for messages';
 
--- What a server says of itself is for people to read. It may be anything: what is not as it should be is left
--- out. Bodies of functions with the owner's rights hold no backslash, whose meaning a caller can change.
+-- The facts that a server reports about itself are informational. They may contain anything; invalid parts are
+-- left out. Bodies of SECURITY DEFINER functions contain no backslash, because a caller can change its meaning.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
     OUT clock_offset interval, OUT tokens jsonb
@@ -459,7 +462,7 @@ BEGIN
         RETURN;
     END IF;
     FOR i IN 1 .. 4 LOOP
-        -- A line of the log stays one line.
+        -- A control character must not start a new line in the log.
         IF jsonb_typeof(facts -> keys[i]) = 'string' THEN
             texts[i] := left(facts ->> keys[i], lengths[i]);
             texts[i] := nullif(regexp_replace(texts[i] COLLATE "C", '[[:cntrl:]]', '?', 'g'), '');
@@ -482,9 +485,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
-    'what a server says of itself, as far as it makes sense';
+    'facts that a server reports about itself; invalid parts are left out';
 
--- A managed server may refuse to say; then it refuses always, and nothing has changed.
+-- A managed service may deny access to these facts. Then it always does, and the values never change.
 CREATE FUNCTION snowflake_registry.place(
     OUT system_identifier bigint, OUT database_oid oid, OUT timeline int
 )
@@ -497,38 +500,38 @@ BEGIN
     END;
     SELECT oid INTO database_oid FROM pg_database WHERE datname = current_database();
     BEGIN
-        -- pg_control_checkpoint() would know of a promotion only after the next checkpoint.
+        -- pg_control_checkpoint() would show a promotion only after the next checkpoint.
         timeline := ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
     EXCEPTION WHEN insufficient_privilege OR feature_not_supported OR undefined_function THEN
         NULL;
     END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.place() IS 'the database cluster, the database and the timeline';
+COMMENT ON FUNCTION snowflake_registry.place() IS 'database cluster, database and timeline';
 
--- Every call begins here.
+-- Every call starts with this function.
 CREATE FUNCTION snowflake_registry.begin_call() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF pg_is_in_recovery() THEN
-        RAISE EXCEPTION 'this server is a standby of the registry'
+        RAISE EXCEPTION 'cannot use the registry on a standby'
             USING ERRCODE = 'read_only_sql_transaction',
-                  DETAIL = 'Only the primary gives and renews identities.',
+                  DETAIL = 'Only the primary grants and renews worker IDs and gives numbers.',
                   HINT = 'Name all servers of the registry in the connection string, and add '
                          'target_session_attrs=read-write.';
     ELSIF current_setting('transaction_read_only') = 'on' THEN
-        RAISE EXCEPTION 'the registry was called in a read-only transaction'
+        RAISE EXCEPTION 'cannot use the registry in a read-only transaction'
             USING ERRCODE = 'read_only_sql_transaction',
                   HINT = format('ALTER ROLE %I SET default_transaction_read_only = off;', session_user);
     ELSIF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        RAISE EXCEPTION 'the registry was called at isolation level %',
+        RAISE EXCEPTION 'cannot use the registry at isolation level %',
             current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'What others did before it had its locks would not be seen.',
+                  DETAIL = 'Changes that other sessions commit before the registry has its locks would not be visible.',
                   HINT = format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';',
                                 session_user);
     END IF;
-    -- Until the transaction ends: options of the function would be undone before the commit.
+    -- These settings last until the transaction ends. SET options of the function would be reset before the commit.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -538,10 +541,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_call() IS
-    'for each function that changes something: is this a transaction for it?';
+    'for all functions that change something: checks that the transaction is suitable';
 
--- The last thing that is done to the settings in a transaction. The row as it is written bears the ID of this
--- (sub)transaction. A copy of the row bears that of whoever copied it.
+-- This is the last change of the settings in a transaction. The row contains the ID of the (sub)transaction that wrote
+-- it. A copy of the row has the transaction ID of the copying transaction.
 CREATE FUNCTION snowflake_registry.sign_settings() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -560,10 +563,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.sign_settings() IS
-    'notes where and by which transaction the settings were written';
+    'records where and by which transaction the settings were written';
 
--- Reads tables that only grow, and for which an index would cost each renewal more: to be asked when
--- something is suspected.
+-- Scans tables that only grow. An index would make each renewal more expensive, so this is called only if a loss is
+-- suspected.
 CREATE FUNCTION snowflake_registry.is_fresh(renew_every interval) RETURNS boolean
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -575,9 +578,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.is_fresh(interval) IS
-    'whether the last renewal, or the last range, is as young as it is when nothing has failed';
+    'whether the last renewal or the last range is at most three times renew_every old, as when nothing has failed';
 
--- Signs that what had been committed is gone, but for what tokens show.
+-- Signs of lost commits, apart from tokens.
 CREATE FUNCTION snowflake_registry.lost_commits(
     OUT reason text, OUT has_moved boolean, OUT has_restarted boolean
 )
@@ -595,39 +598,39 @@ BEGIN
     END IF;
     SELECT * INTO here FROM snowflake_registry.place();
     has_restarted := pg_postmaster_start_time() IS DISTINCT FROM known.server_started;
-    -- Where the timeline is not to be had, each start may be a promotion.
+    -- If the timeline is not available, each start may be a promotion.
     has_moved := here.timeline IS DISTINCT FROM known.timeline OR has_restarted AND here.timeline IS NULL;
     IF here.system_identifier IS DISTINCT FROM known.system_identifier THEN
-        reason := format('it is in another database cluster now (system identifier %s, before %s)',
+        reason := format('the registry is now in another database cluster (system identifier %s, before %s)',
                          coalesce(here.system_identifier::text, 'unknown'),
                          coalesce(known.system_identifier::text, 'unknown'));
     ELSIF known.writer IS DISTINCT FROM known.written_by::xid THEN
-        reason := 'its tables were restored from a dump, or the settings were changed by hand';
+        reason := 'the tables of the registry were restored from a dump, or its settings were changed manually';
     ELSIF here.database_oid IS DISTINCT FROM known.database_oid THEN
-        reason := format('it is in another database now (OID %s, before %s): a copy by CREATE DATABASE?',
+        reason := format('the registry is now in another database (OID %s, before %s), possibly a copy by CREATE DATABASE',
                          here.database_oid, coalesce(known.database_oid::text, 'unknown'));
     ELSIF has_moved AND NOT (known.synchronous AND snowflake_registry.is_fresh(known.renew_every)) THEN
         reason := CASE
             WHEN here.timeline IS NULL AND known.timeline IS NULL
-            THEN 'the server was started, and may not tell its timeline: a standby may have been promoted'
-            ELSE format('a standby was promoted, or a backup restored (timeline %s, before %s)',
+            THEN 'the server was started, and its timeline is not available: a standby may have been promoted'
+            ELSE format('a standby was promoted, or a backup was restored (timeline %s, before %s)',
                         coalesce(here.timeline::text, 'unknown'), coalesce(known.timeline::text, 'unknown'))
         END;
     ELSIF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
-        reason := 'its guards were switched off, so that its tables may have been changed';
+        reason := 'the guards of the registry were switched off, so its tables may have been changed';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
-    'signs that what had been committed is gone';
+    'the reason to assume that commits were lost; NULL if there is none';
 
 -- Evidence ----------------------------------------------------------------------------------------------
 
--- The registry signs what it has given. Servers keep that, and show it in each call: so they tell a registry that was
--- set back what it has forgotten. Whatever else they say is their word.
+-- The registry signs its grants. Servers keep the signed tokens and show them in each call. If the registry was set
+-- back, the tokens prove which grants it has lost. All other reports of servers are unproven claims.
 --
--- Only what an earlier transaction has committed is signed. Else somebody could roll back what was signed, and the
--- registry would seem to have forgotten it.
+-- Only grants that an earlier transaction has committed are signed. Otherwise a caller could roll back a signed grant,
+-- and the registry would seem to have lost it.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -644,7 +647,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
-    'what a token shows: of a lease or of a segment, with the count of all grants and what an administrator ordered last';
+    'contents of a token: a lease or a segment, the number of all grants, and the last request of an administrator';
 
 CREATE FUNCTION snowflake_registry.make_key() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -666,7 +669,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.make_key() IS 'makes the key of a new registry';
+COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the key of a new registry';
 
 CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -683,18 +686,18 @@ COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMA
 CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
-COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'tells leases apart, and does not betray them';
+COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'a hash that distinguishes leases without revealing their IDs';
 
--- Each token ends with this.
+-- The last part of each token.
 CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN concat_ws(':', coalesce(settings.orders[cardinality(settings.orders)], ''), CASE
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
 COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
-    'the last order of an administrator that must not be forgotten, and up to when the registry is frozen';
+    'the last request of an administrator that must not be lost, and the time until which the registry is frozen';
 
--- Called before anything is written: what is seen then is committed, if this transaction has not written before.
+-- Called before this transaction writes anything, so that all visible rows are committed.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -713,7 +716,7 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'evidence of a lease, and of all grants';
+COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'a token for a lease, with the number of all grants';
 
 CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -732,9 +735,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
-    'evidence of what was given of a segment, to whomever';
+    'a token for the numbers given of a segment, to any server';
 
--- What is not signed by this registry shows nothing.
+-- Tokens without a valid signature of this registry are ignored.
 CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -776,7 +779,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'what tokens show that this registry has signed';
+COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'contents of the tokens that this registry has signed';
 
 CREATE FUNCTION snowflake_registry.is_order_lost(
     shown snowflake_registry.evidence, settings snowflake_registry.settings
@@ -785,9 +788,9 @@ RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN shown.last_order <> '' AND shown.last_order <> ALL (settings.orders);
 COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
-    'whether a token shows an order of an administrator that the registry does not know of';
+    'whether a token shows a request of an administrator that the registry does not know';
 
--- Of the numbers of a later period each is higher than all of an earlier one.
+-- Every number of a later period is higher than all numbers of an earlier period.
 CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -799,9 +802,9 @@ BEGIN
     SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         IF snowflake_registry.is_order_lost(shown, registry) THEN
-            RETURN 'a server knows of a freeze(), unfreeze() or reserve(), and the registry does not';
+            RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
-            RETURN format('a server knows of %s grants, and the registry of %s', shown.serial, registry.serial);
+            RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
         ELSIF shown.worker_id IS NOT NULL THEN
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
@@ -810,7 +813,7 @@ BEGIN
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
                OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
-                              'registry does not know of it', shown.worker_id, shown.datacenter_id,
+                              'registry does not know of this grant', shown.worker_id, shown.datacenter_id,
                               snowflake_registry.in_words(shown.granted_from),
                               snowflake_registry.in_words(shown.granted_until));
             END IF;
@@ -819,7 +822,7 @@ BEGIN
             IF NOT FOUND OR shown.next_value > segment.next_value
                OR shown.ahead_value > greatest(segment.next_value, segment.ahead_value) THEN
                 RETURN format('numbers of segment %s were given up to %s, and the registry does not know of '
-                              'it', snowflake_registry.name_in_words(shown.name),
+                              'them', snowflake_registry.name_in_words(shown.name),
                               greatest(shown.next_value, shown.ahead_value) - 1);
             END IF;
         END IF;
@@ -828,9 +831,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
-    'a sign that what had been committed is gone: more was given than the registry knows of';
+    'a reason to assume lost commits: tokens show more grants than the registry knows; NULL if there is none';
 
--- So each token proves once. Needs the EXCLUSIVE lock.
+-- After this, the same token no longer proves a loss. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -843,14 +846,14 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- Which one it was is not known: an administrator is to look. Of two ends of a freeze another registry may begin at
-        -- the earlier one.
+        -- It is not known which request was lost, so an administrator has to check. Of two ends of a freeze the earlier
+        -- one counts, because another registry may start there.
         UPDATE snowflake_registry.settings AS settings
         SET orders = array_append(settings.orders, shown.last_order),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
         WHERE snowflake_registry.is_order_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
-            -- Its holder goes on, if it is the one that calls.
+            -- The holder keeps the identity, if it is the caller.
             holder := CASE
                 WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)
                      AND NOT EXISTS (SELECT FROM snowflake_registry.lease AS known
@@ -873,7 +876,7 @@ BEGIN
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
             ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
-                -- Whoever holds it by what the registry knew goes on to the end of that.
+                -- The holder that the registry knew continues until the end of its range.
                 UPDATE snowflake_registry.lease AS known
                 SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
@@ -891,7 +894,7 @@ BEGIN
                 segment.ahead_value := greatest(segment.ahead_value, shown.ahead_value);
                 segment.period_key := snowflake_registry.key_of_number(segment.digits, segment.next_value - 1);
                 segment.ahead_key := snowflake_registry.key_of_number(segment.digits, segment.ahead_value - 1);
-                -- The period of what was ahead has begun; or the name has no periods here.
+                -- The next period has started, or the segment has no periods in this registry.
                 IF coalesce(segment.ahead_key <= segment.period_key, segment.period IS NULL) THEN
                     segment.next_value := greatest(segment.next_value, segment.ahead_value);
                     segment.ahead_key := NULL;
@@ -902,7 +905,7 @@ BEGIN
                     ahead_value = segment.ahead_value, has_left = true, updated_at = moment
                 WHERE known.name = shown.name;
             END IF;
-            -- A name whose creation is lost is one that was dropped: made again, it goes on above.
+            -- A segment whose creation was lost is treated as dropped. If it is created again, it continues above.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
                 dropped_at
@@ -917,42 +920,42 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb, uuid) IS
-    'raises what the registry knows to what tokens show';
+    'updates the registry with the grants that tokens show';
 
--- Nobody can know what was taken in commits that are lost. Where none but the server of the registry itself
--- takes, nothing has to be closed: the WAL of a range precedes that of all rows with its numbers, as with a
--- sequence. Of a server whose first range is in a lost commit nothing is known: so all count that may take.
--- Needs the EXCLUSIVE lock.
+-- It is not known which numbers were taken in lost commits. If only the server of the registry itself takes
+-- numbers, nothing has to be closed: the WAL of a range precedes the WAL of all rows with its numbers, as with a
+-- sequence. If the first range of another server is in a lost commit, nothing is known about that server.
+-- Therefore every server that may take numbers counts. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.close_segments(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     closed bigint;
 BEGIN
     UPDATE snowflake_registry.segment AS segment
-    SET closed_reason = left('commits of the registry may be lost: ' || close_segments.reason, 200), seen_until = NULL,
+    SET closed_reason = left('commits of the registry may have been lost: ' || close_segments.reason, 200), seen_until = NULL,
         updated_at = clock_timestamp()
     WHERE segment.closed_reason IS NULL AND (segment.has_left OR snowflake_registry.serves_others());
     GET DIAGNOSTICS closed = ROW_COUNT;
     IF closed > 0 THEN
-        RAISE LOG 'snowflake_id_registry: nobody gets numbers of % segments until they are resumed', closed
-            USING DETAIL = format('Commits may be lost: %s.', reason),
-                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value), or, if nothing was '
+        RAISE LOG 'snowflake_id_registry: closed % segments until they are resumed', closed
+            USING DETAIL = format('Commits may have been lost: %s.', reason),
+                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value); or, if no commits were '
                          'lost: SELECT snowflake_registry.resume_segments();';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
-    'gives out no numbers until the administrator says which were not given';
+    'stops giving numbers until the administrator states which numbers were not given';
 
--- What may have been granted in commits that are lost has ended when a quarantine ends. Two minutes are for
--- the difference between the clocks of two servers. A server may have a lease that is longer than any the
--- registry knows of. Needs the EXCLUSIVE lock.
+-- When a quarantine ends, all ranges that may have been granted in lost commits have ended. Two minutes allow for
+-- the difference between the clocks of two servers. A server may have a longer lease than any that the registry
+-- knows of. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- Also of what tokens have shown. A clock that was wrong may have granted more than a lease.
+    -- Includes grants that tokens have shown. With a wrong clock, more than a lease may have been granted.
     longest CONSTANT interval := least('24 hours', coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
@@ -966,35 +969,37 @@ BEGIN
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1
     RETURNING counted_at + waits INTO until;
-    -- Somebody else may have taken what had ended or was about to. And a server may have renewed in a commit
-    -- that is lost: its nonce is not known any more. To take it for a twin would stop a sound server.
+    -- A lost commit may have granted an identity that had ended, or was about to end, to another server. And a
+    -- server may have renewed in a lost commit, so that its nonce is not known. Treating it as a twin would stop
+    -- a healthy server.
     UPDATE snowflake_registry.lease
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
     WHERE lease_id IS NOT NULL;
     PERFORM snowflake_registry.close_segments(reason);
     PERFORM snowflake_registry.sign_settings();
-    RAISE LOG 'snowflake_id_registry: quarantine: no server gets another worker ID before %',
+    RAISE LOG 'snowflake_id_registry: quarantine: no server gets a new worker ID before %',
         snowflake_registry.in_words(until)
-        USING DETAIL = format('Commits may be lost: %s.', reason),
-              HINT = 'If nothing was lost: SELECT snowflake_registry.end_quarantine();';
+        USING DETAIL = format('Commits may have been lost: %s.', reason),
+              HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
-    'gives out nothing until lost grants have ended';
+    'stops granting worker IDs until lost grants have ended';
 
--- A disk that was set back shows nothing: it is the same server with the same timeline. But the server was
--- started, and those who have leases and numbers know better. They call each renew_every, also while it is away.
--- So they come first, and strangers wait for them; not with "synchronous", if nothing can be old.
+-- A disk that was set back cannot be detected: the server and the timeline are the same. But the server was started,
+-- and the servers with leases and numbers know more than the registry. They call once per renew_every, also while the
+-- registry is down. Therefore they are served first, and unrecognized servers wait for them. With "synchronous" this
+-- is not necessary, if the data of the registry are recent.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
-        -- What began a quarantine is no less true.
+        -- The reason of an existing quarantine remains valid.
         IF settings.waits <= '0' OR NOT settings.is_proved THEN
             settings.quarantine_reason := format(
-                'the server of the registry was started at %s, and servers that hold leases come first',
+                'the server of the registry was started at %s, and servers that hold leases are served first',
                 snowflake_registry.in_words(pg_postmaster_start_time()));
             settings.is_proved := false;
         END IF;
@@ -1007,7 +1012,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'the settings when the server has just been started: nobody gets anything new';
+    'the settings after a server start: nothing new is granted';
 
 -- Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
@@ -1023,22 +1028,23 @@ BEGIN
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
             is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
             quarantine_reason = after.quarantine_reason;
-        RAISE LOG 'snowflake_id_registry: no server gets another worker ID before %, if no witness comes',
+        RAISE LOG 'snowflake_id_registry: no server gets a new worker ID before %, unless a witness shortens the quarantine',
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason);
     END IF;
-    -- A renewal may be in a commit that is lost: its nonce is not known. To take it for a twin would stop a sound server.
+    -- A renewal may be in a lost commit, so that its nonce is not known. Treating it as a twin would stop a healthy
+    -- server.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
-    'notes that the server has been started, and has those who know better come first';
+    'records a start of the server, after which servers that hold leases are served first';
 
--- Counted, and not read off a clock that may be set: the clock's advances from call to call, each with a minute at most.
--- A step back counts nothing. A witness has shown that servers reach the registry. The others renew as often as it does.
--- The end raises the floor. So it comes only with a server whose clock shows the same: a floor cannot be lowered.
--- Needs the EXCLUSIVE lock.
+-- The time of a quarantine is counted, because the clock may be set: the advances of the clock from call to call are
+-- added, each with at most one minute. A step back counts as zero. A witness proves that servers reach the registry,
+-- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
+-- lowered. Therefore the quarantine ends only in a call of a server whose clock agrees. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1055,7 +1061,7 @@ BEGIN
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
         known.is_witnessed := true;
-        -- Who was refused asks again after half a second at the earliest, and may have to connect.
+        -- A refused server asks again after half a second at the earliest, and may have to connect first.
         known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
     END IF;
     IF known.waits <= '0' THEN
@@ -1070,9 +1076,9 @@ BEGIN
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts what is left of a quarantine, and ends it';
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts the remaining time of a quarantine, and ends the quarantine';
 
--- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
+-- Takes the lock, checks for lost commits, and returns the resulting settings.
 CREATE FUNCTION snowflake_registry.open_registry(
     is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL
 )
@@ -1084,8 +1090,8 @@ DECLARE
     is_due boolean;
     opened snowflake_registry.settings;
 BEGIN
-    -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
-    -- stronger one would wait for each other.
+    -- This check before the lock avoids a lock upgrade: two sessions that hold the weaker lock and request the
+    -- stronger one would deadlock.
     IF NOT is_alone THEN
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
@@ -1095,19 +1101,19 @@ BEGIN
                        AND tokens IS NOT NULL)
         INTO is_due FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
-            -- After a start all come at once. One of them signs or counts, and none waits for that.
+            -- After a start, all servers call at once. One of them signs or counts, and no server waits for it.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                -- With "synchronous" a renewal before the start is noted would seem to show that nothing is old.
+                -- With "synchronous", a renewal before the start is recorded would seem to prove that nothing was lost.
                 is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
     END IF;
     IF is_alone THEN
         LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
-        -- Somebody else may have seen to it meanwhile.
+        -- Another session may have done this in the meantime.
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         IF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
             PERFORM snowflake_registry.switch_guards_on();
@@ -1127,17 +1133,17 @@ BEGIN
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
-        -- Others were in the way of signing. For this call all is as if that were done.
+        -- Other sessions prevented signing. This call behaves as if the settings had been signed.
         opened := snowflake_registry.after_restart(opened);
     END IF;
     RETURN opened;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
-    'takes the lock, and finds out whether commits were lost';
+    'takes the lock, and checks whether commits were lost';
 
--- The object that stands in the way of DROP EXTENSION. It is made later than the extension and so is no part
--- of it, but depends on it. Its name is what the error shows.
+-- Creates the object that prevents DROP EXTENSION. It is created after the extension, so it is not a member of the
+-- extension but depends on it. The error shows its name.
 CREATE FUNCTION snowflake_registry.guard_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1151,9 +1157,9 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'has DROP EXTENSION fail without CASCADE';
+COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail without CASCADE';
 
--- What every answer says, and the refusals for which no lock is needed: outcome is NULL if there is none.
+-- The common parts of every answer, and the refusals that need no lock. Outcome is NULL if there is no refusal.
 CREATE FUNCTION snowflake_registry.begin_answer(
     registry_id uuid, clock bigint, round_trip bigint,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
@@ -1170,7 +1176,7 @@ BEGIN
     answer.lease := snowflake_registry.microseconds(known.lease);
     answer.renew_every := snowflake_registry.microseconds(known.renew_every);
     IF begin_answer.clock IS NOT NULL THEN
-        -- Bounds keep the sum from overflowing.
+        -- The bounds prevent an overflow of the sum.
         clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
             - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
     END IF;
@@ -1182,8 +1188,8 @@ BEGIN
     ELSIF clock_offset IS NULL OR abs(clock_offset) > furthest THEN
         answer.outcome := 'clock';
         answer.detail := CASE
-            WHEN clock_offset IS NULL THEN 'the server did not say what its clock shows'
-            ELSE format('the clock of the server is %s s %s that of the registry, and at most %s s are '
+            WHEN clock_offset IS NULL THEN 'the server did not report its clock'
+            ELSE format('the clock of the server is %s s %s the clock of the registry, and at most %s s are '
                         'accepted', abs(clock_offset) / 1000000,
                         CASE WHEN clock_offset < 0 THEN 'behind' ELSE 'ahead of' END, furthest / 1000000)
         END;
@@ -1191,9 +1197,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
-    'what every answer says; whether there is a decision at all';
+    'common parts of every answer, and refusals that need no lock';
 
--- What servers call --------------------------------------------------------------------------------------
+-- Functions for servers -----------------------------------------------------------------------------------
 
 CREATE FUNCTION snowflake_registry.acquire(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
@@ -1217,23 +1223,23 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF acquire.lease_id IS NULL OR acquire.nonce IS NULL OR acquire.datacenter_id IS NULL THEN
-        RAISE EXCEPTION 'lease_id, nonce and datacenter_id cannot be NULL'
+        RAISE EXCEPTION 'lease_id, nonce and datacenter_id must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     ELSIF acquire.datacenter_id < 0 THEN
         RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
             USING ERRCODE = 'invalid_parameter_value';
     ELSIF cardinality(refused) > 10000 THEN
-        -- They are looked through while others wait.
+        -- The list is searched while other servers wait.
         RAISE EXCEPTION 'too many unwanted worker IDs'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('There are %s, and at most 10000 are accepted.', cardinality(refused));
+                  DETAIL = format('The list has %s elements, and the maximum is 10000.', cardinality(refused));
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
     SELECT * INTO begun
     FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
-        -- Whoever is refused is heard before.
+        -- Its tokens count even if the server is refused.
         PERFORM snowflake_registry.open_registry(false, said.tokens);
         RETURN answer;
     END IF;
@@ -1245,14 +1251,14 @@ BEGIN
     lowest := registry.first_worker;
     highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
 
-    -- An answer may have been lost: the same question gets the same answer. The row is written again, so that
-    -- this commit is waited for.
+    -- An answer may have been lost, so the same question gets the same answer. The row is written again, so that
+    -- the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
     IF FOUND THEN
-        -- After a quarantine the nonce is not known. But who has renewed has had its answer.
+        -- After a quarantine the nonce is not known. A server that has renewed has received its answer.
         IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
-            answer.detail := format('worker ID %s is held under this lease, and was renewed since',
+            answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
             RETURN answer;
         ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
@@ -1261,7 +1267,7 @@ BEGIN
               AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
               AND held.worker_id <> ALL (refused) THEN
             answer.outcome := 'granted';
-            -- It stays one that was not renewed. A nonce that is not known may be that of a lost renewal.
+            -- The lease still counts as not renewed. An unknown nonce may be that of a lost renewal.
             UPDATE snowflake_registry.lease AS lease
             SET nonce = held.nonce
             WHERE lease.lease_id = acquire.lease_id;
@@ -1271,7 +1277,7 @@ BEGIN
             answer.granted_until := snowflake_registry.microseconds(held.granted_until);
             RETURN answer;
         END IF;
-        -- It ended, or does not fit any more. Nobody else gets what is left of it.
+        -- The lease has ended, or no longer fits. The rest of its range is given to no other server.
         UPDATE snowflake_registry.lease AS lease
         SET lease_id = NULL, nonce = NULL
         WHERE lease.lease_id = acquire.lease_id;
@@ -1291,7 +1297,7 @@ BEGIN
 
     IF registry.frozen_until IS NOT NULL THEN
         answer.outcome := 'taken';
-        answer.detail := 'the registry is frozen: its administrator has to call snowflake_registry.unfreeze()';
+        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
         RETURN answer;
     ELSIF registry.waits > '0' THEN
         answer.outcome := 'taken';
@@ -1302,14 +1308,15 @@ BEGIN
         RETURN answer;
     END IF;
 
-    -- The identity to give now, or else the one that is free first. A preference, never a proof: the name.
+    -- Finds the identity to grant now, or else the identity that becomes free first. The node name only sets a
+    -- preference.
     WITH known AS (
         SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
-    -- The lowest that was never given lies at the bottom, at the pin, or above one that is ruled out.
+    -- The lowest identity never granted is the lowest possible one, the pin, or the successor of an excluded one.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
@@ -1350,13 +1357,13 @@ BEGIN
         answer.free_from := snowflake_registry.microseconds(free.free_from);
         answer.detail := CASE
             WHEN registry.nothing_before > moment THEN
-                format('the registry gives nothing that begins before %s, and its clock shows %s',
+                format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
             WHEN acquire.pin IS NOT NULL THEN
                 format('worker ID %s is taken until %s', acquire.pin,
                        snowflake_registry.in_words(free.free_from))
-            ELSE format('all worker IDs are taken, and %s is the first to be free, at %s', free.worker_id,
+            ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,
                         snowflake_registry.in_words(free.free_from))
         END;
         RETURN answer;
@@ -1382,12 +1389,12 @@ BEGIN
         renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',
+    RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %',
         free.worker_id, acquire.datacenter_id,
         snowflake_registry.server_in_words(said.node_name, said.host, said.port)
-        USING DETAIL = format('Range: %s to %s. Before: %s.', snowflake_registry.in_words(free.free_from),
+        USING DETAIL = format('The range is from %s to %s. The previous holder is %s.', snowflake_registry.in_words(free.free_from),
                               snowflake_registry.in_words(moment + registry.lease),
-                              CASE WHEN before IS NULL THEN 'nobody with a name'
+                              CASE WHEN before IS NULL THEN 'not known'
                                    ELSE snowflake_registry.server_in_words(before.node_name, before.host,
                                                                            before.port) END);
     answer.outcome := 'granted';
@@ -1401,7 +1408,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.acquire(
     uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
-    'gives a server an identity that nobody else holds, or says when there will be one';
+    'grants a server an identity that no other server holds, or returns when an identity will be free';
 
 CREATE FUNCTION snowflake_registry.renew(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
@@ -1420,7 +1427,7 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF renew.lease_id IS NULL OR renew.next_nonce IS NULL THEN
-        RAISE EXCEPTION 'lease_id and next_nonce cannot be NULL' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
     SELECT * INTO begun
@@ -1429,23 +1436,23 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    -- Who tells of a loss keeps what it has. In return for it there would be less: what is learned is not committed yet.
+    -- A server that proves a loss keeps its token. A new token would show less, as the knowledge is not yet committed.
     IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
         answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     END IF;
     registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
                                                  renew.lease_id);
-    -- Whoever is refused is heard before.
+    -- Its tokens count even if the server is refused.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
-    -- Two that renew the same lease come one after the other, and the second sees what the first has written.
+    -- Concurrent renewals of the same lease are serialized, and the second one sees the changes of the first one.
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
     IF NOT FOUND THEN
         answer.outcome := 'unknown';
-        answer.detail := 'nobody holds a worker ID under this lease: it was taken away or given to another '
-                         'server, or commits were lost';
+        answer.detail := 'no worker ID is held under this lease: the lease was revoked, the worker ID was granted '
+                         'to another server, or commits were lost';
         RETURN answer;
     END IF;
     moment := clock_timestamp();
@@ -1453,22 +1460,22 @@ BEGIN
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
-            USING DETAIL = format('One of them is now %s, which was refused. It may be a copy of the other.',
+            USING DETAIL = format('One of them is %s, which was refused. One server may be a copy of the other.',
                                   snowflake_registry.server_in_words(said.node_name, said.host, said.port));
         answer.outcome := 'twin';
-        answer.detail := format('worker ID %s was renewed under the same lease by somebody else, last at %s',
+        answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
     ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
-        -- It was granted by a clock that was wrong. Servers refuse this end, and there are other worker IDs.
+        -- The clock was wrong when this was granted. Servers reject such an end, and can get other worker IDs.
         answer.outcome := 'unknown';
-        answer.detail := format('worker ID %s was granted up to %s, by a clock that was ahead',
+        answer.detail := format('worker ID %s was granted until %s by a clock that was ahead',
                                 held.worker_id, snowflake_registry.in_words(held.granted_until));
         RETURN answer;
     ELSIF held.granted_until < registry.nothing_before AND registry.is_started AND registry.waits <= '0' THEN
         answer.outcome := 'unknown';
-        answer.detail := format('the lease ended at %s, and who else may have had worker ID %s before %s is '
-                                'not known', snowflake_registry.in_words(held.granted_until), held.worker_id,
+        answer.detail := format('the lease ended at %s, and it is not known which other servers had worker ID %s '
+                                'before %s', snowflake_registry.in_words(held.granted_until), held.worker_id,
                                 snowflake_registry.in_words(registry.nothing_before));
         RETURN answer;
     ELSIF held.granted_until <= moment AND registry.frozen_until IS NOT NULL THEN
@@ -1478,11 +1485,11 @@ BEGIN
         RETURN answer;
     ELSIF held.granted_until <= moment
           AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started) THEN
-        -- To go on after a gap is a new grant in all but name.
+        -- Continuing after a gap is equivalent to a new grant.
         answer.outcome := 'quarantine';
         answer.free_from := snowflake_registry.microseconds(greatest(
             registry.counted_at + registry.waits, CASE WHEN registry.is_started THEN registry.nothing_before END));
-        answer.detail := format('the lease ended at %s, quarantine until %s: %s',
+        answer.detail := format('the lease ended at %s, and the registry is in quarantine until %s: %s',
                                 snowflake_registry.in_words(held.granted_until),
                                 snowflake_registry.in_words(CASE
                                     WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
@@ -1516,25 +1523,25 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
-    'lets a server go on with the identity that it holds';
+    'extends the lease of the identity that a server holds';
 
--- Segments: how numbers are made ------------------------------------------------------------------------
+-- Segments: computation of numbers -----------------------------------------------------------------------
 
--- A number with a period is its prefix, such as 20261121, and behind it the digits of a serial. So all
--- numbers of a later period are higher, and those of one name only rise. Sums are numeric: they cannot
--- overflow.
+-- A number with a period consists of a prefix, such as 20261121, and the digits of a serial number. Therefore all
+-- numbers of a later period are higher, and the numbers of a segment only increase. Sums are computed as numeric,
+-- which cannot overflow.
 
 CREATE FUNCTION snowflake_registry.at_or_above(start numeric, increment bigint, value numeric) RETURNS numeric
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN value <= start THEN start
             ELSE value + mod(increment - mod(value - start, increment), increment) END;
 COMMENT ON FUNCTION snowflake_registry.at_or_above(numeric, bigint, numeric) IS
-    'the lowest of start, start + increment, .. that is not below a value';
+    'lowest of start, start + increment, .. that is not below a value';
 
 CREATE FUNCTION snowflake_registry.period_base(period_key bigint, digits int) RETURNS numeric
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (period_key || repeat('0', digits))::numeric;
-COMMENT ON FUNCTION snowflake_registry.period_base(bigint, int) IS 'the prefix of a period, and serial 0';
+COMMENT ON FUNCTION snowflake_registry.period_base(bigint, int) IS 'prefix of a period followed by serial number 0';
 
 CREATE FUNCTION snowflake_registry.in_period(period_key bigint, digits int, start bigint, increment bigint,
                                              value numeric) RETURNS numeric
@@ -1545,12 +1552,12 @@ RETURN least(
     snowflake_registry.period_base(period_key, digits) + snowflake_registry.period_base(1, digits)
 );
 COMMENT ON FUNCTION snowflake_registry.in_period(bigint, int, bigint, bigint, numeric) IS
-    'the lowest number of a period that is not below a value; serial 0 of the next prefix: there is none';
+    'lowest number of a period that is not below a value; serial number 0 of the next prefix if there is none';
 
 CREATE FUNCTION snowflake_registry.key_of_number(digits int, value numeric) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN div(value, snowflake_registry.period_base(1, digits))::bigint;
-COMMENT ON FUNCTION snowflake_registry.key_of_number(int, numeric) IS 'the prefix of a number';
+COMMENT ON FUNCTION snowflake_registry.key_of_number(int, numeric) IS 'prefix of a number';
 
 CREATE FUNCTION snowflake_registry.key_of_date(period text, day timestamp) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -1558,14 +1565,14 @@ RETURN CASE WHEN period = 'year' THEN extract(year FROM day)
             WHEN period = 'month' THEN extract(year FROM day) * 100 + extract(month FROM day)
             ELSE extract(year FROM day) * 10000 + extract(month FROM day) * 100 + extract(day FROM day)
        END::bigint;
-COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'the prefix of the period of a date';
+COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'prefix of the period of a date';
 
 CREATE FUNCTION snowflake_registry.key_of_clock(period text, time_zone text, instant timestamptz)
 RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN snowflake_registry.key_of_date(period, instant AT TIME ZONE time_zone);
 COMMENT ON FUNCTION snowflake_registry.key_of_clock(text, text, timestamptz) IS
-    'the prefix of the period of an instant';
+    'prefix of the period of an instant';
 
 CREATE FUNCTION snowflake_registry.first_day(period text, period_key bigint) RETURNS date
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -1574,16 +1581,16 @@ RETURN CASE WHEN period = 'year' THEN make_date(period_key::int, 1, 1)
             ELSE make_date((period_key / 10000)::int, (period_key / 100 % 100)::int, (period_key % 100)::int)
        END;
 COMMENT ON FUNCTION snowflake_registry.first_day(text, bigint) IS
-    'the day on which the period with this prefix begins; an error if there is none';
+    'first day of the period with this prefix; raises an error if there is no such period';
 
 CREATE FUNCTION snowflake_registry.key_after(period text, period_key bigint) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN snowflake_registry.key_of_date(
     period, snowflake_registry.first_day(period, period_key) + ('1 ' || period)::interval);
-COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'the prefix of the period that comes next';
+COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'prefix of the next period';
 
--- Where clocks are put back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE finds
--- the second. Periods never go back, so it is the first that counts.
+-- If clocks are set back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE returns the
+-- second. Periods never go back, so the first midnight counts.
 CREATE FUNCTION snowflake_registry.period_begins(period text, time_zone text, period_key bigint)
 RETURNS timestamptz
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1599,9 +1606,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.period_begins(text, text, bigint) IS
-    'the first instant of the period with this prefix';
+    'first instant of the period with this prefix';
 
--- A segment as it is when the clock shows this. A clock that was set back does not lead to an earlier period.
+-- The state of a segment at an instant. A clock that was set back does not lead to an earlier period.
 CREATE FUNCTION snowflake_registry.segment_at(segment snowflake_registry.segment, moment timestamptz)
 RETURNS snowflake_registry.segment
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1626,10 +1633,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, timestamptz) IS
-    'moves a segment on to the period of an instant';
+    'moves a segment to the period of an instant';
 
--- What a server says that it had, of this registry or of another one, is passed over. So one that makes numbers up could use
--- up all of them. A claim uses up no more than a thousand ranges that it could take as well, or than the next period has.
+-- Numbers that a server reports as taken, from this or another registry, are skipped. A server that invents such
+-- numbers could exhaust a segment. Therefore a claim can skip at most a thousand ranges, which the server could take
+-- as well, or the next period.
 CREATE FUNCTION snowflake_registry.number_is_credible(
     segment snowflake_registry.segment, number numeric, moment timestamptz
 )
@@ -1643,16 +1651,16 @@ BEGIN
         <= snowflake_registry.key_after(segment.period,
                                         (snowflake_registry.segment_at(segment, moment)).period_key);
 EXCEPTION WHEN data_exception THEN
-    -- Such as a time zone that this server does not know: other names are to go on.
+    -- For example, this server does not know the time zone. Other segments must continue.
     RETURN true;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.number_is_credible(snowflake_registry.segment, numeric, timestamptz) IS
-    'whether a server can have been given this number';
+    'whether a server can have received this number';
 
--- Segments: what servers call ---------------------------------------------------------------------------
+-- Segments: functions for servers ------------------------------------------------------------------------
 
--- Whatever is wrong with one name does not hinder the others, except a request without a name.
+-- An error in one request does not affect the others, except for a request without a name.
 CREATE FUNCTION snowflake_registry.read_request(ordinal bigint, element jsonb, registry_id uuid)
 RETURNS snowflake_registry.request
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1667,7 +1675,7 @@ BEGIN
        OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
         RAISE EXCEPTION 'request % has no name', ordinal
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'requests: [{"name": "orders", "had_until": 12345, "lasted": 840}]';
+                  HINT = 'Pass requests such as [{"name": "orders", "had_until": 12345, "lasted": 840}].';
     END IF;
     asked.request := ordinal;
     asked.name := element ->> 'name';
@@ -1678,7 +1686,7 @@ BEGIN
             IF number BETWEEN 0 AND highest[i] AND (number = trunc(number) OR keys[i] = 'lasted') THEN
                 numbers[i] := number;
             ELSE
-                asked.problem := format('%s is no number from 0 to %s', keys[i], highest[i]);
+                asked.problem := format('%s is not a number from 0 to %s', keys[i], highest[i]);
             END IF;
         END IF;
     END LOOP;
@@ -1688,7 +1696,7 @@ BEGIN
     asked.lasted := numbers[4];
     asked.is_next := coalesce(element -> 'next' = 'true', false);
     asked.is_report := coalesce(element -> 'report' = 'true', false);
-    -- Of a number from another registry nothing follows, but that it was given.
+    -- A number from another registry only proves that it was given.
     asked.is_ours := CASE
         WHEN element ? 'registry_id'
         THEN coalesce(lower(element ->> 'registry_id') = (
@@ -1700,7 +1708,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
-    'one name in a call of take(), and what is wrong with it';
+    'one request in a call of take(), and the error in it';
 
 CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
 RETURNS text
@@ -1715,13 +1723,13 @@ BEGIN
              AS asked,
          snowflake_registry.segment AS segment
     WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
-      -- What others say without a token is a wish.
+      -- A claim of another server without a token proves nothing.
       AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
       AND CASE
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
               THEN asked.had_until >= segment.ahead_value
-              -- Of an earlier period it is lower anyhow.
+              -- A number of an earlier period is lower in any case.
               ELSE asked.had_until >= segment.next_value
           END
       AND snowflake_registry.number_is_credible(segment, asked.had_until, clock_timestamp())
@@ -1729,15 +1737,15 @@ BEGIN
     LIMIT 1;
     IF FOUND THEN
         RETURN format('a server was given numbers of segment %s up to %s, and the registry does not know '
-                      'of it', snowflake_registry.name_in_words(unknown.name), unknown.had_until);
+                      'of them', snowflake_registry.name_in_words(unknown.name), unknown.had_until);
     END IF;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
-    'a sign that what had been committed is gone: numbers that a server has and the registry has not given';
+    'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
 
--- A range of one segment. The row is locked until the commit.
+-- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
 )
@@ -1780,10 +1788,10 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     END IF;
-    -- Said once, for all: so no segment is open that is made, resumed or learned of while the registry is frozen.
+    -- Checked here for all segments, so that segments created, resumed or learned during a freeze are not open.
     is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
-        -- What others had of this registry has raised next_value, if they can prove it.
+        -- Numbers that other servers can prove to have from this registry have already raised next_value.
         IF stored.closed_reason IS NOT NULL
            AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
@@ -1801,7 +1809,7 @@ BEGIN
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
           AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
-        -- Takers who know better come first. Where none but this server takes, its WAL knows as much as its rows.
+        -- Servers that know more are served first. If only this server takes numbers, its WAL is as recent as its rows.
         answer.outcome := 'busy';
         answer.detail := waits_for;
         RETURN answer;
@@ -1818,8 +1826,8 @@ BEGIN
             answer.detail := CASE
                 WHEN asked.is_ours THEN format('this registry has given numbers below %s, not up to %s',
                                                segment.next_value, asked.had_until)
-                ELSE format('the server has had numbers up to %s, of another registry, and this one would go on at %s: '
-                            'its administrator has to call snowflake_registry.alter_segment(%L, next_value => ..)',
+                ELSE format('the server has had numbers up to %s of another registry, and this registry would continue at %s: '
+                            'its administrator must call snowflake_registry.alter_segment(%L, next_value => ..)',
                             asked.had_until, segment.next_value, asked.name) END;
             RETURN answer;
         ELSIF asked.had_until >= segment.next_value THEN
@@ -1834,11 +1842,11 @@ BEGIN
                             asked.period_key);
         IF had_key = 0 AND asked.period_key > 0 THEN
             answer.outcome := 'invalid';
-            answer.detail := format('number %s has no prefix, and cannot lie in period %s', asked.had_until,
+            answer.detail := format('number %s has no prefix and cannot be in period %s', asked.had_until,
                                     asked.period_key);
             RETURN answer;
         ELSIF had_key > after_key THEN
-            -- It would lead the whole fleet into the future.
+            -- Following this server would move the whole fleet into the future.
             answer.outcome := 'ahead';
             answer.detail := format('the server is in period %s, and the registry in period %s', had_key,
                                     segment.period_key);
@@ -1854,7 +1862,7 @@ BEGIN
         END IF;
     END IF;
     IF asked.is_report THEN
-        -- Of numbers that another registry has given: nobody gets them here.
+        -- These are numbers that another registry has given. This registry will not give them.
         UPDATE snowflake_registry.segment AS kept
         SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
             ahead_value = segment.ahead_value, updated_at = moment
@@ -1865,7 +1873,8 @@ BEGIN
         RETURN answer;
     END IF;
     IF segment.period IS NOT NULL THEN
-        -- Who has numbers of the next period goes on with them. Whose next one has begun meanwhile has it.
+        -- A server with numbers of the next period continues with them. If the next period of a server
+        -- has started in the meantime, the server gets numbers of that period, which is now the current one.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
             segment.ahead_key := after_key;
@@ -1887,13 +1896,13 @@ BEGIN
     IF first > last THEN
         answer.outcome := 'exhausted';
         answer.detail := CASE
-            WHEN last = segment.max_value THEN format('its numbers end at %s (max_value)', last)
+            WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
             ELSE format('period %s has no more numbers of %s digits', answer.period_key, segment.digits)
         END;
         RETURN answer;
     END IF;
 
-    -- Leaf's rule: a range should last between 15 and 30 minutes.
+    -- The rule of Leaf: a range should last between 15 and 30 minutes.
     basis := coalesce(asked.count, segment.step);
     answer.step := greatest(segment.min_step, least(segment.max_step, CASE
         WHEN asked.lasted < 900 THEN basis * 2
@@ -1944,23 +1953,23 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF is_here THEN
-        -- The background worker holds more locks than other callers do. Less than deadlock_timeout: it is not DROP EXTENSION
-        -- that PostgreSQL is to end.
+        -- The background worker holds more locks than other callers. The timeout is less than deadlock_timeout, so that
+        -- PostgreSQL does not cancel a DROP EXTENSION instead.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
-        RAISE EXCEPTION 'requests are not a JSON array' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'requests must be a JSON array' USING ERRCODE = 'invalid_parameter_value';
     ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN
         RAISE EXCEPTION 'too many requests'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('There are %s, and at most 64 are accepted.',
+                  DETAIL = format('The array has %s elements, and the maximum is 64.',
                                   jsonb_array_length(take_ranges.requests));
     END IF;
     SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
-    -- No more than are read: they are looked through while others wait.
+    -- Only as many as are read, because they are searched while other servers wait.
     SELECT jsonb_agg(shown.token) INTO evidence
     FROM (
         SELECT token
@@ -1972,7 +1981,7 @@ BEGIN
     ) AS shown;
     IF take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        -- Whoever is refused is heard before.
+        -- Its tokens count even if the server is refused.
         PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
@@ -1989,11 +1998,11 @@ BEGIN
         WHERE asked_for.name IS NOT NULL;
     END IF;
 
-    -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
+    -- As in open_registry(): this check before the lock avoids a lock upgrade.
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
-        -- It does not say what its clock shows. Without a fleet there is no floor.
+        -- The server does not report its clock. Without a fleet there is no floor.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
@@ -2015,7 +2024,7 @@ BEGIN
         BEGIN
             answer := snowflake_registry.take_range(
                 asked, said.node_name, is_here,
-                -- After a loss segments are closed. Those that are open are by the word of an administrator.
+                -- After a loss segments are closed. An administrator has opened those that are open.
                 CASE WHEN registry.waits > '0' AND registry.is_restarted
                      THEN format('quarantine until %s: %s',
                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
@@ -2024,15 +2033,15 @@ BEGIN
             WHEN lock_not_available THEN
                 answer := NULL;
                 answer.outcome := 'busy';
-                answer.detail := 'others held the segment for too long';
-            -- Such as a time zone that this server does not know.
+                answer.detail := 'other sessions held the segment locked for too long';
+            -- For example, this server does not know the time zone.
             WHEN data_exception THEN
                 answer := NULL;
                 answer.outcome := 'invalid';
                 answer.detail := left(SQLERRM, 300);
         END;
         IF answer.outcome = 'busy' THEN
-            -- The others are not to wait as long again.
+            -- The other requests should not wait as long again.
             PERFORM set_config('lock_timeout', '100ms', true);
         END IF;
         answer.token := tokens ->> asked.name;
@@ -2066,19 +2075,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
-    'what take() and take_local() have in common';
+    'common implementation of take() and take_local()';
 
 CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers need no grant, so that nobody would know that others may have taken.
+    -- The owner and superusers need no grant. If they called take(), nothing would show that other servers may take
+    -- numbers.
     IF NOT snowflake_registry.serves_others() THEN
         RAISE EXCEPTION 'permission denied for function take'
             USING ERRCODE = 'insufficient_privilege',
-                  DETAIL = 'EXECUTE on it was granted to nobody. A registry that serves none but its own server does '
-                           'not wait for others when it may have lost commits.',
-                  HINT = 'Have servers connect by a role of their own: GRANT EXECUTE ON FUNCTION '
+                  DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
+                           'server does not wait for other servers when it may have lost commits.',
+                  HINT = 'Let servers connect with a role of their own: GRANT EXECUTE ON FUNCTION '
                          'snowflake_registry.take(uuid, jsonb, text) TO ..;';
     END IF;
     RETURN QUERY
@@ -2086,9 +2096,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'gives a server ranges of numbers, and tells it the names of all segments';
+    'gives a server ranges of numbers, and returns the names of all segments';
 
--- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
+-- A separate function, because a connecting server can claim anything about itself. Never grant EXECUTE on it.
 CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2098,9 +2108,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
-    'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
+    'as take(), for the server of the registry itself, whose rows are written after the ranges of their numbers';
 
--- Who has taken in a commit that is lost can only be guessed: whoever may.
+-- It is not known which server took numbers in a lost commit. Every server that may take numbers counts.
 CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2113,11 +2123,11 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() was granted to anybody';
+COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() has been granted to any role';
 
--- What administrators call ------------------------------------------------------------------------------
+-- Functions for administrators ---------------------------------------------------------------------------
 
--- Takes the lock, and makes the row of the settings if it is not there yet.
+-- Takes the lock, and creates the row of the settings if it does not exist.
 CREATE FUNCTION snowflake_registry.begin_order() RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2133,10 +2143,10 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for the functions of administrators: takes the lock';
+COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for functions of administrators: takes the lock';
 
--- What administrators are told of an end, they tell other registries. In a quarantine more may have been granted than the
--- tables know of. A witness shortens the quarantine, not the leases.
+-- Administrators pass such an end on to other registries. In a quarantine, more may have been granted than the tables
+-- show. A witness shortens the quarantine, but not the leases.
 CREATE FUNCTION snowflake_registry.end_with_forgotten(known timestamptz, settings snowflake_registry.settings)
 RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2150,7 +2160,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
-    'an end that the registry knows, or, in a quarantine, that of what it may have forgotten';
+    'an end known to the registry, or, in a quarantine, the end of grants that it may have lost';
 
 CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2161,25 +2171,25 @@ DECLARE
     given bigint;
 BEGIN
     IF start_fleet.not_before > furthest THEN
-        -- No lease reaches further, and the floor cannot be lowered.
-        RAISE EXCEPTION 'not_before cannot be %', start_fleet.not_before
+        -- No lease reaches further, and the floor can never be lowered.
+        RAISE EXCEPTION 'not_before % is too far in the future', start_fleet.not_before
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It is at most 24 hours ahead of the clock.',
+                  DETAIL = 'It can be at most 24 hours ahead of the clock.',
                   HINT = 'Freeze the other registry up to an earlier time.';
     END IF;
     registry := snowflake_registry.begin_order();
-    -- What is only reserved was never given.
+    -- An identity that is only reserved was never granted.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
-        RAISE EXCEPTION 'there is a fleet already'
+        RAISE EXCEPTION 'the registry already has a fleet'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('Worker IDs that this registry has given: %s.', given),
+                  DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
                   HINT = CASE WHEN registry.is_started
-                      THEN 'If it is in quarantine and nothing was lost: SELECT snowflake_registry.end_quarantine();'
-                      ELSE 'To go on with it: SELECT snowflake_registry.quarantine();' END;
+                      THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
     UPDATE snowflake_registry.settings
-    -- A quarantine goes on, and the floor never falls.
+    -- A quarantine continues, and the floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
@@ -2187,8 +2197,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'begins to give out worker IDs, for times from an instant on; says that no server has one from another registry for '
-    'such times';
+    'starts granting worker IDs for times from an instant on; states that no server has a worker ID from another '
+    'registry for such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2197,23 +2207,23 @@ DECLARE
     live record;
 BEGIN
     IF registry.waits > '0' THEN
-        RAISE EXCEPTION 'servers may still make IDs with worker IDs of this registry'
+        RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('It may have forgotten ranges that it granted. Quarantine until %s: %s.',
+                  DETAIL = format('The registry may have lost ranges that it granted. It is in quarantine until %s: %s.',
                                   snowflake_registry.in_words(registry.counted_at + registry.waits),
                                   registry.quarantine_reason),
-                  HINT = 'If nothing was lost, or no server makes IDs with them any more: '
+                  HINT = 'If no commits were lost, or no server issues IDs with these worker IDs any more: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
     SELECT count(*) AS leases, max(granted_until) AS until INTO live
     FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
     IF live.leases > 0 THEN
-        RAISE EXCEPTION 'servers may still make IDs with worker IDs of this registry'
+        RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('Ranges that have not ended: %s, the last of them at %s.', live.leases,
+                  DETAIL = format('Number of ranges that have not ended: %s. The last one ends at %s.', live.leases,
                                   snowflake_registry.in_words(live.until)),
-                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.revoke_lease()), '
-                         'and wait until then.';
+                  HINT = 'Stop the servers, or revoke their leases with snowflake_registry.revoke_lease(), '
+                         'and wait until that time.';
     END IF;
     UPDATE snowflake_registry.settings SET is_started = false;
     PERFORM snowflake_registry.sign_settings();
@@ -2221,7 +2231,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_fleet() IS
-    'gives out no more worker IDs, and lets DROP EXTENSION work; fails while any is in use';
+    'stops granting worker IDs, and allows DROP EXTENSION; fails while any worker ID is in use';
 
 CREATE FUNCTION snowflake_registry.revoke_lease(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2236,21 +2246,21 @@ BEGIN
       AND lease.lease_id IS NOT NULL
     RETURNING * INTO taken;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'nobody holds worker ID % of datacenter %',
+        RAISE EXCEPTION 'no server holds worker ID % of datacenter %',
             revoke_lease.worker_id, revoke_lease.datacenter_id
-            USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM snowflake_registry.fleet;';
+            USING ERRCODE = 'no_data_found', HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
     last_end := snowflake_registry.end_with_forgotten(taken.granted_until, registry);
-    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) is taken from %',
+    RAISE LOG 'snowflake_id_registry: revoked worker ID % (datacenter %) from %',
         taken.worker_id, taken.datacenter_id,
         snowflake_registry.server_in_words(taken.node_name, taken.host, taken.port)
-        USING DETAIL = format('Its range ends at %s.', snowflake_registry.in_words(last_end));
+        USING DETAIL = format('The range of the server ends at %s.', snowflake_registry.in_words(last_end));
     RETURN last_end;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
-    'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
-    'until then';
+    'makes the server that holds this worker ID get another one; returns the end of its range, until which the server '
+    'may continue';
 
 CREATE FUNCTION snowflake_registry.note_order() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2261,9 +2271,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_order() IS
-    'for freeze(), unfreeze() and reserve(): names the call, so that servers find out if it is lost';
+    'for freeze(), unfreeze() and reserve(): gives the call a name, so that servers can show that it was lost';
 
--- Who holds it goes on until its lease ends, and has it for good by its settings.
+-- A server that holds the identity continues until its lease ends. Then its settings make the identity permanent.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -2271,11 +2281,11 @@ DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
-        RAISE EXCEPTION 'worker ID and datacenter ID cannot be negative or NULL'
+        RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('They are %s and %s.', coalesce(reserve.worker_id::text, 'NULL'),
+                  DETAIL = format('The worker ID is %s, and the datacenter ID is %s.', coalesce(reserve.worker_id::text, 'NULL'),
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
-                  HINT = 'Those that were given: SELECT * FROM snowflake_registry.fleet;';
+                  HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
     PERFORM snowflake_registry.begin_order();
     INSERT INTO snowflake_registry.lease (
@@ -2289,9 +2299,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
-    'never gives this worker ID to anybody again; for a server that keeps it without the registry';
+    'never grants this worker ID again; for a server that keeps it without the registry';
 
--- Before servers go over to another registry, or do without one: whatever this one gave they could be given there as well.
+-- Called before servers move to another registry or to none: the other registry could grant what this registry grants.
 CREATE FUNCTION snowflake_registry.freeze(until timestamptz DEFAULT 'infinity') RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2299,33 +2309,34 @@ DECLARE
     last_end timestamptz;
 BEGIN
     IF until IS NULL THEN
-        RAISE EXCEPTION 'until cannot be NULL'
+        RAISE EXCEPTION 'until must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  HINT = 'To extend leases without end: SELECT snowflake_registry.freeze();';
+                  HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_order();
-    -- Tokens hold microseconds of Unix time. What lies further away is as good as without end, or over.
+    -- Tokens contain microseconds of Unix time. Times out of this range count as infinity, or as past.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
     IF until > registry.frozen_until THEN
-        RAISE EXCEPTION 'the registry is frozen up to an earlier time already'
+        RAISE EXCEPTION 'the registry is already frozen until an earlier time'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('It is frozen up to %s, where another registry may begin.', registry.frozen_until),
-                  HINT = 'If none does: SELECT snowflake_registry.unfreeze();';
+                  DETAIL = format('It is frozen until %s, at which time another registry may start.', registry.frozen_until),
+                  HINT = 'If no other registry does: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
     PERFORM snowflake_registry.note_order();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
-        USING DETAIL = format('No lease ends later than %s.', CASE
-            WHEN isfinite(last_end) THEN snowflake_registry.in_words(last_end) ELSE 'it is renewed' END);
+        USING DETAIL = CASE
+            WHEN isfinite(last_end) THEN format('No lease ends later than %s.', snowflake_registry.in_words(last_end))
+            ELSE 'Leases are renewed without a limit.' END;
     RETURN last_end;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
-    'gives no more worker IDs and numbers, and extends no lease beyond an instant; returns when the last lease will have '
-    'ended, if it is renewed';
+    'stops granting worker IDs and giving numbers, and extends no lease beyond an instant; returns the time at which the '
+    'last lease, if it is renewed, will have ended';
 
 CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2337,17 +2348,17 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
     PERFORM snowflake_registry.note_order();
-    RAISE LOG 'snowflake_id_registry: the freeze was ended by %', session_user;
+    RAISE LOG 'snowflake_id_registry: unfrozen by %', session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
-    'goes on after freeze(); says that no other registry and no setting has given what this one may give';
+    'ends freeze(); states that no other registry and no setting has given what this registry may give';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM snowflake_registry.begin_order();
-    -- Whoever does not know what was before may begin like this.
+    -- This is also a safe way to start if the history of the fleet is not known.
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
     WHERE NOT is_started;
@@ -2357,8 +2368,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.quarantine() IS
-    'gives out no worker IDs until all that may have been granted has ended, and returns when that is; '
-    'renewals go on';
+    'grants no worker IDs until all ranges that may have been granted have ended, and returns that time; '
+    'renewals continue';
 
 CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2369,7 +2380,7 @@ BEGIN
         RAISE EXCEPTION 'the registry has not been started'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'If no server has had a worker ID from a registry before: '
-                         'SELECT snowflake_registry.start_fleet(); if you are not sure: '
+                         'SELECT snowflake_registry.start_fleet(); If you are not sure: '
                          'SELECT snowflake_registry.quarantine();';
     END IF;
     UPDATE snowflake_registry.settings
@@ -2378,11 +2389,11 @@ BEGIN
     IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
     END IF;
-    RAISE LOG 'snowflake_id_registry: quarantine ended by %', session_user;
+    RAISE LOG 'snowflake_id_registry: quarantine was ended by %', session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'gives out worker IDs again; says that no commits of the registry were lost';
+    'grants worker IDs again; states that no commits of the registry were lost';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -2395,7 +2406,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
-    -- A day is not always as long as another: spans are kept in seconds.
+    -- The length of a day varies, so intervals are stored in seconds.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
     new_renewal CONSTANT interval :=
@@ -2405,30 +2416,30 @@ DECLARE
     new_last CONSTANT int := coalesce(configure.last_worker, registry.last_worker);
 BEGIN
     IF new_lease NOT BETWEEN '1 second' AND '24 hours' THEN
-        RAISE EXCEPTION 'a lease of % is not possible', configure.lease
+        RAISE EXCEPTION 'invalid lease: %', configure.lease
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It lies between 1 second and 24 hours.',
-                  HINT = 'It is how long a server goes on without the registry, and how long the worker ID '
-                         'of one that died is taken.';
+                  DETAIL = 'A lease must be between 1 second and 24 hours.',
+                  HINT = 'The lease is the time that a server continues without the registry, and the time that '
+                         'the worker ID of a failed server remains taken.';
     ELSIF new_renewal < '100 milliseconds' OR new_renewal * 2 > new_lease THEN
-        RAISE EXCEPTION 'renewal every % does not go with a lease of %', new_renewal, new_lease
+        RAISE EXCEPTION 'invalid renew_every for a lease of %: %', new_lease, new_renewal
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It lies between 100 milliseconds and half of the lease.',
-                  HINT = 'Give both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
+                  DETAIL = 'It must be between 100 milliseconds and half of the lease.',
+                  HINT = 'Set both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
                          'renew_every => ''1 minute'');';
     ELSIF new_first < 0 OR new_last < new_first THEN
-        RAISE EXCEPTION 'there are no worker IDs from % to %', new_first, new_last
+        RAISE EXCEPTION 'invalid range of worker IDs: % to %', new_first, new_last
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Give both: '
+                  HINT = 'Set both: '
                          'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
     END IF;
     IF configure.last_datacenter < 0 THEN
-        RAISE EXCEPTION 'last_datacenter cannot be %', configure.last_datacenter
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It is 0 or higher.';
+        RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be 0 or greater.';
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- Quarantine has to last as long as any lease that was ever given.
+        -- A quarantine must last as long as any lease that was ever granted.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
         first_worker = new_first,
@@ -2439,26 +2450,26 @@ BEGIN
     PERFORM snowflake_registry.sign_settings();
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
         PERFORM set_config('client_min_messages', messages, true);
-        RAISE NOTICE 'a lease of % does not outlive a quarantine', new_lease
-            USING DETAIL = 'What ends within 2 minutes is nobody''s when a quarantine begins: each server '
-                           'then stops at the end of its lease, and gets no other before the quarantine '
+        RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
+            USING DETAIL = 'When a quarantine starts, leases that end within 2 minutes are released. Each server '
+                           'then stops at the end of its lease, and gets no new lease before the quarantine '
                            'ends.',
-                  HINT = 'SELECT snowflake_registry.configure(lease => ''10 minutes'');';
+                  HINT = 'Use a longer lease: SELECT snowflake_registry.configure(lease => ''10 minutes'');';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
-    'changes those settings of the registry that are given; servers learn of them when they renew';
+    'changes the specified settings of the registry; servers receive them with their next renewal';
 
--- Segments: what administrators call --------------------------------------------------------------------
+-- Segments: functions for administrators -----------------------------------------------------------------
 
--- A server that has heard of the order finds out if it is lost.
+-- A server that knows of the change can show that it was lost.
 CREATE FUNCTION snowflake_registry.end_order() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings SET serial = serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    -- The object that stands in the way of DROP EXTENSION, as guard_fleet() has one.
+    -- Creates an object that prevents DROP EXTENSION, as guard_fleet() does.
     IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;
     ELSIF to_regclass('snowflake_registry.segments_are_in_use_call_drop_segment_first') IS NULL THEN
@@ -2472,7 +2483,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_order() IS
-    'for the functions that change segments: counts the change, and has DROP EXTENSION fail without CASCADE';
+    'for functions that change segments: counts the change, and makes DROP EXTENSION fail without CASCADE';
 
 CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2489,20 +2500,20 @@ BEGIN
     RETURN segment;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment, or an error if there is none';
+COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment; raises an error if it does not exist';
 
 CREATE FUNCTION snowflake_registry.check_steps(min_step bigint, max_step bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF coalesce(min_step < 1 OR max_step < min_step OR max_step > 1000000000, true) THEN
-        RAISE EXCEPTION 'there are no steps from % to %', min_step, max_step
+        RAISE EXCEPTION 'invalid range of steps: % to %', min_step, max_step
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'A step is how many numbers a server takes at once, from 1 to 1000000000.',
-                  HINT = 'Give both, such as min_step => 1000, max_step => 1000000.';
+                  DETAIL = 'A step is the number of numbers that a server takes at once, from 1 to 1000000000.',
+                  HINT = 'Set both, such as min_step => 1000, max_step => 1000000.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'an error if there are no such steps';
+COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'raises an error if the steps are invalid';
 
 CREATE FUNCTION snowflake_registry.create_segment(
     name text, start bigint DEFAULT 1, increment bigint DEFAULT 1, min_step bigint DEFAULT 1000,
@@ -2521,37 +2532,37 @@ DECLARE
 BEGIN
     IF create_segment.name IS NULL OR create_segment.start IS NULL OR create_segment.increment IS NULL
        OR create_segment.max_value IS NULL THEN
-        RAISE EXCEPTION 'name, start, increment and max_value cannot be NULL'
+        RAISE EXCEPTION 'name, start, increment and max_value must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     ELSIF octet_length(create_segment.name) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'the name of a segment has 1 to 63 bytes'
+        RAISE EXCEPTION 'invalid length of segment name'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('This one has %s.', octet_length(create_segment.name));
+                  DETAIL = format('The name has %s bytes. It must have 1 to 63 bytes.', octet_length(create_segment.name));
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
-        RAISE EXCEPTION 'an increment of % is not possible', create_segment.increment
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It lies between 1 and 1000000000.';
+        RAISE EXCEPTION 'invalid increment: %', create_segment.increment
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be between 1 and 1000000000.';
     ELSIF create_segment.start NOT BETWEEN 0 AND create_segment.max_value THEN
-        RAISE EXCEPTION 'numbers cannot start at %', create_segment.start
+        RAISE EXCEPTION 'invalid start: %', create_segment.start
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('They lie between 0 and %s (max_value).', create_segment.max_value);
+                  DETAIL = format('It must be between 0 and %s (max_value).', create_segment.max_value);
     END IF;
-    -- Servers ask in UTF8. A database with encoding SQL_ASCII stores what is none, and could not answer them.
+    -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
     PERFORM convert_to(create_segment.name, 'UTF8');
     PERFORM snowflake_registry.check_steps(create_segment.min_step, create_segment.max_step);
     IF create_segment.period IS NULL THEN
         IF create_segment.digits IS NOT NULL OR coalesce(create_segment.time_zone <> 'UTC', false) THEN
-            RAISE EXCEPTION 'digits and time_zone are for segments with a period'
+            RAISE EXCEPTION 'digits and time_zone require a period'
                 USING ERRCODE = 'invalid_parameter_value',
-                      HINT = 'Give a period as well: period => ''day''.';
+                      HINT = 'Specify a period as well, such as period => ''day''.';
         END IF;
     ELSE
-        -- With the prefix of a year up to 9223, numbers fit bigint.
+        -- With prefixes of years up to 9223, numbers fit into bigint.
         most_digits := CASE WHEN create_segment.period = 'day' THEN 11
                             WHEN create_segment.period = 'month' THEN 13
                             WHEN create_segment.period = 'year' THEN 15 END;
         IF most_digits IS NULL THEN
-            RAISE EXCEPTION 'there is no period %', snowflake_registry.name_in_words(create_segment.period)
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'Periods are day, month and year.';
+            RAISE EXCEPTION 'unrecognized period: %', snowflake_registry.name_in_words(create_segment.period)
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Use day, month or year.';
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
             RAISE EXCEPTION 'a segment with period "%" cannot have % digits', create_segment.period,
                 coalesce(create_segment.digits::text, 'no')
@@ -2561,18 +2572,18 @@ BEGIN
                       HINT = 'digits => 6 is enough for 999999 numbers in each period.';
         ELSIF create_segment.start NOT BETWEEN 1
               AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
-            RAISE EXCEPTION 'the numbers of a period cannot start at %', create_segment.start
+            RAISE EXCEPTION 'invalid start within a period: %', create_segment.start
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('With %s digits they lie between 1 and %s.', create_segment.digits,
+                      DETAIL = format('With %s digits it must be between 1 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
-        -- No abbreviations and no offsets: their signs mean the opposite of what people expect.
+        -- No abbreviations and no offsets: the sign of a POSIX offset is the opposite of the usual one.
         SELECT known.name INTO zone FROM pg_timezone_names AS known
         WHERE lower(known.name) = lower(create_segment.time_zone);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no time zone %',
+            RAISE EXCEPTION 'time zone % not recognized',
                 coalesce(snowflake_registry.name_in_words(create_segment.time_zone), 'NULL')
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'SELECT name FROM pg_timezone_names;';
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'To list time zones: SELECT name FROM pg_timezone_names;';
         END IF;
     END IF;
 
@@ -2580,10 +2591,10 @@ BEGIN
     SELECT * INTO before FROM snowflake_registry.segment AS segment
     WHERE segment.name = create_segment.name;
     IF FOUND AND before.dropped_at IS NULL THEN
-        RAISE EXCEPTION 'there is a segment % already',
+        RAISE EXCEPTION 'segment % already exists',
             snowflake_registry.name_in_words(create_segment.name)
             USING ERRCODE = 'duplicate_object',
-                  HINT = 'SELECT snowflake_registry.alter_segment(name, ..) changes its steps and max_value.';
+                  HINT = 'To change its steps or max_value: SELECT snowflake_registry.alter_segment(name, ..);';
     END IF;
     given_until := greatest(before.next_value, before.ahead_value);
 
@@ -2596,7 +2607,7 @@ BEGIN
         made.next_value := snowflake_registry.at_or_above(
             made.start, made.increment, coalesce(given_until, made.start));
     ELSIF before.period = made.period AND before.digits = made.digits THEN
-        -- The same periods go on, each where it was.
+        -- The periods are the same and continue where they were.
         made.period_key := before.period_key;
         made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
                                                         made.increment, before.next_value);
@@ -2608,17 +2619,17 @@ BEGIN
         made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
                                                         made.increment, 0);
         IF made.next_value < given_until THEN
-            RAISE EXCEPTION 'these numbers would lie below those that were given under this name'
+            RAISE EXCEPTION 'numbers would be lower than those already given under this name'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('A segment of this name was dropped. Its numbers end below %s, and '
-                                      'these begin at %s.', given_until, made.next_value),
-                      HINT = 'Take another name.';
+                                      'the new numbers would start at %s.', given_until, made.next_value),
+                      HINT = 'Use another name.';
         END IF;
     END IF;
     IF made.next_value > create_segment.max_value THEN
         RAISE EXCEPTION 'the segment would have no numbers'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('It would begin at %s, and end at %s (max_value).', made.next_value,
+                  DETAIL = format('It would start at %s and end at %s (max_value).', made.next_value,
                                   create_segment.max_value);
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
@@ -2630,7 +2641,7 @@ BEGIN
         create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
         made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
     )
-    -- What is closed remains closed, as it is not known what was given.
+    -- A closed segment remains closed, because it is not known which numbers were given.
     ON CONFLICT (name) DO UPDATE
     SET next_value = excluded.next_value, start = excluded.start, increment = excluded.increment,
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
@@ -2643,7 +2654,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
     text, bigint, bigint, bigint, bigint, bigint, text, int, text
 ) IS
-    'makes a segment; if one of this name was dropped, the numbers begin above all that were given';
+    'creates a segment; if a segment of this name was dropped, numbers start above all numbers already given';
 
 CREATE FUNCTION snowflake_registry.alter_segment(
     name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
@@ -2666,15 +2677,15 @@ BEGIN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('Reason: %s.', segment.closed_reason),
-                      HINT = 'SELECT snowflake_registry.resume_segment(name, next_value);';
+                      HINT = 'To open it: SELECT snowflake_registry.resume_segment(name, next_value);';
         END IF;
         segment := snowflake_registry.segment_from(segment, alter_segment.next_value);
     END IF;
     lowest := greatest(segment.next_value, segment.ahead_value) - segment.increment;
     IF alter_segment.max_value < lowest THEN
-        RAISE EXCEPTION 'max_value cannot be %', alter_segment.max_value
+        RAISE EXCEPTION 'invalid max_value: %', alter_segment.max_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers up to %s were given.', lowest);
+                  DETAIL = format('Numbers up to %s have already been given.', lowest);
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET min_step = segment.min_step, max_step = segment.max_step,
@@ -2687,9 +2698,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
-    'changes what is given by name; numbers go up only';
+    'changes the specified properties of a segment; numbers never decrease';
 
--- Of a segment with a period, a number names the period as well.
+-- If the segment has a period, next_value also determines the period.
 CREATE FUNCTION snowflake_registry.segment_from(segment snowflake_registry.segment, next_value bigint)
 RETURNS snowflake_registry.segment
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2699,10 +2710,10 @@ DECLARE
     key bigint;
 BEGIN
     IF next_value < lowest THEN
-        RAISE EXCEPTION 'segment % cannot go on at %',
+        RAISE EXCEPTION 'segment % cannot continue at %',
             snowflake_registry.name_in_words(segment.name), next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers below %s were given.', lowest);
+                  DETAIL = format('Numbers below %s may already have been given.', lowest);
     END IF;
     IF segment.period IS NULL THEN
         segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
@@ -2712,9 +2723,9 @@ BEGIN
     BEGIN
         PERFORM snowflake_registry.first_day(segment.period, key);
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION '% is no number with a date in front of it', next_value
+        RAISE EXCEPTION '% does not start with the prefix of a period', next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('With period "%s" and %s digits the segment is at %s.', segment.period,
+                  DETAIL = format('The segment has period "%s" and %s digits, and is at %s.', segment.period,
                                   segment.digits, segment.next_value);
     END;
     segment.period_key := key;
@@ -2726,7 +2737,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_from(snowflake_registry.segment, bigint) IS
-    'a segment that goes on at a number, or an error if that could repeat one';
+    'a segment that continues at a number; raises an error if a number could be repeated';
 
 CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2743,7 +2754,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
-    'gives out no more numbers of this name; servers may use up the ranges that they have';
+    'stops giving numbers of this segment; servers may still use the ranges that they have';
 
 CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2752,16 +2763,16 @@ DECLARE
     segment snowflake_registry.segment;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
-        RAISE EXCEPTION 'next_value cannot be NULL'
+        RAISE EXCEPTION 'next_value must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  HINT = 'If nothing was lost: SELECT snowflake_registry.resume_segments();';
+                  HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
     PERFORM snowflake_registry.begin_order();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To leave out numbers: '
+                  HINT = 'To skip numbers: '
                          'SELECT snowflake_registry.alter_segment(name, next_value => ..);';
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
@@ -2771,12 +2782,12 @@ BEGIN
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
     PERFORM snowflake_registry.end_order();
-    RAISE LOG 'snowflake_id_registry: segment % goes on at %, says %',
+    RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
         snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
-    'opens a segment that is closed; says that no number from next_value on was ever given';
+    'opens a closed segment; states that no number from next_value on was ever given';
 
 CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2790,13 +2801,13 @@ BEGIN
       AND coalesce(seen_until < greatest(next_value, ahead_value), true);
     GET DIAGNOSTICS resumed = ROW_COUNT;
     PERFORM snowflake_registry.end_order();
-    RAISE LOG 'snowflake_id_registry: % segments go on where they were, says %', resumed, session_user;
+    RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed, session_user;
     RETURN resumed;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
-    'opens all segments that are closed, and returns how many; says that no commits of the registry were '
-    'lost; where a server has reported otherwise, the segment stays closed';
+    'opens all closed segments, and returns their number; states that no commits of the registry were lost; a segment '
+    'stays closed if a server has reported otherwise';
 
 -- Views -------------------------------------------------------------------------------------------------
 
@@ -2816,7 +2827,7 @@ CREATE VIEW snowflake_registry.status AS
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
            settings.timeline IS NOT NULL AS knows_timeline,
-           -- As in guards_off(). Functions of ours would need rights of who looks.
+           -- As in guards_off(). A function would need EXECUTE for the querying role.
            NOT EXISTS (
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
@@ -2828,36 +2839,36 @@ CREATE VIEW snowflake_registry.status AS
            ) AS is_guarded
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
-    'the registry in one row: whether it gives out worker IDs, and its settings';
+    'the registry in one row: its state and its settings';
 COMMENT ON COLUMN snowflake_registry.status.registry_id IS
-    'which registry this is; NULL if it was never asked for anything';
+    'identifier of the registry; NULL if the registry was never used';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
-    'until when nobody new gets a worker ID; NULL outside of a quarantine';
-COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'how many leases have not ended';
-COMMENT ON COLUMN snowflake_registry.status.lease IS 'how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'the longest lease there ever was';
-COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'how often servers are to renew';
-COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'the lowest worker ID to give';
+    'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
+COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended';
+COMMENT ON COLUMN snowflake_registry.status.lease IS 'length of a lease: how far ahead of the clock a range is granted';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'longest value that lease ever had';
+COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers should renew';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID to grant';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
-    'the highest worker ID to give; the layout of a server may set a lower limit';
-COMMENT ON COLUMN snowflake_registry.status.serial IS 'counts grants and quarantines';
+    'highest worker ID to grant; the layout of a server may set a lower limit';
+COMMENT ON COLUMN snowflake_registry.status.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
-    'the highest datacenter ID to give worker IDs for';
+    'highest datacenter ID for which worker IDs are granted';
 COMMENT ON COLUMN snowflake_registry.status.state IS
-    'not started, ready, quarantine: renewals go on, but nobody gets another worker ID; or frozen: nor numbers, and renewals '
-    'end';
+    'not started; ready; quarantine: leases are renewed, but no new worker IDs are granted; frozen: no numbers are given '
+    'either, and renewals end at frozen_until';
 COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
-    'frozen: no lease is extended beyond this; NULL: it is not frozen';
+    'if the registry is frozen: no lease is extended beyond this time; NULL: not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
-    'what makes the registry think that commits were lost';
+    'reason why the registry assumes that commits may have been lost';
 COMMENT ON COLUMN snowflake_registry.status.synchronous IS
-    'whether the administrator says that no failover loses commits';
+    'whether, according to the administrator, no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
-    'whether commits wait for standbys at this moment (synchronous_standby_names)';
+    'whether commits currently wait for standbys (synchronous_standby_names)';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
-    'whether the server may tell its timeline; if not, each start counts as a promotion';
+    'whether the timeline of the server is available; if not, each start counts as a promotion';
 COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
-    'whether the triggers that keep the past are on in every session';
+    'whether the guard triggers fire in every session';
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
@@ -2876,40 +2887,41 @@ CREATE VIEW snowflake_registry.fleet AS
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
-    'the identities that were ever given: who holds them, or held them last';
-COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'the datacenter ID';
-COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'the worker ID';
-COMMENT ON COLUMN snowflake_registry.fleet.host IS 'the host of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.port IS 'the port of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'the layout of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.version IS 'the version of snowflake_id on the server';
-COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'when the server got it';
-COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'when it was last renewed';
-COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server bears an earlier time';
+    'all identities that were ever granted, with their current or last holder';
+COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
+COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
+COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.port IS 'port of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
+COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
+COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';
+COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server under this identity contains an earlier time';
 COMMENT ON COLUMN snowflake_registry.fleet.granted_until IS
-    'no ID of the server bears this time or a later one';
-COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in status';
-COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in status';
-COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in status';
+    'no ID of the server under this identity contains this time or a later one';
+COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
-    'held; ending: nobody''s, but whoever had it may go on until granted_until; lapsed: not renewed in '
-    'time; reserved: never given again; free';
+    'held; ending: released, but the last holder may use it until granted_until; lapsed: not renewed in '
+    'time; reserved: never granted again; free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
-    'the server''s own word, as host, port, layout and version';
+    'reported by the server, like host, port, layout and version';
 COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
-    'how long the server can go on if it does not reach the registry';
+    'how long the server can continue without reaching the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
-    'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'how often this identity was given';
+    'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
-    'from when on another server can get it, if it is not renewed; NULL: never';
+    'earliest time at which another server can get the identity, if it is not renewed; NULL: never, or not while the '
+    'registry is frozen';
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
            CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
                 WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
-                -- Functions of ours would need rights of who looks.
+                -- A function would need EXECUTE for the querying role.
                 WHEN div(segment.next_value, ('1' || repeat('0', segment.digits))::numeric)
                      > segment.period_key
                      AND segment.period_key >= to_char(
@@ -2928,41 +2940,42 @@ CREATE VIEW snowflake_registry.segments AS
                 ELSE segment.closed_reason END AS closed_reason,
            segment.seen_until,
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
-                     -- More may have been given.
+                     -- Otherwise more may have been given.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
-COMMENT ON VIEW snowflake_registry.segments IS 'the segments, and those that were dropped';
-COMMENT ON COLUMN snowflake_registry.segments.name IS 'the name of the segment';
-COMMENT ON COLUMN snowflake_registry.segments.increment IS 'the difference between two numbers';
+COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
+COMMENT ON COLUMN snowflake_registry.segments.name IS 'name of the segment';
+COMMENT ON COLUMN snowflake_registry.segments.increment IS 'difference between two consecutive numbers';
 COMMENT ON COLUMN snowflake_registry.segments.min_step IS
-    'the fewest numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'the most numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'the last number to give';
+    'minimum number of numbers that a server takes at once';
+COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'maximum number of numbers that a server takes at once';
+COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'highest number to give';
 COMMENT ON COLUMN snowflake_registry.segments.period IS
-    'day, month or year; NULL: numbers without a date in front';
-COMMENT ON COLUMN snowflake_registry.segments.digits IS 'how many digits follow the date';
-COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'where days begin';
-COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'when a range was taken last';
+    'day, month or year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segments.digits IS 'number of digits after the prefix';
+COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'time zone that determines when days begin';
+COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'time at which a range was last taken';
 COMMENT ON COLUMN snowflake_registry.segments.state IS
-    'open; closed: until resume_segment(), or unfreeze(); exhausted: max_value, or all numbers of this period; dropped';
+    'open; closed: until resume_segment() or unfreeze(); exhausted: max_value or the end of the period is reached; dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS
-    'where the next range begins, unless a new period has begun since; NULL: above all that bigint holds';
+    'start of the next range, unless a new period has started since; NULL: beyond the range of bigint';
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
-    'no number from here on was given, of the next period either; NULL: above all that bigint holds, or not known, as '
-    'commits may be lost';
+    'no number from here on was given, not even of the next period; NULL: beyond the range of bigint, or not known, '
+    'because commits may have been lost';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
-    'how many numbers were in the range that was taken last';
-COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own word';
+    'number of numbers in the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
-    'why nobody gets numbers';
+    'why no numbers are given';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
-    'the highest number that the registry''s own server reports since it was closed, or one with numbers of another registry';
+    'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
+    'another registry';
 
--- Who may do what ---------------------------------------------------------------------------------------
+-- Privileges --------------------------------------------------------------------------------------------
 
--- ALTER DEFAULT PRIVILEGES may have given rights to new objects.
+-- ALTER DEFAULT PRIVILEGES may have granted privileges on new objects.
 FOR statement IN
     SELECT format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
                   CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END)
@@ -2985,7 +2998,7 @@ GRANT USAGE ON SCHEMA snowflake_registry TO pg_monitor;
 GRANT SELECT ON snowflake_registry.fleet, snowflake_registry.segments, snowflake_registry.status
     TO pg_monitor;
 
--- A dump is to hold what was granted. Is this CREATE EXTENSION?
+-- Under CREATE EXTENSION, mark the tables as configuration tables, so that dumps contain all grants.
 IF EXISTS (
     SELECT FROM pg_depend
     WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'

@@ -64,7 +64,7 @@ fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_
     }
     carry_out(Request::Reset(identity)).or_report();
     if let Some(identity) = identity {
-        notice!("snowflake IDs can be made as soon as this server has {identity}");
+        notice!("snowflake IDs can be issued as soon as this server has {identity}");
     }
 }
 
@@ -185,7 +185,9 @@ impl Submitted {
             return;
         }
         if slot.give_up(self.ticket) {
-            warning!("the keeper has begun with the request, and goes on with it: it may wait for a standby");
+            warning!(
+                "the keeper has started the request and continues with it; its commit may be waiting for a standby"
+            );
         } else if slot.take_answer(self.ticket) == Some(Answer::Done) {
             warning!("the request was carried out before it could be withdrawn");
         }

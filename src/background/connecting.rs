@@ -38,7 +38,7 @@ pub struct Progress(Mutex<Step>);
 impl Progress {
     pub fn new() -> Progress {
         let seconds = TIME_FOR_OPTIONS.as_secs();
-        let problem = format!("reading the options of the connection string has not ended in {seconds} s");
+        let problem = format!("could not read the options of the connection string within {seconds} s");
         Progress(Mutex::new(Step { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] }))
     }
 
@@ -84,7 +84,9 @@ fn connect_to_any(
         let start = Instant::now();
         if let Some(name) = host.unknown_name() {
             let seconds = TIME_FOR_A_LOOKUP.as_secs();
-            let problem = format!("the name service has not answered in {seconds} s what \"{name}\" is");
+            let problem = format!(
+                "could not translate host name \"{name}\" to address: no reply from the name service within {seconds} s"
+            );
             progress.tell(TIME_FOR_A_LOOKUP, problem, &[host]);
         }
         let found = host.look_up();
@@ -98,7 +100,7 @@ fn connect_to_any(
         hosts_found.sort_by_key(|host_found| order_of(host_found.key()));
         for host_found in &hosts_found {
             let problem = format!(
-                "connecting to {host_found} does not end: libpq has been busy for more than {} s with what that sent, such as an excessive number of SCRAM iterations",
+                "could not connect to {host_found}: libpq has been busy for more than {} s with data that the host sent, such as an excessive number of SCRAM iterations",
                 hosts.time.as_secs()
             );
             progress.tell(hosts.time, problem, &[host, host_found]);
@@ -120,7 +122,7 @@ fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connect
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("no answer from {host_found} in {} s", hosts.time.as_secs()));
+            return Err(format!("no reply from {host_found} within {} s", hosts.time.as_secs()));
         }
         if poll(connection.socket(), interest, left) {
             interest = match connection.connect()? {

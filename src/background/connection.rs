@@ -64,7 +64,7 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     let progress = Arc::new(Progress::new());
     let (of_thread, string, known) = (progress.clone(), string.to_owned(), stuck());
     let helper = Helper::start(move || connecting::connect(&string, |host| known.order_of(host), &of_thread))
-        .map_err(|problem| format!("cannot start a thread that connects: {problem}"))?;
+        .map_err(|problem| format!("could not start a thread for connecting: {problem}"))?;
     let mut overdue_since = None;
     while !helper.wait(LONGEST_WAIT, WaitEvent::Registry.number()) {
         if !keep_waiting() {
@@ -79,7 +79,7 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
             return Err(NoAnswer::Stuck(step.problem));
         }
     }
-    let attempt = helper.result().ok_or_else(|| "bug: the thread that connects has panicked".to_owned())?;
+    let attempt = helper.result().ok_or_else(|| "bug: the connecting thread panicked".to_owned())?;
     stuck::note(&attempt.late, false);
     if attempt.connection.is_ok() {
         stuck::note_connection();
@@ -103,7 +103,7 @@ pub fn ask(
     let mut rows = ask_for_rows(connection, query, parameters, keep_waiting)?;
     match (rows.pop(), rows.is_empty()) {
         (Some(row), true) => Ok(row),
-        _ => Err("the registry has not answered with one row".to_owned().into()),
+        _ => Err("the registry did not reply with exactly one row".to_owned().into()),
     }
 }
 
@@ -131,14 +131,14 @@ pub fn ask_for_rows(
             return Err(NoAnswer::Stopping);
         }
         if Instant::now() >= deadline {
-            return Err(format!("no answer in {} s", TIME_FOR_AN_ANSWER.as_secs()).into());
+            return Err(format!("no reply within {} s", TIME_FOR_AN_ANSWER.as_secs()).into());
         }
         wait_until(connection, interest, deadline);
     }
     match connection.answer() {
         (Err(problem), _) if connection.is_good() => Err(NoAnswer::Refused(problem)),
         (Err(problem), _) => Err(problem.into()),
-        (Ok(_), true) => Err("the registry has warned that its answer may not be durable".to_owned().into()),
+        (Ok(_), true) => Err("the registry warned that its reply may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),
     }
 }

@@ -18,7 +18,7 @@ pub fn open(name: &str) -> io::Result<Option<File>> {
         file => file?,
     };
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     Ok(Some(file))
 }

@@ -20,7 +20,7 @@ impl Problem {
     /// The extension, and so the stored state, is not in the keeper's database.
     pub fn no_extension() -> Problem {
         Problem(format!(
-            "extension snowflake_id is not in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
+            "extension \"snowflake_id\" does not exist in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
             config::database().to_string_lossy()
         ))
     }

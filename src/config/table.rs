@@ -50,8 +50,8 @@ pub fn define(on_change: fn()) {
         unsafe {
             GucRegistry::define_string_guc_with_hooks(
                 c"snowflake_id.layout",
-                c"How the bits of a snowflake ID are divided.",
-                c"A preset (see view snowflake_layouts), a preset and options, or fields and options.",
+                c"Sets how the bits of a snowflake ID are divided.",
+                c"Specify a preset (see view snowflake_layouts), a preset and options, or fields and options.",
                 &LAYOUT,
                 GucContext::Suset,
                 GucFlags::default(),
@@ -65,8 +65,8 @@ pub fn define(on_change: fn()) {
     define_for_registry();
     define_int(
         c"snowflake_id.max_ahead",
-        c"How far the time in a snowflake ID may be ahead of the clock.",
-        c"Bursts and small steps of the clock backwards go unnoticed within it.",
+        c"Sets how far the time in a snowflake ID may be ahead of the clock.",
+        c"Within this limit, bursts and small backward steps of the clock do not delay calls.",
         &MAX_AHEAD,
         0,
         MAX_MAX_AHEAD_MS,
@@ -76,8 +76,8 @@ pub fn define(on_change: fn()) {
     );
     define_int(
         c"snowflake_id.max_wait",
-        c"The longest that one call waits for the clock.",
-        c"A call fails at once if it would have to wait longer. 0: never wait.",
+        c"Sets the maximum time that one call waits for the clock.",
+        c"A call that would have to wait longer fails at once. 0 means never wait.",
         &MAX_WAIT,
         0,
         MOST_WAIT_MS,
@@ -87,8 +87,8 @@ pub fn define(on_change: fn()) {
     );
     define_int(
         c"snowflake_id.sequence_spread",
-        c"Each tick starts its sequence at a value from 0 to this that depends on the tick.",
-        c"Spreads IDs made at a low rate over shards chosen by hash or modulo. 0: start at 0.",
+        c"Sets the highest value at which a tick may start its sequence.",
+        c"The start value depends on the tick, which spreads IDs issued at a low rate over shards chosen by hash or modulo. 0 means start at 0.",
         &SEQUENCE_SPREAD,
         0,
         MOST_SPREAD,
@@ -102,8 +102,8 @@ pub fn define(on_change: fn()) {
 fn define_for_keeper() {
     define_int(
         c"snowflake_id.worker_id",
-        c"The worker ID that this server writes into snowflake IDs.",
-        c"No two servers of a fleet may share it. -1: the one of this server's row in table snowflake_worker.",
+        c"Sets the worker ID that this server writes into snowflake IDs.",
+        c"No two servers of a fleet may have the same worker ID. -1 means the worker ID of this server's row in table snowflake_worker.",
         &WORKER_ID,
         -1,
         i32::MAX,
@@ -113,8 +113,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.datacenter_id",
-        c"The datacenter ID that this server writes into snowflake IDs.",
-        c"Has to be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own.",
+        c"Sets the datacenter ID that this server writes into snowflake IDs.",
+        c"Must be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own datacenter ID.",
         &DATACENTER_ID,
         0,
         i32::MAX,
@@ -124,8 +124,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.horizon_margin",
-        c"How far ahead the horizon is written.",
-        c"Also how long it may take after a crash until IDs are made again.",
+        c"Sets how far ahead the horizon is written.",
+        c"After a crash, it can take up to this time until IDs are issued again.",
         &HORIZON_MARGIN,
         MIN_HORIZON_MARGIN_MS,
         MAX_HORIZON_MARGIN_MS,
@@ -135,8 +135,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.max_clock_jump",
-        c"The largest step of the clock ahead that is followed.",
-        c"After a larger one no IDs are made until the clock is set right or snowflake_accept_clock() is called.",
+        c"Sets the largest forward step of the clock that is followed.",
+        c"After a larger step, no IDs are issued until the clock is set right or snowflake_accept_clock() is called.",
         &MAX_CLOCK_JUMP,
         0,
         i32::MAX,
@@ -146,8 +146,8 @@ fn define_for_keeper() {
     );
     define_name(
         c"snowflake_id.node_name",
-        c"This server's name in table snowflake_worker.",
-        c"Empty: cluster_name, or else host and port.",
+        c"Sets the name of this server in table snowflake_worker.",
+        c"If empty, cluster_name is used; if that is empty, the host and the port.",
         &NODE_NAME,
         GucContext::Sighup,
         GucFlags::default(),
@@ -159,8 +159,8 @@ fn define_for_keeper() {
 fn define_for_registry() {
     define_name(
         c"snowflake_id.registry",
-        c"How to connect to the registry that leases the worker ID: a connection string of libpq.",
-        c"Without a password: use a password file or a service. Empty: the worker ID is not leased.",
+        c"Sets the connection string of the registry that leases the worker ID.",
+        c"Specify a libpq connection string without a password; use a password file or a service. If empty, the worker ID is not leased.",
         &REGISTRY,
         GucContext::Sighup,
         GucFlags::SUPERUSER_ONLY,
@@ -168,8 +168,8 @@ fn define_for_registry() {
     );
     define_int(
         c"snowflake_id.max_clock_offset",
-        c"How much the clock may differ from that of the registry before that is worth a warning.",
-        c"From 60 s on the registry gives no lease.",
+        c"Sets the difference between this server's clock and the registry's clock above which a warning is issued.",
+        c"If the clocks differ by more than 60 s, the registry grants no lease.",
         &MAX_CLOCK_OFFSET,
         1,
         MOST_CLOCK_OFFSET_MS,
@@ -182,8 +182,8 @@ fn define_for_registry() {
 fn define_restart_only() {
     define_name(
         c"snowflake_id.database",
-        c"The database in which the durable horizon and table snowflake_worker are kept.",
-        c"The extension has to be created in it.",
+        c"Sets the database that stores the durable horizon and table snowflake_worker.",
+        c"The extension must be created in this database.",
         &DATABASE,
         GucContext::Postmaster,
         GucFlags::default(),
@@ -191,8 +191,8 @@ fn define_restart_only() {
     );
     define_int(
         c"snowflake_id.max_segments",
-        c"How many segments can be in use at a time.",
-        c"One that has been used keeps its place until the server is restarted.",
+        c"Sets the maximum number of segments that can be in use at a time.",
+        c"A segment that has been used keeps its entry until the server is restarted.",
         &MAX_SEGMENTS,
         1,
         MOST_SEGMENTS,
@@ -227,7 +227,7 @@ fn define_name(
     }
 }
 
-#[allow(clippy::too_many_arguments)] // Those of DefineCustomIntVariable.
+#[allow(clippy::too_many_arguments)] // The parameters of DefineCustomIntVariable.
 fn define_int(
     name: &'static CStr,
     short: &'static CStr,

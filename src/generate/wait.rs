@@ -25,10 +25,13 @@ const LONGEST_NAP: Duration = Duration::from_millis(100);
 
 /// Returns the keeper's last reported problem, or says that there is no keeper or no report.
 fn what_is_reported(server_status: &ServerStatus) -> String {
-    report::report().error().unwrap_or_else(|| match server_status.wakeup.pid() {
-        None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after it ended, PostgreSQL starts it when the clock has come so far again, or when the server is restarted.".into(),
+    if let Some(error) = report::report().error() {
+        return format!("The keeper reported: {error}.");
+    }
+    match server_status.wakeup.pid() {
+        None => "Background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after the worker exited, PostgreSQL restarts the worker when the clock has reached that time again, or when the server is restarted.".into(),
         Some(_) => "The keeper has not reported anything.".into(),
-    })
+    }
 }
 
 /// Returns the reason why a wait for the keeper failed, which is either a commit in progress or the reported
@@ -37,7 +40,7 @@ fn obstacle(server_status: &ServerStatus) -> String {
     match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
             let time = Duration::from_micros(time_us);
-            format!("A commit of the keeper has been under way for {}.", duration(time))
+            format!("A commit of the keeper has been in progress for {}.", duration(time))
         }
         None => what_is_reported(server_status),
     }

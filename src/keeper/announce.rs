@@ -51,7 +51,7 @@ pub fn tell(
         // The clock jump is tested first: the identity may be refused only because the clock is not followed.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
-            "{identity} may have been used by this server up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
+            "this server may have used {identity} up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to a worker ID that was never used",
             snowflake_id_core::message::instant(until_us)
         )),
         _ => registry_problem.or_else(|| shared.gate.identity().and_then(misfit)),
@@ -71,7 +71,7 @@ pub fn risk(store: &Store) -> Option<String> {
     let schema = store.extension.schema()?;
     (!relation::belongs_to_superusers(schema, store.horizon)).then(|| {
         format!(
-            "database \"{}\" (snowflake_id.database), the schema of the extension in it, or what the extension stores there, belongs to a role that is no superuser: it can end IDs on the whole server",
+            "database \"{}\" (snowflake_id.database), the schema of the extension there, or a relation of the extension belongs to a role that is not a superuser, and that can stop IDs on the whole server",
             config::database().to_string_lossy()
         )
     })

@@ -41,7 +41,7 @@ pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
     let Some(next) = next.filter(|_| !is_stopping()) else { return Ok(false) };
     shared.open_value(next.floor_us, next.horizon);
     pgrx::log!(
-        "snowflake_id: the clock was set back: layouts with a clock sequence go on with value {}",
+        "snowflake_id: the clock was set back: layouts with a clock sequence continue with value {}",
         next.horizon.value()
     );
     Ok(true)

@@ -326,10 +326,12 @@ impl Keeper {
         let (shared, server_status, plan) = (self.shared, &self.shared.server_status, &done.plan);
         match plan.loss {
             Some(Loss::Stored) => {
-                warning!("snowflake_id: what was stored was changed by somebody else; it is written anew")
+                warning!(
+                    "snowflake_id: the stored horizons were changed by another session; they are written again"
+                )
             }
             Some(Loss::NothingKnown) => {
-                log!("snowflake_id: the history of this server is not known; its IDs begin now")
+                log!("snowflake_id: the history of this server is not known; its IDs start at the present")
             }
             None => {}
         }

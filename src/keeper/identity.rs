@@ -27,7 +27,8 @@ pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<L
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {
     let schema = extension.schema();
     let table = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table));
-    let table = table.ok_or_else(|| Problem("table snowflake_worker is not that of the extension".into()))?;
+    let table =
+        table.ok_or_else(|| Problem("table snowflake_worker does not belong to the extension".into()))?;
     let mut found = None;
     let columns = [
         (c"node_name", pg_sys::TEXTOID),

@@ -51,7 +51,7 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
 
     let database = config::database();
     let cannot_connect =
-        format!("cannot connect to database \"{}\" (snowflake_id.database)", database.to_string_lossy());
+        format!("could not connect to database \"{}\" (snowflake_id.database)", database.to_string_lossy());
     let last_error = report::report().error();
     if last_error.as_ref() == Some(&cannot_connect) {
         // The previous keeper failed in the same way and exited. Wait before trying again, because each
@@ -75,7 +75,7 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
 fn on_exit() {
     let Ok(shared) = memory::state() else { return };
     if !is_stopping() && report::report().error().is_none() {
-        let text = "the keeper has ended over its work, and is started again: see the server's log";
+        let text = "the keeper exited unexpectedly and is restarted: see the server log";
         report::report_error(Some(text), clock::clock_us());
     }
     shared.server_status.commands.answer_claimed(Answer::Failed);

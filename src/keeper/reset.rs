@@ -39,7 +39,7 @@ pub fn reset(
     let server_status = &shared.server_status;
     if !shared.has_room_for_reset() {
         return Err(Problem(
-            "no places are left for the layouts in use: each takes another one when everything begins anew; restart the server".into(),
+            "no entries are left for the layouts in use, each of which needs a new entry for a reset: restart the server".into(),
         ));
     }
     let refusal = |stored: &Stored| {

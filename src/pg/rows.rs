@@ -170,7 +170,10 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
         let Some(old) = row_of_form(page, number, length, &*new) else {
             pg_sys::GenericXLogAbort(record);
             pg_sys::UnlockReleaseBuffer(buffer);
-            error!("a row of relation {} has another form than was stored", (*relation).rd_id.to_u32());
+            error!(
+                "row of relation with OID {} does not have the format in which it was stored",
+                (*relation).rd_id.to_u32()
+            );
         };
         let header = usize::from((*new).t_hoff);
         let values = new.cast::<u8>().add(header);

@@ -66,6 +66,6 @@ impl Answer {
                 token: text(11).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
             })
         };
-        read().ok_or_else(|| "its answer cannot be understood: is it a newer version?".into())
+        read().ok_or_else(|| "its reply is not valid: it may be a newer version".into())
     }
 }

@@ -154,9 +154,11 @@ impl Dialogue {
         if let Outcome::Granted(lease) = answer.outcome {
             let latest_us = clock::clock_us().saturating_add(LONGEST_LEASE_US + MOST_CLOCK_DIFFERENCE_US);
             if lease.until_us > latest_us || lease.until_us <= lease.from_us {
-                return Err(
-                    format!("it grants what no registry grants, up to {}", instant(lease.until_us)).into()
-                );
+                return Err(format!(
+                    "it granted an invalid range, which ends at {}",
+                    instant(lease.until_us)
+                )
+                .into());
             }
         }
         self.round_trip_us = sent.elapsed().as_micros() as i64;

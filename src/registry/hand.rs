@@ -84,7 +84,7 @@ impl Hand {
             }
         })?;
         if !self.state.is_proved() {
-            return Err("the registry has signed nothing: is it an older version?".into());
+            return Err("the registry did not sign the lease: it may be an older version".into());
         }
         self.tell();
         Ok(())
@@ -94,7 +94,7 @@ impl Hand {
     pub fn note_unknown(&mut self) {
         if let Some(Held { lease, .. }) = &self.state.held {
             log!(
-                "snowflake_id: the registry does not know the lease of {} any more; it is used to its end",
+                "snowflake_id: the registry does not know the lease of {}; the lease is used until it ends",
                 lease.identity
             );
         }
@@ -129,7 +129,7 @@ impl Hand {
                 PgLogLevel::WARNING,
                 PgSqlErrorCode::ERRCODE_WARNING,
                 format!(
-                    "snowflake_id: another server has the same lease of {}: one of the two is a copy of the other",
+                    "snowflake_id: another server has the same lease of {}: one of the two servers is a copy of the other",
                     lease.identity
                 )
             );
@@ -142,7 +142,7 @@ impl Hand {
     pub fn go_on(&self) {
         if let (None, Some(lease)) = (lease::lease_status().lease, self.state.lease_at(clock::clock_us())) {
             log!(
-                "snowflake_id: goes on with the lease of {}, up to {}",
+                "snowflake_id: continuing with the lease of {}, which ends at {}",
                 lease.identity,
                 instant(lease.until_us)
             );

@@ -71,14 +71,14 @@ pub fn read() -> (LeaseState, Option<String>) {
     match try_to_read() {
         Ok(Some((contents, true))) => (contents.state, None),
         Ok(Some((contents, false))) => {
-            let why = "it is a copy, or the host was booted since";
+            let why = "the file is a copy, or the host was rebooted";
             (
                 contents.state.of_an_unrecognized_server(),
-                Some(format!("the lease in file {NAME} is not used: {why}")),
+                Some(format!("the lease in file \"{NAME}\" is not used: {why}")),
             )
         }
         Ok(None) => (LeaseState::default(), None),
-        Err(problem) => (LeaseState::default(), Some(format!("cannot use file {NAME}: {problem}"))),
+        Err(problem) => (LeaseState::default(), Some(format!("could not read file \"{NAME}\": {problem}"))),
     }
 }
 
@@ -93,14 +93,14 @@ fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
 
 /// Writes the file. The new version is durable when this returns.
 pub fn write(state: &LeaseState) -> Result<(), String> {
-    try_to_write(state).map_err(|problem| format!("cannot write file {NAME}: {problem}"))
+    try_to_write(state).map_err(|problem| format!("could not write file \"{NAME}\": {problem}"))
 }
 
 fn try_to_write(state: &LeaseState) -> io::Result<()> {
     file::replace(NAME, |file| {
         Ok(Contents {
             about:
-                "the lease of this server's worker ID, kept by extension snowflake_id; a copy of it is of no use"
+                "the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used"
                     .into(),
             original: Original::of(file)?,
             state: state.clone(),

@@ -38,7 +38,7 @@ impl Refusal {
     /// Returns the refusal for an answer of the registry that gives no usable lease.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
-            Outcome::Granted(_) => (RegistryState::Granted, "it has granted another lease".into()),
+            Outcome::Granted(_) => (RegistryState::Granted, "it granted another lease".into()),
             Outcome::Unknown => (RegistryState::Granted, "it does not know the lease".into()),
             Outcome::Twin => (RegistryState::Granted, "another server has the same lease".into()),
             Outcome::Taken { free_from_us } => {
@@ -48,13 +48,13 @@ impl Refusal {
                 };
                 (RegistryState::AllTaken, format!("it has no worker ID for this server{when}"))
             }
-            Outcome::Quarantine => (RegistryState::Quarantine, "it gives out nothing now".into()),
+            Outcome::Quarantine => (RegistryState::Quarantine, "it grants nothing at present".into()),
             Outcome::ClockDiffers => (
                 RegistryState::ClockDiffers,
-                format!("its clock and that of this server differ by {}", duration(clock_difference)),
+                format!("its clock and the clock of this server differ by {}", duration(clock_difference)),
             ),
             Outcome::Foreign => {
-                let why = "it is another registry than the one before; if that is meant, stop the server and remove file snowflake_id.lease from its data directory";
+                let why = "it is not the registry that granted the last lease; if the change is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
                 (RegistryState::Foreign, why.into())
             }
         };
@@ -95,10 +95,9 @@ impl Report {
         let is_clock_good = offset <= config::max_clock_offset();
         let warning = match is_clock_good {
             true => note.map(in_short),
-            false => Some(format!(
-                "the clock of this server and that of the registry differ by {}",
-                duration(offset)
-            )),
+            false => {
+                Some(format!("the clocks of this server and of the registry differ by {}", duration(offset)))
+            }
         };
         self.warn(warning.as_deref());
         let (now_us, since_boot_us) = clock::clocks_us();
@@ -128,7 +127,7 @@ impl Report {
         let is_ending = left_us > 0 && left_us < dialogue.lease_us / 2;
         let warning = is_ending.then(|| {
             let until = instant(until_us);
-            format!("the lease of this server's worker ID ends at {until}, and was not renewed: {why}")
+            format!("the lease of this server's worker ID ends at {until} and was not renewed: {why}")
         });
         self.warn(warning.as_deref());
         lease::tell(|lease_status| {

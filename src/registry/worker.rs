@@ -179,14 +179,14 @@ impl Worker {
                 // The registry signs only what it has committed, so a second query is needed.
                 let renewed = self.renew(connection)?;
                 if let Round::Granted { .. } = renewed {
-                    log!("snowflake_id: {} is leased up to {}", lease.identity, instant(lease.until_us));
+                    log!("snowflake_id: {} is leased until {}", lease.identity, instant(lease.until_us));
                 }
                 Ok(renewed)
             }
             // The lease was requested earlier, under other settings.
             Outcome::Granted(lease) => {
                 self.hand.stop_asking()?;
-                let why = format!("{} is of no use to this server", lease.identity);
+                let why = format!("this server cannot use {}", lease.identity);
                 Ok(Round::Refused(Refusal::new(RegistryState::AllTaken, why)))
             }
             // Another server has asked under the same IDs, and uses what was granted.

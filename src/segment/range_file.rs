@@ -56,7 +56,8 @@ impl RangeFile {
             let contents: Contents<RangeFile> = serde_json::from_reader(io::BufReader::new(file))?;
             Ok(contents.range_file)
         };
-        let mut range_file = read().map_err(|problem| format!("cannot use file {NAME}: {problem}"))?;
+        let mut range_file =
+            read().map_err(|problem| format!("could not read file \"{NAME}\": {problem}"))?;
         for (name, had) in taken::read()? {
             range_file.segments.entry(name).or_default().merge(had);
         }
@@ -82,9 +83,10 @@ impl RangeFile {
     }
 
     fn write(&mut self, range_file: &RangeFile) -> Result<(), String> {
-        let about = "up to where this server has had numbers of segments, kept by extension snowflake_id";
+        let about =
+            "the highest numbers of segments that this server has had, written by extension snowflake_id";
         let written = file::replace(NAME, |_| Ok(Contents { about: about.into(), range_file }));
-        let written = written.map_err(|problem| format!("cannot write file {NAME}: {problem}"));
+        let written = written.map_err(|problem| format!("could not write file \"{NAME}\": {problem}"));
         let written = written.and_then(|()| taken::write(&range_file.segments));
         self.is_unwritable = written.is_err();
         written

@@ -120,13 +120,13 @@ impl<'a> Waiting<'a> {
         let detail = match (segments::registry_problem(), self.segments.wakeup.pid()) {
             (Some(problem), _) => return problem_as_error(problem),
             (None, None) if is_keeper_running() => {
-                "The background worker \"snowflake_id segments\" is not running.".into()
+                "Background worker \"snowflake_id segments\" is not running.".into()
             }
             (None, None) => {
-                "The background worker \"snowflake_id keeper\", which starts the one that takes numbers, is not running. It needs one of max_worker_processes.".into()
+                "Background worker \"snowflake_id keeper\", which starts the worker that takes numbers, is not running. It needs one of max_worker_processes.".into()
             }
             (None, Some(_)) => match record.and_then(|record| record.detail()) {
-                Some(detail) => format!("The registry last said: {detail}."),
+                Some(detail) => format!("The registry last reported: {detail}."),
                 None => "The registry has not answered yet.".into(),
             },
         };

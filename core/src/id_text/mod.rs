@@ -188,7 +188,7 @@ impl Encoding {
         let mut buffer = [0; MAX_WIDTH];
         let largest = self.encode(i64::MAX, &mut buffer).expect("bug: the largest ID is negative");
         format!(
-            "Text in {} has {length} {} of the characters {digits}; that of the largest ID is \"{largest}\".",
+            "Text in {} has {length} {} of the characters {digits}. The text of the largest ID is \"{largest}\".",
             self.name(),
             self.width()
         )
@@ -227,18 +227,21 @@ impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, width) = (self.encoding.name(), self.encoding.width());
         match self.fault {
-            Fault::Empty => write!(f, "There are no digits in it."),
+            Fault::Empty => write!(f, "The text is empty."),
             Fault::Character(position) => {
                 write!(f, "The character at position {position} is not allowed there.")
             }
             Fault::TooShort(position) => {
-                write!(f, "It ends at position {position}, but {name} has {width} characters.")
+                write!(f, "The text ends at position {position}, but {name} has {width} characters.")
             }
             Fault::TooLong(position) => {
-                write!(f, "The character at position {position} is one too many: {name} has at most {width}.")
+                write!(
+                    f,
+                    "The text is too long at position {position}: {name} has at most {width} characters."
+                )
             }
             Fault::TooLarge(position) => {
-                write!(f, "With the character at position {position} it passes the largest ID, {}.", i64::MAX)
+                write!(f, "The number exceeds the largest ID, {}, at position {position}.", i64::MAX)
             }
         }
     }

@@ -69,9 +69,9 @@ impl FromStr for Layout {
             if let Some((name, bits)) = word.split_once(':').filter(|(name, _)| !name.contains('=')) {
                 let field = Field::from_name(name).ok_or_else(|| not_a_name(word, name, field_names()))?;
                 let rule = if preset.is_some() {
-                    Some("a preset has its fields already")
+                    Some("a preset already defines its fields")
                 } else if unit_us.is_some() || epoch_us.is_some() {
-                    Some("fields stand before options")
+                    Some("fields must come before options")
                 } else {
                     None
                 };
@@ -88,7 +88,7 @@ impl FromStr for Layout {
             } else if presets::find(word).is_some() {
                 return Err(LayoutError::Misplaced {
                     token: shown(word),
-                    rule: "a preset is the first word and the only one",
+                    rule: "only the first word can be a preset",
                 });
             } else {
                 let mut candidates = field_names();

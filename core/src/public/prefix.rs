@@ -67,11 +67,11 @@ pub enum PrefixError {
 impl fmt::Display for PrefixError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PrefixError::Empty => write!(f, "It is empty."),
+            PrefixError::Empty => write!(f, "The prefix is empty."),
             PrefixError::Character(position) => {
                 write!(f, "The character at position {position} is not allowed.")
             }
-            PrefixError::TooLong => write!(f, "It has more than {MAX_PREFIX} characters."),
+            PrefixError::TooLong => write!(f, "The prefix has more than {MAX_PREFIX} characters."),
         }
     }
 }
@@ -79,7 +79,7 @@ impl fmt::Display for PrefixError {
 impl PrefixError {
     /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> String {
-        format!("A prefix has 1 to {MAX_PREFIX} of the characters a-z and 0-9.")
+        format!("Use 1 to {MAX_PREFIX} of the characters a-z and 0-9.")
     }
 }
 

@@ -148,18 +148,18 @@ pub enum PublicTextError {
 impl fmt::Display for PublicTextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PublicTextError::OtherPrefix(prefix) => write!(f, "It does not begin with \"{prefix}_\"."),
+            PublicTextError::OtherPrefix(prefix) => write!(f, "The text does not begin with \"{prefix}_\"."),
             PublicTextError::Character(position) => {
                 write!(f, "The character at position {position} is not allowed there.")
             }
             PublicTextError::Length { found, expected } => {
-                write!(f, "Behind the prefix its length is {found}, not {expected}.")
+                write!(f, "The part after the prefix has length {found}, not {expected}.")
             }
             PublicTextError::TooLarge => {
-                write!(f, "The number behind the prefix is larger than the largest ID, {}.", i64::MAX)
+                write!(f, "The number after the prefix is larger than the largest ID, {}.", i64::MAX)
             }
             PublicTextError::Tag => {
-                write!(f, "It was not made with this key, or has been changed since.")
+                write!(f, "The text was not made with this key, or has been changed since.")
             }
         }
     }
@@ -170,9 +170,9 @@ impl PublicTextError {
     pub fn allowed(&self) -> String {
         let with_key = ID_LETTERS + TAG_LETTERS;
         match self {
-            PublicTextError::Tag => "Give the key with which it was made.".into(),
+            PublicTextError::Tag => "Use the key with which the text was made.".into(),
             _ => format!(
-                "A public ID is the prefix, \"_\", and {ID_LETTERS} characters without a key, {with_key} with one: 1-9, A-Z without I and O, and a-z without l."
+                "A public ID consists of the prefix, \"_\", and {ID_LETTERS} characters, or {with_key} characters if it was made with a key. These characters are 1-9, A-Z without I and O, and a-z without l."
             ),
         }
     }

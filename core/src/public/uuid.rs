@@ -127,14 +127,16 @@ pub enum UuidError {
 impl fmt::Display for UuidError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UuidError::Variant => write!(f, "It is not of the variant of RFC 9562."),
-            UuidError::Version(version) => write!(f, "It is a UUID of version {version}, not 8."),
-            UuidError::NotPlain => write!(f, "Digits are set that are 0 where there is no key."),
+            UuidError::Variant => write!(f, "The UUID does not have the variant of RFC 9562."),
+            UuidError::Version(version) => write!(f, "The UUID has version {version}, not 8."),
+            UuidError::NotPlain => {
+                write!(f, "Some digits are not 0 that are 0 in every UUID made without a key.")
+            }
             UuidError::TooLarge => {
-                write!(f, "The number in it is larger than the largest ID, {}.", i64::MAX)
+                write!(f, "The number in the UUID is larger than the largest ID, {}.", i64::MAX)
             }
             UuidError::Tag => {
-                write!(f, "It was not made with this key and prefix, or has been changed since.")
+                write!(f, "The UUID was not made with this key and prefix, or has been changed since.")
             }
         }
     }
@@ -144,12 +146,12 @@ impl UuidError {
     /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> &'static str {
         match self {
-            UuidError::Tag => "Give the key and the prefix with which it was made.",
+            UuidError::Tag => "Use the key and the prefix with which the UUID was made.",
             UuidError::NotPlain => {
-                "If it was made with a key, give that key. Without one 14 digits at the end are 0."
+                "If the UUID was made with a key, specify that key. In a UUID that was made without a key, the last 14 digits are 0."
             }
             _ => {
-                "The UUID of an ID has version 8, and was made by snowflake_to_uuid() or snowflake_to_uuid_named()."
+                "Use a UUID that was made by snowflake_to_uuid() or snowflake_to_uuid_named(). Its version is 8."
             }
         }
     }

@@ -1,6 +1,6 @@
--- What administrators call ------------------------------------------------------------------------------
+-- Functions for administrators ---------------------------------------------------------------------------
 
--- Takes the lock, and makes the row of the settings if it is not there yet.
+-- Takes the lock, and creates the row of the settings if it does not exist.
 CREATE FUNCTION snowflake_registry.begin_order() RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -16,10 +16,10 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for the functions of administrators: takes the lock';
+COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for functions of administrators: takes the lock';
 
--- What administrators are told of an end, they tell other registries. In a quarantine more may have been granted than the
--- tables know of. A witness shortens the quarantine, not the leases.
+-- Administrators pass such an end on to other registries. In a quarantine, more may have been granted than the tables
+-- show. A witness shortens the quarantine, but not the leases.
 CREATE FUNCTION snowflake_registry.end_with_forgotten(known timestamptz, settings snowflake_registry.settings)
 RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -33,7 +33,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
-    'an end that the registry knows, or, in a quarantine, that of what it may have forgotten';
+    'an end known to the registry, or, in a quarantine, the end of grants that it may have lost';
 
 CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -44,25 +44,25 @@ DECLARE
     given bigint;
 BEGIN
     IF start_fleet.not_before > furthest THEN
-        -- No lease reaches further, and the floor cannot be lowered.
-        RAISE EXCEPTION 'not_before cannot be %', start_fleet.not_before
+        -- No lease reaches further, and the floor can never be lowered.
+        RAISE EXCEPTION 'not_before % is too far in the future', start_fleet.not_before
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It is at most 24 hours ahead of the clock.',
+                  DETAIL = 'It can be at most 24 hours ahead of the clock.',
                   HINT = 'Freeze the other registry up to an earlier time.';
     END IF;
     registry := snowflake_registry.begin_order();
-    -- What is only reserved was never given.
+    -- An identity that is only reserved was never granted.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
-        RAISE EXCEPTION 'there is a fleet already'
+        RAISE EXCEPTION 'the registry already has a fleet'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('Worker IDs that this registry has given: %s.', given),
+                  DETAIL = format('Number of worker IDs that this registry has granted: %s.', given),
                   HINT = CASE WHEN registry.is_started
-                      THEN 'If it is in quarantine and nothing was lost: SELECT snowflake_registry.end_quarantine();'
-                      ELSE 'To go on with it: SELECT snowflake_registry.quarantine();' END;
+                      THEN 'If the registry is in quarantine and no commits were lost: SELECT snowflake_registry.end_quarantine();'
+                      ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
     UPDATE snowflake_registry.settings
-    -- A quarantine goes on, and the floor never falls.
+    -- A quarantine continues, and the floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
@@ -70,8 +70,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'begins to give out worker IDs, for times from an instant on; says that no server has one from another registry for '
-    'such times';
+    'starts granting worker IDs for times from an instant on; states that no server has a worker ID from another '
+    'registry for such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -80,23 +80,23 @@ DECLARE
     live record;
 BEGIN
     IF registry.waits > '0' THEN
-        RAISE EXCEPTION 'servers may still make IDs with worker IDs of this registry'
+        RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('It may have forgotten ranges that it granted. Quarantine until %s: %s.',
+                  DETAIL = format('The registry may have lost ranges that it granted. It is in quarantine until %s: %s.',
                                   snowflake_registry.in_words(registry.counted_at + registry.waits),
                                   registry.quarantine_reason),
-                  HINT = 'If nothing was lost, or no server makes IDs with them any more: '
+                  HINT = 'If no commits were lost, or no server issues IDs with these worker IDs any more: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
     SELECT count(*) AS leases, max(granted_until) AS until INTO live
     FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
     IF live.leases > 0 THEN
-        RAISE EXCEPTION 'servers may still make IDs with worker IDs of this registry'
+        RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('Ranges that have not ended: %s, the last of them at %s.', live.leases,
+                  DETAIL = format('Number of ranges that have not ended: %s. The last one ends at %s.', live.leases,
                                   snowflake_registry.in_words(live.until)),
-                  HINT = 'Stop the servers, or take their worker IDs away (snowflake_registry.revoke_lease()), '
-                         'and wait until then.';
+                  HINT = 'Stop the servers, or revoke their leases with snowflake_registry.revoke_lease(), '
+                         'and wait until that time.';
     END IF;
     UPDATE snowflake_registry.settings SET is_started = false;
     PERFORM snowflake_registry.sign_settings();
@@ -104,7 +104,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_fleet() IS
-    'gives out no more worker IDs, and lets DROP EXTENSION work; fails while any is in use';
+    'stops granting worker IDs, and allows DROP EXTENSION; fails while any worker ID is in use';
 
 CREATE FUNCTION snowflake_registry.revoke_lease(worker_id int, datacenter_id int DEFAULT 0) RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -119,21 +119,21 @@ BEGIN
       AND lease.lease_id IS NOT NULL
     RETURNING * INTO taken;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'nobody holds worker ID % of datacenter %',
+        RAISE EXCEPTION 'no server holds worker ID % of datacenter %',
             revoke_lease.worker_id, revoke_lease.datacenter_id
-            USING ERRCODE = 'no_data_found', HINT = 'SELECT * FROM snowflake_registry.fleet;';
+            USING ERRCODE = 'no_data_found', HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
     last_end := snowflake_registry.end_with_forgotten(taken.granted_until, registry);
-    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) is taken from %',
+    RAISE LOG 'snowflake_id_registry: revoked worker ID % (datacenter %) from %',
         taken.worker_id, taken.datacenter_id,
         snowflake_registry.server_in_words(taken.node_name, taken.host, taken.port)
-        USING DETAIL = format('Its range ends at %s.', snowflake_registry.in_words(last_end));
+        USING DETAIL = format('The range of the server ends at %s.', snowflake_registry.in_words(last_end));
     RETURN last_end;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
-    'has the server that holds this worker ID get another; returns when its range ends, as it may go on '
-    'until then';
+    'makes the server that holds this worker ID get another one; returns the end of its range, until which the server '
+    'may continue';
 
 CREATE FUNCTION snowflake_registry.note_order() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -144,9 +144,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_order() IS
-    'for freeze(), unfreeze() and reserve(): names the call, so that servers find out if it is lost';
+    'for freeze(), unfreeze() and reserve(): gives the call a name, so that servers can show that it was lost';
 
--- Who holds it goes on until its lease ends, and has it for good by its settings.
+-- A server that holds the identity continues until its lease ends. Then its settings make the identity permanent.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -154,11 +154,11 @@ DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     IF coalesce(reserve.worker_id < 0 OR reserve.datacenter_id < 0, true) THEN
-        RAISE EXCEPTION 'worker ID and datacenter ID cannot be negative or NULL'
+        RAISE EXCEPTION 'worker ID and datacenter ID must not be negative or null'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('They are %s and %s.', coalesce(reserve.worker_id::text, 'NULL'),
+                  DETAIL = format('The worker ID is %s, and the datacenter ID is %s.', coalesce(reserve.worker_id::text, 'NULL'),
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
-                  HINT = 'Those that were given: SELECT * FROM snowflake_registry.fleet;';
+                  HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
     PERFORM snowflake_registry.begin_order();
     INSERT INTO snowflake_registry.lease (
@@ -172,9 +172,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
-    'never gives this worker ID to anybody again; for a server that keeps it without the registry';
+    'never grants this worker ID again; for a server that keeps it without the registry';
 
--- Before servers go over to another registry, or do without one: whatever this one gave they could be given there as well.
+-- Called before servers move to another registry or to none: the other registry could grant what this registry grants.
 CREATE FUNCTION snowflake_registry.freeze(until timestamptz DEFAULT 'infinity') RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -182,33 +182,34 @@ DECLARE
     last_end timestamptz;
 BEGIN
     IF until IS NULL THEN
-        RAISE EXCEPTION 'until cannot be NULL'
+        RAISE EXCEPTION 'until must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  HINT = 'To extend leases without end: SELECT snowflake_registry.freeze();';
+                  HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_order();
-    -- Tokens hold microseconds of Unix time. What lies further away is as good as without end, or over.
+    -- Tokens contain microseconds of Unix time. Times out of this range count as infinity, or as past.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
     IF until > registry.frozen_until THEN
-        RAISE EXCEPTION 'the registry is frozen up to an earlier time already'
+        RAISE EXCEPTION 'the registry is already frozen until an earlier time'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('It is frozen up to %s, where another registry may begin.', registry.frozen_until),
-                  HINT = 'If none does: SELECT snowflake_registry.unfreeze();';
+                  DETAIL = format('It is frozen until %s, at which time another registry may start.', registry.frozen_until),
+                  HINT = 'If no other registry does: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
     PERFORM snowflake_registry.note_order();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
-        USING DETAIL = format('No lease ends later than %s.', CASE
-            WHEN isfinite(last_end) THEN snowflake_registry.in_words(last_end) ELSE 'it is renewed' END);
+        USING DETAIL = CASE
+            WHEN isfinite(last_end) THEN format('No lease ends later than %s.', snowflake_registry.in_words(last_end))
+            ELSE 'Leases are renewed without a limit.' END;
     RETURN last_end;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
-    'gives no more worker IDs and numbers, and extends no lease beyond an instant; returns when the last lease will have '
-    'ended, if it is renewed';
+    'stops granting worker IDs and giving numbers, and extends no lease beyond an instant; returns the time at which the '
+    'last lease, if it is renewed, will have ended';
 
 CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -220,17 +221,17 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
     PERFORM snowflake_registry.note_order();
-    RAISE LOG 'snowflake_id_registry: the freeze was ended by %', session_user;
+    RAISE LOG 'snowflake_id_registry: unfrozen by %', session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
-    'goes on after freeze(); says that no other registry and no setting has given what this one may give';
+    'ends freeze(); states that no other registry and no setting has given what this registry may give';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM snowflake_registry.begin_order();
-    -- Whoever does not know what was before may begin like this.
+    -- This is also a safe way to start if the history of the fleet is not known.
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
     WHERE NOT is_started;
@@ -240,8 +241,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.quarantine() IS
-    'gives out no worker IDs until all that may have been granted has ended, and returns when that is; '
-    'renewals go on';
+    'grants no worker IDs until all ranges that may have been granted have ended, and returns that time; '
+    'renewals continue';
 
 CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -252,7 +253,7 @@ BEGIN
         RAISE EXCEPTION 'the registry has not been started'
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'If no server has had a worker ID from a registry before: '
-                         'SELECT snowflake_registry.start_fleet(); if you are not sure: '
+                         'SELECT snowflake_registry.start_fleet(); If you are not sure: '
                          'SELECT snowflake_registry.quarantine();';
     END IF;
     UPDATE snowflake_registry.settings
@@ -261,11 +262,11 @@ BEGIN
     IF registry.is_started THEN
         PERFORM snowflake_registry.guard_fleet();
     END IF;
-    RAISE LOG 'snowflake_id_registry: quarantine ended by %', session_user;
+    RAISE LOG 'snowflake_id_registry: quarantine was ended by %', session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'gives out worker IDs again; says that no commits of the registry were lost';
+    'grants worker IDs again; states that no commits of the registry were lost';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -278,7 +279,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
-    -- A day is not always as long as another: spans are kept in seconds.
+    -- The length of a day varies, so intervals are stored in seconds.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
     new_renewal CONSTANT interval :=
@@ -288,30 +289,30 @@ DECLARE
     new_last CONSTANT int := coalesce(configure.last_worker, registry.last_worker);
 BEGIN
     IF new_lease NOT BETWEEN '1 second' AND '24 hours' THEN
-        RAISE EXCEPTION 'a lease of % is not possible', configure.lease
+        RAISE EXCEPTION 'invalid lease: %', configure.lease
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It lies between 1 second and 24 hours.',
-                  HINT = 'It is how long a server goes on without the registry, and how long the worker ID '
-                         'of one that died is taken.';
+                  DETAIL = 'A lease must be between 1 second and 24 hours.',
+                  HINT = 'The lease is the time that a server continues without the registry, and the time that '
+                         'the worker ID of a failed server remains taken.';
     ELSIF new_renewal < '100 milliseconds' OR new_renewal * 2 > new_lease THEN
-        RAISE EXCEPTION 'renewal every % does not go with a lease of %', new_renewal, new_lease
+        RAISE EXCEPTION 'invalid renew_every for a lease of %: %', new_lease, new_renewal
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It lies between 100 milliseconds and half of the lease.',
-                  HINT = 'Give both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
+                  DETAIL = 'It must be between 100 milliseconds and half of the lease.',
+                  HINT = 'Set both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
                          'renew_every => ''1 minute'');';
     ELSIF new_first < 0 OR new_last < new_first THEN
-        RAISE EXCEPTION 'there are no worker IDs from % to %', new_first, new_last
+        RAISE EXCEPTION 'invalid range of worker IDs: % to %', new_first, new_last
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Give both: '
+                  HINT = 'Set both: '
                          'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
     END IF;
     IF configure.last_datacenter < 0 THEN
-        RAISE EXCEPTION 'last_datacenter cannot be %', configure.last_datacenter
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It is 0 or higher.';
+        RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be 0 or greater.';
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
-        -- Quarantine has to last as long as any lease that was ever given.
+        -- A quarantine must last as long as any lease that was ever granted.
         longest_lease = greatest(longest_lease, new_lease),
         renew_every = new_renewal,
         first_worker = new_first,
@@ -322,13 +323,13 @@ BEGIN
     PERFORM snowflake_registry.sign_settings();
     IF new_lease <= '2 minutes' AND configure.lease IS NOT NULL THEN
         PERFORM set_config('client_min_messages', messages, true);
-        RAISE NOTICE 'a lease of % does not outlive a quarantine', new_lease
-            USING DETAIL = 'What ends within 2 minutes is nobody''s when a quarantine begins: each server '
-                           'then stops at the end of its lease, and gets no other before the quarantine '
+        RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
+            USING DETAIL = 'When a quarantine starts, leases that end within 2 minutes are released. Each server '
+                           'then stops at the end of its lease, and gets no new lease before the quarantine '
                            'ends.',
-                  HINT = 'SELECT snowflake_registry.configure(lease => ''10 minutes'');';
+                  HINT = 'Use a longer lease: SELECT snowflake_registry.configure(lease => ''10 minutes'');';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, boolean, int, boolean) IS
-    'changes those settings of the registry that are given; servers learn of them when they renew';
+    'changes the specified settings of the registry; servers receive them with their next renewal';

@@ -1,12 +1,12 @@
--- Segments: what administrators call --------------------------------------------------------------------
+-- Segments: functions for administrators -----------------------------------------------------------------
 
--- A server that has heard of the order finds out if it is lost.
+-- A server that knows of the change can show that it was lost.
 CREATE FUNCTION snowflake_registry.end_order() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings SET serial = serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    -- The object that stands in the way of DROP EXTENSION, as guard_fleet() has one.
+    -- Creates an object that prevents DROP EXTENSION, as guard_fleet() does.
     IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;
     ELSIF to_regclass('snowflake_registry.segments_are_in_use_call_drop_segment_first') IS NULL THEN
@@ -20,7 +20,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_order() IS
-    'for the functions that change segments: counts the change, and has DROP EXTENSION fail without CASCADE';
+    'for functions that change segments: counts the change, and makes DROP EXTENSION fail without CASCADE';
 
 CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -37,20 +37,20 @@ BEGIN
     RETURN segment;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment, or an error if there is none';
+COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment; raises an error if it does not exist';
 
 CREATE FUNCTION snowflake_registry.check_steps(min_step bigint, max_step bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF coalesce(min_step < 1 OR max_step < min_step OR max_step > 1000000000, true) THEN
-        RAISE EXCEPTION 'there are no steps from % to %', min_step, max_step
+        RAISE EXCEPTION 'invalid range of steps: % to %', min_step, max_step
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'A step is how many numbers a server takes at once, from 1 to 1000000000.',
-                  HINT = 'Give both, such as min_step => 1000, max_step => 1000000.';
+                  DETAIL = 'A step is the number of numbers that a server takes at once, from 1 to 1000000000.',
+                  HINT = 'Set both, such as min_step => 1000, max_step => 1000000.';
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'an error if there are no such steps';
+COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'raises an error if the steps are invalid';
 
 CREATE FUNCTION snowflake_registry.create_segment(
     name text, start bigint DEFAULT 1, increment bigint DEFAULT 1, min_step bigint DEFAULT 1000,
@@ -69,37 +69,37 @@ DECLARE
 BEGIN
     IF create_segment.name IS NULL OR create_segment.start IS NULL OR create_segment.increment IS NULL
        OR create_segment.max_value IS NULL THEN
-        RAISE EXCEPTION 'name, start, increment and max_value cannot be NULL'
+        RAISE EXCEPTION 'name, start, increment and max_value must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     ELSIF octet_length(create_segment.name) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'the name of a segment has 1 to 63 bytes'
+        RAISE EXCEPTION 'invalid length of segment name'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('This one has %s.', octet_length(create_segment.name));
+                  DETAIL = format('The name has %s bytes. It must have 1 to 63 bytes.', octet_length(create_segment.name));
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
-        RAISE EXCEPTION 'an increment of % is not possible', create_segment.increment
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It lies between 1 and 1000000000.';
+        RAISE EXCEPTION 'invalid increment: %', create_segment.increment
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be between 1 and 1000000000.';
     ELSIF create_segment.start NOT BETWEEN 0 AND create_segment.max_value THEN
-        RAISE EXCEPTION 'numbers cannot start at %', create_segment.start
+        RAISE EXCEPTION 'invalid start: %', create_segment.start
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('They lie between 0 and %s (max_value).', create_segment.max_value);
+                  DETAIL = format('It must be between 0 and %s (max_value).', create_segment.max_value);
     END IF;
-    -- Servers ask in UTF8. A database with encoding SQL_ASCII stores what is none, and could not answer them.
+    -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
     PERFORM convert_to(create_segment.name, 'UTF8');
     PERFORM snowflake_registry.check_steps(create_segment.min_step, create_segment.max_step);
     IF create_segment.period IS NULL THEN
         IF create_segment.digits IS NOT NULL OR coalesce(create_segment.time_zone <> 'UTC', false) THEN
-            RAISE EXCEPTION 'digits and time_zone are for segments with a period'
+            RAISE EXCEPTION 'digits and time_zone require a period'
                 USING ERRCODE = 'invalid_parameter_value',
-                      HINT = 'Give a period as well: period => ''day''.';
+                      HINT = 'Specify a period as well, such as period => ''day''.';
         END IF;
     ELSE
-        -- With the prefix of a year up to 9223, numbers fit bigint.
+        -- With prefixes of years up to 9223, numbers fit into bigint.
         most_digits := CASE WHEN create_segment.period = 'day' THEN 11
                             WHEN create_segment.period = 'month' THEN 13
                             WHEN create_segment.period = 'year' THEN 15 END;
         IF most_digits IS NULL THEN
-            RAISE EXCEPTION 'there is no period %', snowflake_registry.name_in_words(create_segment.period)
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'Periods are day, month and year.';
+            RAISE EXCEPTION 'unrecognized period: %', snowflake_registry.name_in_words(create_segment.period)
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'Use day, month or year.';
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
             RAISE EXCEPTION 'a segment with period "%" cannot have % digits', create_segment.period,
                 coalesce(create_segment.digits::text, 'no')
@@ -109,18 +109,18 @@ BEGIN
                       HINT = 'digits => 6 is enough for 999999 numbers in each period.';
         ELSIF create_segment.start NOT BETWEEN 1
               AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
-            RAISE EXCEPTION 'the numbers of a period cannot start at %', create_segment.start
+            RAISE EXCEPTION 'invalid start within a period: %', create_segment.start
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('With %s digits they lie between 1 and %s.', create_segment.digits,
+                      DETAIL = format('With %s digits it must be between 1 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
-        -- No abbreviations and no offsets: their signs mean the opposite of what people expect.
+        -- No abbreviations and no offsets: the sign of a POSIX offset is the opposite of the usual one.
         SELECT known.name INTO zone FROM pg_timezone_names AS known
         WHERE lower(known.name) = lower(create_segment.time_zone);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no time zone %',
+            RAISE EXCEPTION 'time zone % not recognized',
                 coalesce(snowflake_registry.name_in_words(create_segment.time_zone), 'NULL')
-                USING ERRCODE = 'invalid_parameter_value', HINT = 'SELECT name FROM pg_timezone_names;';
+                USING ERRCODE = 'invalid_parameter_value', HINT = 'To list time zones: SELECT name FROM pg_timezone_names;';
         END IF;
     END IF;
 
@@ -128,10 +128,10 @@ BEGIN
     SELECT * INTO before FROM snowflake_registry.segment AS segment
     WHERE segment.name = create_segment.name;
     IF FOUND AND before.dropped_at IS NULL THEN
-        RAISE EXCEPTION 'there is a segment % already',
+        RAISE EXCEPTION 'segment % already exists',
             snowflake_registry.name_in_words(create_segment.name)
             USING ERRCODE = 'duplicate_object',
-                  HINT = 'SELECT snowflake_registry.alter_segment(name, ..) changes its steps and max_value.';
+                  HINT = 'To change its steps or max_value: SELECT snowflake_registry.alter_segment(name, ..);';
     END IF;
     given_until := greatest(before.next_value, before.ahead_value);
 
@@ -144,7 +144,7 @@ BEGIN
         made.next_value := snowflake_registry.at_or_above(
             made.start, made.increment, coalesce(given_until, made.start));
     ELSIF before.period = made.period AND before.digits = made.digits THEN
-        -- The same periods go on, each where it was.
+        -- The periods are the same and continue where they were.
         made.period_key := before.period_key;
         made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
                                                         made.increment, before.next_value);
@@ -156,17 +156,17 @@ BEGIN
         made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
                                                         made.increment, 0);
         IF made.next_value < given_until THEN
-            RAISE EXCEPTION 'these numbers would lie below those that were given under this name'
+            RAISE EXCEPTION 'numbers would be lower than those already given under this name'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('A segment of this name was dropped. Its numbers end below %s, and '
-                                      'these begin at %s.', given_until, made.next_value),
-                      HINT = 'Take another name.';
+                                      'the new numbers would start at %s.', given_until, made.next_value),
+                      HINT = 'Use another name.';
         END IF;
     END IF;
     IF made.next_value > create_segment.max_value THEN
         RAISE EXCEPTION 'the segment would have no numbers'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('It would begin at %s, and end at %s (max_value).', made.next_value,
+                  DETAIL = format('It would start at %s and end at %s (max_value).', made.next_value,
                                   create_segment.max_value);
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
@@ -178,7 +178,7 @@ BEGIN
         create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
         made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
     )
-    -- What is closed remains closed, as it is not known what was given.
+    -- A closed segment remains closed, because it is not known which numbers were given.
     ON CONFLICT (name) DO UPDATE
     SET next_value = excluded.next_value, start = excluded.start, increment = excluded.increment,
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
@@ -191,7 +191,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
     text, bigint, bigint, bigint, bigint, bigint, text, int, text
 ) IS
-    'makes a segment; if one of this name was dropped, the numbers begin above all that were given';
+    'creates a segment; if a segment of this name was dropped, numbers start above all numbers already given';
 
 CREATE FUNCTION snowflake_registry.alter_segment(
     name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
@@ -214,15 +214,15 @@ BEGIN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('Reason: %s.', segment.closed_reason),
-                      HINT = 'SELECT snowflake_registry.resume_segment(name, next_value);';
+                      HINT = 'To open it: SELECT snowflake_registry.resume_segment(name, next_value);';
         END IF;
         segment := snowflake_registry.segment_from(segment, alter_segment.next_value);
     END IF;
     lowest := greatest(segment.next_value, segment.ahead_value) - segment.increment;
     IF alter_segment.max_value < lowest THEN
-        RAISE EXCEPTION 'max_value cannot be %', alter_segment.max_value
+        RAISE EXCEPTION 'invalid max_value: %', alter_segment.max_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers up to %s were given.', lowest);
+                  DETAIL = format('Numbers up to %s have already been given.', lowest);
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET min_step = segment.min_step, max_step = segment.max_step,
@@ -235,9 +235,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
-    'changes what is given by name; numbers go up only';
+    'changes the specified properties of a segment; numbers never decrease';
 
--- Of a segment with a period, a number names the period as well.
+-- If the segment has a period, next_value also determines the period.
 CREATE FUNCTION snowflake_registry.segment_from(segment snowflake_registry.segment, next_value bigint)
 RETURNS snowflake_registry.segment
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -247,10 +247,10 @@ DECLARE
     key bigint;
 BEGIN
     IF next_value < lowest THEN
-        RAISE EXCEPTION 'segment % cannot go on at %',
+        RAISE EXCEPTION 'segment % cannot continue at %',
             snowflake_registry.name_in_words(segment.name), next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers below %s were given.', lowest);
+                  DETAIL = format('Numbers below %s may already have been given.', lowest);
     END IF;
     IF segment.period IS NULL THEN
         segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
@@ -260,9 +260,9 @@ BEGIN
     BEGIN
         PERFORM snowflake_registry.first_day(segment.period, key);
     EXCEPTION WHEN data_exception THEN
-        RAISE EXCEPTION '% is no number with a date in front of it', next_value
+        RAISE EXCEPTION '% does not start with the prefix of a period', next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('With period "%s" and %s digits the segment is at %s.', segment.period,
+                  DETAIL = format('The segment has period "%s" and %s digits, and is at %s.', segment.period,
                                   segment.digits, segment.next_value);
     END;
     segment.period_key := key;
@@ -274,7 +274,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_from(snowflake_registry.segment, bigint) IS
-    'a segment that goes on at a number, or an error if that could repeat one';
+    'a segment that continues at a number; raises an error if a number could be repeated';
 
 CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -291,7 +291,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
-    'gives out no more numbers of this name; servers may use up the ranges that they have';
+    'stops giving numbers of this segment; servers may still use the ranges that they have';
 
 CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -300,16 +300,16 @@ DECLARE
     segment snowflake_registry.segment;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
-        RAISE EXCEPTION 'next_value cannot be NULL'
+        RAISE EXCEPTION 'next_value must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  HINT = 'If nothing was lost: SELECT snowflake_registry.resume_segments();';
+                  HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
     PERFORM snowflake_registry.begin_order();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To leave out numbers: '
+                  HINT = 'To skip numbers: '
                          'SELECT snowflake_registry.alter_segment(name, next_value => ..);';
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
@@ -319,12 +319,12 @@ BEGIN
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
     PERFORM snowflake_registry.end_order();
-    RAISE LOG 'snowflake_id_registry: segment % goes on at %, says %',
+    RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
         snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
-    'opens a segment that is closed; says that no number from next_value on was ever given';
+    'opens a closed segment; states that no number from next_value on was ever given';
 
 CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -338,10 +338,10 @@ BEGIN
       AND coalesce(seen_until < greatest(next_value, ahead_value), true);
     GET DIAGNOSTICS resumed = ROW_COUNT;
     PERFORM snowflake_registry.end_order();
-    RAISE LOG 'snowflake_id_registry: % segments go on where they were, says %', resumed, session_user;
+    RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed, session_user;
     RETURN resumed;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
-    'opens all segments that are closed, and returns how many; says that no commits of the registry were '
-    'lost; where a server has reported otherwise, the segment stays closed';
+    'opens all closed segments, and returns their number; states that no commits of the registry were lost; a segment '
+    'stays closed if a server has reported otherwise';

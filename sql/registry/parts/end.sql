@@ -1,4 +1,4 @@
--- A dump is to hold what was granted. Is this CREATE EXTENSION?
+-- Under CREATE EXTENSION, mark the tables as configuration tables, so that dumps contain all grants.
 IF EXISTS (
     SELECT FROM pg_depend
     WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'

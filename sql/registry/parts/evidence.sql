@@ -1,10 +1,10 @@
 -- Evidence ----------------------------------------------------------------------------------------------
 
--- The registry signs what it has given. Servers keep that, and show it in each call: so they tell a registry that was
--- set back what it has forgotten. Whatever else they say is their word.
+-- The registry signs its grants. Servers keep the signed tokens and show them in each call. If the registry was set
+-- back, the tokens prove which grants it has lost. All other reports of servers are unproven claims.
 --
--- Only what an earlier transaction has committed is signed. Else somebody could roll back what was signed, and the
--- registry would seem to have forgotten it.
+-- Only grants that an earlier transaction has committed are signed. Otherwise a caller could roll back a signed grant,
+-- and the registry would seem to have lost it.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -21,7 +21,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
-    'what a token shows: of a lease or of a segment, with the count of all grants and what an administrator ordered last';
+    'contents of a token: a lease or a segment, the number of all grants, and the last request of an administrator';
 
 CREATE FUNCTION snowflake_registry.make_key() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -43,7 +43,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.make_key() IS 'makes the key of a new registry';
+COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the key of a new registry';
 
 CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -60,18 +60,18 @@ COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMA
 CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
-COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'tells leases apart, and does not betray them';
+COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'a hash that distinguishes leases without revealing their IDs';
 
--- Each token ends with this.
+-- The last part of each token.
 CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN concat_ws(':', coalesce(settings.orders[cardinality(settings.orders)], ''), CASE
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
 COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
-    'the last order of an administrator that must not be forgotten, and up to when the registry is frozen';
+    'the last request of an administrator that must not be lost, and the time until which the registry is frozen';
 
--- Called before anything is written: what is seen then is committed, if this transaction has not written before.
+-- Called before this transaction writes anything, so that all visible rows are committed.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -90,7 +90,7 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'evidence of a lease, and of all grants';
+COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'a token for a lease, with the number of all grants';
 
 CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -109,9 +109,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
-    'evidence of what was given of a segment, to whomever';
+    'a token for the numbers given of a segment, to any server';
 
--- What is not signed by this registry shows nothing.
+-- Tokens without a valid signature of this registry are ignored.
 CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -153,7 +153,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'what tokens show that this registry has signed';
+COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'contents of the tokens that this registry has signed';
 
 CREATE FUNCTION snowflake_registry.is_order_lost(
     shown snowflake_registry.evidence, settings snowflake_registry.settings
@@ -162,9 +162,9 @@ RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN shown.last_order <> '' AND shown.last_order <> ALL (settings.orders);
 COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
-    'whether a token shows an order of an administrator that the registry does not know of';
+    'whether a token shows a request of an administrator that the registry does not know';
 
--- Of the numbers of a later period each is higher than all of an earlier one.
+-- Every number of a later period is higher than all numbers of an earlier period.
 CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -176,9 +176,9 @@ BEGIN
     SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         IF snowflake_registry.is_order_lost(shown, registry) THEN
-            RETURN 'a server knows of a freeze(), unfreeze() or reserve(), and the registry does not';
+            RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
-            RETURN format('a server knows of %s grants, and the registry of %s', shown.serial, registry.serial);
+            RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
         ELSIF shown.worker_id IS NOT NULL THEN
             SELECT * INTO lease FROM snowflake_registry.lease AS known
             WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
@@ -187,7 +187,7 @@ BEGIN
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
                OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
-                              'registry does not know of it', shown.worker_id, shown.datacenter_id,
+                              'registry does not know of this grant', shown.worker_id, shown.datacenter_id,
                               snowflake_registry.in_words(shown.granted_from),
                               snowflake_registry.in_words(shown.granted_until));
             END IF;
@@ -196,7 +196,7 @@ BEGIN
             IF NOT FOUND OR shown.next_value > segment.next_value
                OR shown.ahead_value > greatest(segment.next_value, segment.ahead_value) THEN
                 RETURN format('numbers of segment %s were given up to %s, and the registry does not know of '
-                              'it', snowflake_registry.name_in_words(shown.name),
+                              'them', snowflake_registry.name_in_words(shown.name),
                               greatest(shown.next_value, shown.ahead_value) - 1);
             END IF;
         END IF;
@@ -205,9 +205,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
-    'a sign that what had been committed is gone: more was given than the registry knows of';
+    'a reason to assume lost commits: tokens show more grants than the registry knows; NULL if there is none';
 
--- So each token proves once. Needs the EXCLUSIVE lock.
+-- After this, the same token no longer proves a loss. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -220,14 +220,14 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- Which one it was is not known: an administrator is to look. Of two ends of a freeze another registry may begin at
-        -- the earlier one.
+        -- It is not known which request was lost, so an administrator has to check. Of two ends of a freeze the earlier
+        -- one counts, because another registry may start there.
         UPDATE snowflake_registry.settings AS settings
         SET orders = array_append(settings.orders, shown.last_order),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
         WHERE snowflake_registry.is_order_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
-            -- Its holder goes on, if it is the one that calls.
+            -- The holder keeps the identity, if it is the caller.
             holder := CASE
                 WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)
                      AND NOT EXISTS (SELECT FROM snowflake_registry.lease AS known
@@ -250,7 +250,7 @@ BEGIN
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
             ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
-                -- Whoever holds it by what the registry knew goes on to the end of that.
+                -- The holder that the registry knew continues until the end of its range.
                 UPDATE snowflake_registry.lease AS known
                 SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
@@ -268,7 +268,7 @@ BEGIN
                 segment.ahead_value := greatest(segment.ahead_value, shown.ahead_value);
                 segment.period_key := snowflake_registry.key_of_number(segment.digits, segment.next_value - 1);
                 segment.ahead_key := snowflake_registry.key_of_number(segment.digits, segment.ahead_value - 1);
-                -- The period of what was ahead has begun; or the name has no periods here.
+                -- The next period has started, or the segment has no periods in this registry.
                 IF coalesce(segment.ahead_key <= segment.period_key, segment.period IS NULL) THEN
                     segment.next_value := greatest(segment.next_value, segment.ahead_value);
                     segment.ahead_key := NULL;
@@ -279,7 +279,7 @@ BEGIN
                     ahead_value = segment.ahead_value, has_left = true, updated_at = moment
                 WHERE known.name = shown.name;
             END IF;
-            -- A name whose creation is lost is one that was dropped: made again, it goes on above.
+            -- A segment whose creation was lost is treated as dropped. If it is created again, it continues above.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
                 dropped_at
@@ -294,4 +294,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb, uuid) IS
-    'raises what the registry knows to what tokens show';
+    'updates the registry with the grants that tokens show';

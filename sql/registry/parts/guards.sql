@@ -1,19 +1,19 @@
 CREATE FUNCTION snowflake_registry.keep_the_past() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE EXCEPTION 'the registry may not forget what it has granted'
+    RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('%s on table %I.%I would do so: a range could be granted twice.', TG_OP,
+              DETAIL = format('After this %s on table %I.%I, a range could be granted twice.', TG_OP,
                               TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = CASE
                   WHEN TG_TABLE_NAME = 'segment'
-                  THEN 'To give out no more numbers: SELECT snowflake_registry.drop_segment(name);'
-                  ELSE 'Rows of identities that nobody holds do no harm. To take an identity from a server: '
+                  THEN 'To stop giving out numbers: SELECT snowflake_registry.drop_segment(name);'
+                  ELSE 'Rows of identities that no server holds do no harm. To revoke the lease of a server: '
                        'SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id);'
               END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'for triggers: refuses';
+COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'trigger function: rejects the change';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
           OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved)
@@ -42,20 +42,21 @@ CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EAC
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
--- What another registry has given says nothing about this one. Its rows come by a publication FOR ALL TABLES, and
--- apply workers fire no ordinary triggers. They are left out rather than refused: a subscription has other tables, too.
+-- The grants of another registry mean nothing for this registry. Its rows can arrive through a publication FOR ALL
+-- TABLES, and apply workers do not fire ordinary triggers. The rows are skipped rather than rejected, because an error
+-- would also stop the other tables of the subscription.
 CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RAISE WARNING 'a row of another registry is left out'
-        USING DETAIL = format('%s on table %I.%I with session_replication_role = replica, as by a subscription.',
+    RAISE WARNING 'skipping row of another registry'
+        USING DETAIL = format('It arrived by %s on table %I.%I with session_replication_role = replica, as in a subscription.',
                               TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = 'Leave the tables of schema snowflake_registry out of the publication.';
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'for triggers: leaves a row as it is';
--- By their names they come before the others.
+COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'trigger function: skips the row';
+-- Their names sort before those of the other triggers, so that these triggers fire first.
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.settings FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
@@ -69,8 +70,8 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
 
--- They fire in apply workers, too. But a restore of data with --disable-triggers leaves all triggers switched on as
--- ordinary ones.
+-- The triggers above are enabled ALWAYS, so that they fire in apply workers as well. A data-only restore with
+-- --disable-triggers leaves all triggers enabled as ordinary triggers.
 CREATE FUNCTION snowflake_registry.guards_off(OUT relation regclass, OUT name name) RETURNS SETOF record
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -85,9 +86,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.guards_off() IS
-    'the triggers that keep the past and do not fire in every session';
+    'guard triggers that do not fire in every session';
 
--- If others are in the way, the next call does it: renewals wait for nobody who has locked a table of ours.
+-- If another session holds a conflicting lock, a later call does this, so that renewals never wait for such a session.
 CREATE FUNCTION snowflake_registry.switch_guards_on() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -102,5 +103,5 @@ EXCEPTION WHEN lock_not_available OR object_in_use THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'has the triggers that keep the past fire in every session';
+COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
 PERFORM snowflake_registry.switch_guards_on();

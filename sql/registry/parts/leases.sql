@@ -1,4 +1,4 @@
--- What servers call --------------------------------------------------------------------------------------
+-- Functions for servers -----------------------------------------------------------------------------------
 
 CREATE FUNCTION snowflake_registry.acquire(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, nonce uuid, facts jsonb,
@@ -22,23 +22,23 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF acquire.lease_id IS NULL OR acquire.nonce IS NULL OR acquire.datacenter_id IS NULL THEN
-        RAISE EXCEPTION 'lease_id, nonce and datacenter_id cannot be NULL'
+        RAISE EXCEPTION 'lease_id, nonce and datacenter_id must not be null'
             USING ERRCODE = 'null_value_not_allowed';
     ELSIF acquire.datacenter_id < 0 THEN
         RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
             USING ERRCODE = 'invalid_parameter_value';
     ELSIF cardinality(refused) > 10000 THEN
-        -- They are looked through while others wait.
+        -- The list is searched while other servers wait.
         RAISE EXCEPTION 'too many unwanted worker IDs'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('There are %s, and at most 10000 are accepted.', cardinality(refused));
+                  DETAIL = format('The list has %s elements, and the maximum is 10000.', cardinality(refused));
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(acquire.facts);
     SELECT * INTO begun
     FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
-        -- Whoever is refused is heard before.
+        -- Its tokens count even if the server is refused.
         PERFORM snowflake_registry.open_registry(false, said.tokens);
         RETURN answer;
     END IF;
@@ -50,14 +50,14 @@ BEGIN
     lowest := registry.first_worker;
     highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
 
-    -- An answer may have been lost: the same question gets the same answer. The row is written again, so that
-    -- this commit is waited for.
+    -- An answer may have been lost, so the same question gets the same answer. The row is written again, so that
+    -- the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
     IF FOUND THEN
-        -- After a quarantine the nonce is not known. But who has renewed has had its answer.
+        -- After a quarantine the nonce is not known. A server that has renewed has received its answer.
         IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
-            answer.detail := format('worker ID %s is held under this lease, and was renewed since',
+            answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
             RETURN answer;
         ELSIF held.granted_until > moment AND held.granted_until <= moment + interval '24 hours 1 minute'
@@ -66,7 +66,7 @@ BEGIN
               AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
               AND held.worker_id <> ALL (refused) THEN
             answer.outcome := 'granted';
-            -- It stays one that was not renewed. A nonce that is not known may be that of a lost renewal.
+            -- The lease still counts as not renewed. An unknown nonce may be that of a lost renewal.
             UPDATE snowflake_registry.lease AS lease
             SET nonce = held.nonce
             WHERE lease.lease_id = acquire.lease_id;
@@ -76,7 +76,7 @@ BEGIN
             answer.granted_until := snowflake_registry.microseconds(held.granted_until);
             RETURN answer;
         END IF;
-        -- It ended, or does not fit any more. Nobody else gets what is left of it.
+        -- The lease has ended, or no longer fits. The rest of its range is given to no other server.
         UPDATE snowflake_registry.lease AS lease
         SET lease_id = NULL, nonce = NULL
         WHERE lease.lease_id = acquire.lease_id;
@@ -96,7 +96,7 @@ BEGIN
 
     IF registry.frozen_until IS NOT NULL THEN
         answer.outcome := 'taken';
-        answer.detail := 'the registry is frozen: its administrator has to call snowflake_registry.unfreeze()';
+        answer.detail := 'the registry is frozen: its administrator must call snowflake_registry.unfreeze()';
         RETURN answer;
     ELSIF registry.waits > '0' THEN
         answer.outcome := 'taken';
@@ -107,14 +107,15 @@ BEGIN
         RETURN answer;
     END IF;
 
-    -- The identity to give now, or else the one that is free first. A preference, never a proof: the name.
+    -- Finds the identity to grant now, or else the identity that becomes free first. The node name only sets a
+    -- preference.
     WITH known AS (
         SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
-    -- The lowest that was never given lies at the bottom, at the pin, or above one that is ruled out.
+    -- The lowest identity never granted is the lowest possible one, the pin, or the successor of an excluded one.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
@@ -155,13 +156,13 @@ BEGIN
         answer.free_from := snowflake_registry.microseconds(free.free_from);
         answer.detail := CASE
             WHEN registry.nothing_before > moment THEN
-                format('the registry gives nothing that begins before %s, and its clock shows %s',
+                format('the registry grants no range that starts before %s, and its clock shows %s',
                        snowflake_registry.in_words(registry.nothing_before),
                        snowflake_registry.in_words(moment))
             WHEN acquire.pin IS NOT NULL THEN
                 format('worker ID %s is taken until %s', acquire.pin,
                        snowflake_registry.in_words(free.free_from))
-            ELSE format('all worker IDs are taken, and %s is the first to be free, at %s', free.worker_id,
+            ELSE format('all worker IDs are taken, and worker ID %s will be free first, at %s', free.worker_id,
                         snowflake_registry.in_words(free.free_from))
         END;
         RETURN answer;
@@ -187,12 +188,12 @@ BEGIN
         renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) goes to %',
+    RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %',
         free.worker_id, acquire.datacenter_id,
         snowflake_registry.server_in_words(said.node_name, said.host, said.port)
-        USING DETAIL = format('Range: %s to %s. Before: %s.', snowflake_registry.in_words(free.free_from),
+        USING DETAIL = format('The range is from %s to %s. The previous holder is %s.', snowflake_registry.in_words(free.free_from),
                               snowflake_registry.in_words(moment + registry.lease),
-                              CASE WHEN before IS NULL THEN 'nobody with a name'
+                              CASE WHEN before IS NULL THEN 'not known'
                                    ELSE snowflake_registry.server_in_words(before.node_name, before.host,
                                                                            before.port) END);
     answer.outcome := 'granted';
@@ -206,7 +207,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.acquire(
     uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
-    'gives a server an identity that nobody else holds, or says when there will be one';
+    'grants a server an identity that no other server holds, or returns when an identity will be free';
 
 CREATE FUNCTION snowflake_registry.renew(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
@@ -225,7 +226,7 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF renew.lease_id IS NULL OR renew.next_nonce IS NULL THEN
-        RAISE EXCEPTION 'lease_id and next_nonce cannot be NULL' USING ERRCODE = 'null_value_not_allowed';
+        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
     END IF;
     SELECT * INTO said FROM snowflake_registry.read_facts(renew.facts);
     SELECT * INTO begun
@@ -234,23 +235,23 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    -- Who tells of a loss keeps what it has. In return for it there would be less: what is learned is not committed yet.
+    -- A server that proves a loss keeps its token. A new token would show less, as the knowledge is not yet committed.
     IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
         answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     END IF;
     registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
                                                  renew.lease_id);
-    -- Whoever is refused is heard before.
+    -- Its tokens count even if the server is refused.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
-    -- Two that renew the same lease come one after the other, and the second sees what the first has written.
+    -- Concurrent renewals of the same lease are serialized, and the second one sees the changes of the first one.
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
     IF NOT FOUND THEN
         answer.outcome := 'unknown';
-        answer.detail := 'nobody holds a worker ID under this lease: it was taken away or given to another '
-                         'server, or commits were lost';
+        answer.detail := 'no worker ID is held under this lease: the lease was revoked, the worker ID was granted '
+                         'to another server, or commits were lost';
         RETURN answer;
     END IF;
     moment := clock_timestamp();
@@ -258,22 +259,22 @@ BEGIN
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
-            USING DETAIL = format('One of them is now %s, which was refused. It may be a copy of the other.',
+            USING DETAIL = format('One of them is %s, which was refused. One server may be a copy of the other.',
                                   snowflake_registry.server_in_words(said.node_name, said.host, said.port));
         answer.outcome := 'twin';
-        answer.detail := format('worker ID %s was renewed under the same lease by somebody else, last at %s',
+        answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
     ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
-        -- It was granted by a clock that was wrong. Servers refuse this end, and there are other worker IDs.
+        -- The clock was wrong when this was granted. Servers reject such an end, and can get other worker IDs.
         answer.outcome := 'unknown';
-        answer.detail := format('worker ID %s was granted up to %s, by a clock that was ahead',
+        answer.detail := format('worker ID %s was granted until %s by a clock that was ahead',
                                 held.worker_id, snowflake_registry.in_words(held.granted_until));
         RETURN answer;
     ELSIF held.granted_until < registry.nothing_before AND registry.is_started AND registry.waits <= '0' THEN
         answer.outcome := 'unknown';
-        answer.detail := format('the lease ended at %s, and who else may have had worker ID %s before %s is '
-                                'not known', snowflake_registry.in_words(held.granted_until), held.worker_id,
+        answer.detail := format('the lease ended at %s, and it is not known which other servers had worker ID %s '
+                                'before %s', snowflake_registry.in_words(held.granted_until), held.worker_id,
                                 snowflake_registry.in_words(registry.nothing_before));
         RETURN answer;
     ELSIF held.granted_until <= moment AND registry.frozen_until IS NOT NULL THEN
@@ -283,11 +284,11 @@ BEGIN
         RETURN answer;
     ELSIF held.granted_until <= moment
           AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started) THEN
-        -- To go on after a gap is a new grant in all but name.
+        -- Continuing after a gap is equivalent to a new grant.
         answer.outcome := 'quarantine';
         answer.free_from := snowflake_registry.microseconds(greatest(
             registry.counted_at + registry.waits, CASE WHEN registry.is_started THEN registry.nothing_before END));
-        answer.detail := format('the lease ended at %s, quarantine until %s: %s',
+        answer.detail := format('the lease ended at %s, and the registry is in quarantine until %s: %s',
                                 snowflake_registry.in_words(held.granted_until),
                                 snowflake_registry.in_words(CASE
                                     WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
@@ -321,4 +322,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
-    'lets a server go on with the identity that it holds';
+    'extends the lease of the identity that a server holds';

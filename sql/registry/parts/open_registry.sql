@@ -1,4 +1,4 @@
--- Takes the lock, finds out whether commits were lost, and returns the settings as they are then.
+-- Takes the lock, checks for lost commits, and returns the resulting settings.
 CREATE FUNCTION snowflake_registry.open_registry(
     is_alone boolean, tokens jsonb DEFAULT NULL, clocks_agree boolean DEFAULT false, lease_id uuid DEFAULT NULL
 )
@@ -10,8 +10,8 @@ DECLARE
     is_due boolean;
     opened snowflake_registry.settings;
 BEGIN
-    -- To ask before the lock is taken spares a stronger one later: two that hold the weaker one and want the
-    -- stronger one would wait for each other.
+    -- This check before the lock avoids a lock upgrade: two sessions that hold the weaker lock and request the
+    -- stronger one would deadlock.
     IF NOT is_alone THEN
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         is_alone := loss.reason IS NOT NULL OR loss.has_moved OR proved IS NOT NULL;
@@ -21,19 +21,19 @@ BEGIN
                        AND tokens IS NOT NULL)
         INTO is_due FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
-            -- After a start all come at once. One of them signs or counts, and none waits for that.
+            -- After a start, all servers call at once. One of them signs or counts, and no server waits for it.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                -- With "synchronous" a renewal before the start is noted would seem to show that nothing is old.
+                -- With "synchronous", a renewal before the start is recorded would seem to prove that nothing was lost.
                 is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
     END IF;
     IF is_alone THEN
         LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
-        -- Somebody else may have seen to it meanwhile.
+        -- Another session may have done this in the meantime.
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         IF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
             PERFORM snowflake_registry.switch_guards_on();
@@ -53,17 +53,17 @@ BEGIN
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
-        -- Others were in the way of signing. For this call all is as if that were done.
+        -- Other sessions prevented signing. This call behaves as if the settings had been signed.
         opened := snowflake_registry.after_restart(opened);
     END IF;
     RETURN opened;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
-    'takes the lock, and finds out whether commits were lost';
+    'takes the lock, and checks whether commits were lost';
 
--- The object that stands in the way of DROP EXTENSION. It is made later than the extension and so is no part
--- of it, but depends on it. Its name is what the error shows.
+-- Creates the object that prevents DROP EXTENSION. It is created after the extension, so it is not a member of the
+-- extension but depends on it. The error shows its name.
 CREATE FUNCTION snowflake_registry.guard_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -77,9 +77,9 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'has DROP EXTENSION fail without CASCADE';
+COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail without CASCADE';
 
--- What every answer says, and the refusals for which no lock is needed: outcome is NULL if there is none.
+-- The common parts of every answer, and the refusals that need no lock. Outcome is NULL if there is no refusal.
 CREATE FUNCTION snowflake_registry.begin_answer(
     registry_id uuid, clock bigint, round_trip bigint,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
@@ -96,7 +96,7 @@ BEGIN
     answer.lease := snowflake_registry.microseconds(known.lease);
     answer.renew_every := snowflake_registry.microseconds(known.renew_every);
     IF begin_answer.clock IS NOT NULL THEN
-        -- Bounds keep the sum from overflowing.
+        -- The bounds prevent an overflow of the sum.
         clock_offset := greatest(least(begin_answer.clock, 4611686018427387904), -4611686018427387904)
             - answer.registry_clock + greatest(least(begin_answer.round_trip, furthest), 0) / 2;
     END IF;
@@ -108,8 +108,8 @@ BEGIN
     ELSIF clock_offset IS NULL OR abs(clock_offset) > furthest THEN
         answer.outcome := 'clock';
         answer.detail := CASE
-            WHEN clock_offset IS NULL THEN 'the server did not say what its clock shows'
-            ELSE format('the clock of the server is %s s %s that of the registry, and at most %s s are '
+            WHEN clock_offset IS NULL THEN 'the server did not report its clock'
+            ELSE format('the clock of the server is %s s %s the clock of the registry, and at most %s s are '
                         'accepted', abs(clock_offset) / 1000000,
                         CASE WHEN clock_offset < 0 THEN 'behind' ELSE 'ahead of' END, furthest / 1000000)
         END;
@@ -117,4 +117,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
-    'what every answer says; whether there is a decision at all';
+    'common parts of every answer, and refusals that need no lock';

@@ -1,37 +1,37 @@
--- Nobody can know what was taken in commits that are lost. Where none but the server of the registry itself
--- takes, nothing has to be closed: the WAL of a range precedes that of all rows with its numbers, as with a
--- sequence. Of a server whose first range is in a lost commit nothing is known: so all count that may take.
--- Needs the EXCLUSIVE lock.
+-- It is not known which numbers were taken in lost commits. If only the server of the registry itself takes
+-- numbers, nothing has to be closed: the WAL of a range precedes the WAL of all rows with its numbers, as with a
+-- sequence. If the first range of another server is in a lost commit, nothing is known about that server.
+-- Therefore every server that may take numbers counts. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.close_segments(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     closed bigint;
 BEGIN
     UPDATE snowflake_registry.segment AS segment
-    SET closed_reason = left('commits of the registry may be lost: ' || close_segments.reason, 200), seen_until = NULL,
+    SET closed_reason = left('commits of the registry may have been lost: ' || close_segments.reason, 200), seen_until = NULL,
         updated_at = clock_timestamp()
     WHERE segment.closed_reason IS NULL AND (segment.has_left OR snowflake_registry.serves_others());
     GET DIAGNOSTICS closed = ROW_COUNT;
     IF closed > 0 THEN
-        RAISE LOG 'snowflake_id_registry: nobody gets numbers of % segments until they are resumed', closed
-            USING DETAIL = format('Commits may be lost: %s.', reason),
-                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value), or, if nothing was '
+        RAISE LOG 'snowflake_id_registry: closed % segments until they are resumed', closed
+            USING DETAIL = format('Commits may have been lost: %s.', reason),
+                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value); or, if no commits were '
                          'lost: SELECT snowflake_registry.resume_segments();';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
-    'gives out no numbers until the administrator says which were not given';
+    'stops giving numbers until the administrator states which numbers were not given';
 
--- What may have been granted in commits that are lost has ended when a quarantine ends. Two minutes are for
--- the difference between the clocks of two servers. A server may have a lease that is longer than any the
--- registry knows of. Needs the EXCLUSIVE lock.
+-- When a quarantine ends, all ranges that may have been granted in lost commits have ended. Two minutes allow for
+-- the difference between the clocks of two servers. A server may have a longer lease than any that the registry
+-- knows of. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- Also of what tokens have shown. A clock that was wrong may have granted more than a lease.
+    -- Includes grants that tokens have shown. With a wrong clock, more than a lease may have been granted.
     longest CONSTANT interval := least('24 hours', coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
@@ -45,35 +45,37 @@ BEGIN
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1
     RETURNING counted_at + waits INTO until;
-    -- Somebody else may have taken what had ended or was about to. And a server may have renewed in a commit
-    -- that is lost: its nonce is not known any more. To take it for a twin would stop a sound server.
+    -- A lost commit may have granted an identity that had ended, or was about to end, to another server. And a
+    -- server may have renewed in a lost commit, so that its nonce is not known. Treating it as a twin would stop
+    -- a healthy server.
     UPDATE snowflake_registry.lease
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
     WHERE lease_id IS NOT NULL;
     PERFORM snowflake_registry.close_segments(reason);
     PERFORM snowflake_registry.sign_settings();
-    RAISE LOG 'snowflake_id_registry: quarantine: no server gets another worker ID before %',
+    RAISE LOG 'snowflake_id_registry: quarantine: no server gets a new worker ID before %',
         snowflake_registry.in_words(until)
-        USING DETAIL = format('Commits may be lost: %s.', reason),
-              HINT = 'If nothing was lost: SELECT snowflake_registry.end_quarantine();';
+        USING DETAIL = format('Commits may have been lost: %s.', reason),
+              HINT = 'If no commits were lost: SELECT snowflake_registry.end_quarantine();';
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
-    'gives out nothing until lost grants have ended';
+    'stops granting worker IDs until lost grants have ended';
 
--- A disk that was set back shows nothing: it is the same server with the same timeline. But the server was
--- started, and those who have leases and numbers know better. They call each renew_every, also while it is away.
--- So they come first, and strangers wait for them; not with "synchronous", if nothing can be old.
+-- A disk that was set back cannot be detected: the server and the timeline are the same. But the server was started,
+-- and the servers with leases and numbers know more than the registry. They call once per renew_every, also while the
+-- registry is down. Therefore they are served first, and unrecognized servers wait for them. With "synchronous" this
+-- is not necessary, if the data of the registry are recent.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
-        -- What began a quarantine is no less true.
+        -- The reason of an existing quarantine remains valid.
         IF settings.waits <= '0' OR NOT settings.is_proved THEN
             settings.quarantine_reason := format(
-                'the server of the registry was started at %s, and servers that hold leases come first',
+                'the server of the registry was started at %s, and servers that hold leases are served first',
                 snowflake_registry.in_words(pg_postmaster_start_time()));
             settings.is_proved := false;
         END IF;
@@ -86,7 +88,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'the settings when the server has just been started: nobody gets anything new';
+    'the settings after a server start: nothing new is granted';
 
 -- Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
@@ -102,22 +104,23 @@ BEGIN
         SET waits = after.waits, counted_at = after.counted_at, is_proved = after.is_proved,
             is_witnessed = after.is_witnessed, is_restarted = after.is_restarted,
             quarantine_reason = after.quarantine_reason;
-        RAISE LOG 'snowflake_id_registry: no server gets another worker ID before %, if no witness comes',
+        RAISE LOG 'snowflake_id_registry: no server gets a new worker ID before %, unless a witness shortens the quarantine',
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason);
     END IF;
-    -- A renewal may be in a commit that is lost: its nonce is not known. To take it for a twin would stop a sound server.
+    -- A renewal may be in a lost commit, so that its nonce is not known. Treating it as a twin would stop a healthy
+    -- server.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
-    'notes that the server has been started, and has those who know better come first';
+    'records a start of the server, after which servers that hold leases are served first';
 
--- Counted, and not read off a clock that may be set: the clock's advances from call to call, each with a minute at most.
--- A step back counts nothing. A witness has shown that servers reach the registry. The others renew as often as it does.
--- The end raises the floor. So it comes only with a server whose clock shows the same: a floor cannot be lowered.
--- Needs the EXCLUSIVE lock.
+-- The time of a quarantine is counted, because the clock may be set: the advances of the clock from call to call are
+-- added, each with at most one minute. A step back counts as zero. A witness proves that servers reach the registry,
+-- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
+-- lowered. Therefore the quarantine ends only in a call of a server whose clock agrees. Needs the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -134,7 +137,7 @@ BEGIN
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
         known.is_witnessed := true;
-        -- Who was refused asks again after half a second at the earliest, and may have to connect.
+        -- A refused server asks again after half a second at the earliest, and may have to connect first.
         known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
     END IF;
     IF known.waits <= '0' THEN
@@ -149,4 +152,4 @@ BEGIN
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts what is left of a quarantine, and ends it';
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts the remaining time of a quarantine, and ends the quarantine';

@@ -1,6 +1,6 @@
 -- Tables ------------------------------------------------------------------------------------------------
 
--- The row is made by start_fleet(). A script that made it would be in the way of the row of a restored dump.
+-- start_fleet() creates the row. If this script created it, the row of a restored dump would conflict with it.
 CREATE TABLE snowflake_registry.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -28,58 +28,58 @@ CREATE TABLE snowflake_registry.settings (
     quarantine_reason text,
     frozen_until timestamptz,
     orders text[] NOT NULL DEFAULT '{}',
-    -- Servers refuse what is longer. A day may have 25 hours.
+    -- Servers reject longer leases. The interval must not contain days, because a day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
     CHECK (longest_lease BETWEEN lease AND '24 hours' AND extract(day FROM longest_lease) = 0
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
     CHECK (last_worker >= first_worker)
--- xmin of the row has to be what it is in heap.
+-- The registry relies on xmin of the row as heap stores it.
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.settings IS
-    'settings and state of the registry, in one row; to be changed by configure(), as any other change '
+    'settings and state of the registry, in one row; use configure() to change settings, because any other change '
     'looks like a restored dump';
-COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'which registry this is; a dump keeps it';
-COMMENT ON COLUMN snowflake_registry.settings.lease IS 'how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'the longest lease there ever was';
-COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'how often servers are to renew';
-COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'the lowest worker ID to give';
+COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
+COMMENT ON COLUMN snowflake_registry.settings.lease IS 'length of a lease: how far ahead of the clock a range is granted';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'longest value that lease ever had';
+COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers should renew';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID to grant';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
-    'the highest worker ID to give; the layout of a server may set a lower limit';
+    'highest worker ID to grant; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
-    'the highest datacenter ID to give worker IDs for';
+    'highest datacenter ID for which worker IDs are granted';
 COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
-    'whether the administrator says that no failover loses commits';
+    'whether, according to the administrator, no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.settings.system_identifier IS
-    'the database cluster in which the row was written';
+    'database cluster in which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.database_oid IS
-    'the database in which the row was written; one made by CREATE DATABASE .. TEMPLATE is another';
-COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'the timeline on which the row was written';
+    'database in which the row was written; a copy by CREATE DATABASE .. TEMPLATE has another OID';
+COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'timeline on which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
-    'when the server was started that wrote the row; a disk that is set back takes a start';
-COMMENT ON COLUMN snowflake_registry.settings.serial IS 'counts grants and quarantines';
+    'start time of the server that wrote the row; setting back a disk requires a start';
+COMMENT ON COLUMN snowflake_registry.settings.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
-    'the transaction that wrote the row; in a restored row it is another';
-COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are given out';
+    'transaction that wrote the row; differs from xmin in a restored row';
+COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are granted';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
-    'no range begins earlier; it never falls';
+    'no new range starts before this time; never decreases';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
-    'how much of a quarantine is left, counted from call to call; 0: there is none';
-COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'the clock when that was counted last';
+    'remaining time of the quarantine, counted from call to call; 0: no quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which the remaining time was last counted';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
-    'in quarantine: commits are lost, or may be, and no witness shortens it';
-COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in quarantine: a server has shown a token';
+    'in a quarantine: commits are or may be lost, and no witness shortens the quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in a quarantine: a server has shown a token';
 COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
-    'in quarantine: the server was started since it began, so that open segments wait as well';
+    'in a quarantine: the server has been started since the quarantine began, so that open segments wait as well';
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
-    'whether a witness shortens the quarantine after a start';
-COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'why there is or was a quarantine';
+    'whether a witness shortens the quarantine after a server start';
+COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
-    'frozen: nothing new is given, and no lease is extended beyond this; NULL: it is not frozen';
+    'if the registry is frozen: nothing new is granted, and no lease is extended beyond this time; NULL: not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.orders IS
-    'a random name of each call of freeze(), unfreeze() and reserve(); servers tell the last one to a registry that has '
-    'forgotten it';
+    'a random name for each call of freeze(), unfreeze() and reserve(); servers show the last one to a registry that may '
+    'have lost it';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -100,26 +100,26 @@ CREATE TABLE snowflake_registry.lease (
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
--- Renewals find room on the page, and touch no index.
+-- Renewals find free space on the page and change no index.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'the identities that were ever given, and the end of what was granted of each; rows stay for ever';
-COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'begin of the range that was granted last';
-COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'its end; it never decreases';
+    'all identities that were ever granted, with the end of the last range; rows are never removed';
+COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the range that was granted last';
+COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of that range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
-    'the secret of who holds it; NULL if nobody does, or nobody knows who';
+    'secret of the server that holds the identity; NULL if there is no holder or the holder is not known';
 COMMENT ON COLUMN snowflake_registry.lease.nonce IS
-    'changes with each renewal, so that a copy of a server is found out; NULL: not known any more';
-COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'the server''s own word, as all up to clock_offset';
+    'changes with each renewal, so that a copy of a server is detected; NULL: not known';
+COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'reported by the server, like all columns up to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
-    'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'how often it was given';
+    'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
-    'whether nobody gets it any more, as a server has it for good';
+    'whether the identity is never granted again, because a server keeps it permanently';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
-    -- One more digit than bigint has: past the last number of all.
+    -- One digit more than bigint: the value after the last number must fit.
     next_value numeric(20) NOT NULL CHECK (next_value >= 0),
     start bigint NOT NULL CHECK (start >= 0),
     increment bigint NOT NULL CHECK (increment > 0),
@@ -144,35 +144,37 @@ CREATE TABLE snowflake_registry.segment (
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.segment IS
-    'numbers without time, which servers take in ranges; a name that was dropped keeps its row';
+    'segments: numbers without time, which servers take in ranges; a dropped segment keeps its row';
 COMMENT ON COLUMN snowflake_registry.segment.next_value IS
-    'no number from here on was given, of this period or a later one, but those ahead; it never decreases';
+    'no number from here on was given, of this period or a later one, except as ahead_value says; never decreases';
 COMMENT ON COLUMN snowflake_registry.segment.start IS
-    'the first number; with a period: the first of each period, without its prefix';
-COMMENT ON COLUMN snowflake_registry.segment.increment IS 'the difference between two numbers';
-COMMENT ON COLUMN snowflake_registry.segment.step IS 'how many numbers were in the range that was taken last';
-COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month, year; NULL: numbers without a prefix';
-COMMENT ON COLUMN snowflake_registry.segment.digits IS 'how many digits follow the prefix';
-COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'where days begin';
+    'first number; with a period: first number of each period, without the prefix';
+COMMENT ON COLUMN snowflake_registry.segment.increment IS 'difference between two consecutive numbers';
+COMMENT ON COLUMN snowflake_registry.segment.step IS 'number of numbers in the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month or year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segment.digits IS 'number of digits after the prefix';
+COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'time zone that determines when days begin';
 COMMENT ON COLUMN snowflake_registry.segment.period_key IS
-    'the prefix of the period in which numbers are taken now, such as 20261121';
+    'prefix of the current period, such as 20261121';
 COMMENT ON COLUMN snowflake_registry.segment.ahead_key IS
-    'the prefix of the period after it, if numbers of that were taken already';
-COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the period after this one';
+    'prefix of the next period, if numbers of it have already been taken';
+COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the next period';
 COMMENT ON COLUMN snowflake_registry.segment.has_left IS
-    'whether a server has taken from it whose rows do not depend on the WAL of the registry';
+    'whether numbers were taken by a server whose rows do not depend on the WAL of the registry';
 COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
-    'why nobody gets numbers before resume_segment(); NULL: it is open';
+    'why no numbers are given until resume_segment() is called; NULL: the segment is open';
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
-    'the highest number that the registry''s own server reports since it was closed, or one with numbers of another registry';
+    'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
+    'another registry';
 
--- As old as the registry, and never replaced: what was signed in commits that are lost is to be verified, too.
+-- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     inner_pad bytea NOT NULL CHECK (length(inner_pad) = 64),
     outer_pad bytea NOT NULL CHECK (length(outer_pad) = 64)
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.signing_key IS
-    'the secret by which the registry knows what it has said; who has it can stop the fleet, not make it repeat IDs';
-COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'the key of HMAC-SHA256, padded, xor 0x36';
-COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'the same, xor 0x5c';
+    'secret key with which the registry recognizes its own answers; whoever has it can stop the fleet, but cannot make it '
+    'repeat IDs';
+COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'key of HMAC-SHA256, padded, XOR 0x36';
+COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'key of HMAC-SHA256, padded, XOR 0x5c';

@@ -18,23 +18,23 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF is_here THEN
-        -- The background worker holds more locks than other callers do. Less than deadlock_timeout: it is not DROP EXTENSION
-        -- that PostgreSQL is to end.
+        -- The background worker holds more locks than other callers. The timeout is less than deadlock_timeout, so that
+        -- PostgreSQL does not cancel a DROP EXTENSION instead.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
-        RAISE EXCEPTION 'requests are not a JSON array' USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'requests must be a JSON array' USING ERRCODE = 'invalid_parameter_value';
     ELSIF jsonb_array_length(take_ranges.requests) > 64 THEN
         RAISE EXCEPTION 'too many requests'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('There are %s, and at most 64 are accepted.',
+                  DETAIL = format('The array has %s elements, and the maximum is 64.',
                                   jsonb_array_length(take_ranges.requests));
     END IF;
     SELECT settings.registry_id, snowflake_registry.microseconds(settings.renew_every)
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
-    -- No more than are read: they are looked through while others wait.
+    -- Only as many as are read, because they are searched while other servers wait.
     SELECT jsonb_agg(shown.token) INTO evidence
     FROM (
         SELECT token
@@ -46,7 +46,7 @@ BEGIN
     ) AS shown;
     IF take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        -- Whoever is refused is heard before.
+        -- Its tokens count even if the server is refused.
         PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
@@ -63,11 +63,11 @@ BEGIN
         WHERE asked_for.name IS NOT NULL;
     END IF;
 
-    -- As in open_registry(): to ask before the lock is taken spares a stronger one later.
+    -- As in open_registry(): this check before the lock avoids a lock upgrade.
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
-        -- It does not say what its clock shows. Without a fleet there is no floor.
+        -- The server does not report its clock. Without a fleet there is no floor.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
@@ -89,7 +89,7 @@ BEGIN
         BEGIN
             answer := snowflake_registry.take_range(
                 asked, said.node_name, is_here,
-                -- After a loss segments are closed. Those that are open are by the word of an administrator.
+                -- After a loss segments are closed. An administrator has opened those that are open.
                 CASE WHEN registry.waits > '0' AND registry.is_restarted
                      THEN format('quarantine until %s: %s',
                                  snowflake_registry.in_words(registry.counted_at + registry.waits),
@@ -98,15 +98,15 @@ BEGIN
             WHEN lock_not_available THEN
                 answer := NULL;
                 answer.outcome := 'busy';
-                answer.detail := 'others held the segment for too long';
-            -- Such as a time zone that this server does not know.
+                answer.detail := 'other sessions held the segment locked for too long';
+            -- For example, this server does not know the time zone.
             WHEN data_exception THEN
                 answer := NULL;
                 answer.outcome := 'invalid';
                 answer.detail := left(SQLERRM, 300);
         END;
         IF answer.outcome = 'busy' THEN
-            -- The others are not to wait as long again.
+            -- The other requests should not wait as long again.
             PERFORM set_config('lock_timeout', '100ms', true);
         END IF;
         answer.token := tokens ->> asked.name;
@@ -140,19 +140,20 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_ranges(uuid, jsonb, text, boolean) IS
-    'what take() and take_local() have in common';
+    'common implementation of take() and take_local()';
 
 CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers need no grant, so that nobody would know that others may have taken.
+    -- The owner and superusers need no grant. If they called take(), nothing would show that other servers may take
+    -- numbers.
     IF NOT snowflake_registry.serves_others() THEN
         RAISE EXCEPTION 'permission denied for function take'
             USING ERRCODE = 'insufficient_privilege',
-                  DETAIL = 'EXECUTE on it was granted to nobody. A registry that serves none but its own server does '
-                           'not wait for others when it may have lost commits.',
-                  HINT = 'Have servers connect by a role of their own: GRANT EXECUTE ON FUNCTION '
+                  DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
+                           'server does not wait for other servers when it may have lost commits.',
+                  HINT = 'Let servers connect with a role of their own: GRANT EXECUTE ON FUNCTION '
                          'snowflake_registry.take(uuid, jsonb, text) TO ..;';
     END IF;
     RETURN QUERY
@@ -160,9 +161,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'gives a server ranges of numbers, and tells it the names of all segments';
+    'gives a server ranges of numbers, and returns the names of all segments';
 
--- By a function of its own, as a server that connects could say anything of itself. Never grant EXECUTE.
+-- A separate function, because a connecting server can claim anything about itself. Never grant EXECUTE on it.
 CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -172,9 +173,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
-    'as take(), for the server of the registry itself: its rows are younger than the ranges they are from';
+    'as take(), for the server of the registry itself, whose rows are written after the ranges of their numbers';
 
--- Who has taken in a commit that is lost can only be guessed: whoever may.
+-- It is not known which server took numbers in a lost commit. Every server that may take numbers counts.
 CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -187,4 +188,4 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() was granted to anybody';
+COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() has been granted to any role';

@@ -1,6 +1,6 @@
--- Segments: what servers call ---------------------------------------------------------------------------
+-- Segments: functions for servers ------------------------------------------------------------------------
 
--- Whatever is wrong with one name does not hinder the others, except a request without a name.
+-- An error in one request does not affect the others, except for a request without a name.
 CREATE FUNCTION snowflake_registry.read_request(ordinal bigint, element jsonb, registry_id uuid)
 RETURNS snowflake_registry.request
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -15,7 +15,7 @@ BEGIN
        OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
         RAISE EXCEPTION 'request % has no name', ordinal
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'requests: [{"name": "orders", "had_until": 12345, "lasted": 840}]';
+                  HINT = 'Pass requests such as [{"name": "orders", "had_until": 12345, "lasted": 840}].';
     END IF;
     asked.request := ordinal;
     asked.name := element ->> 'name';
@@ -26,7 +26,7 @@ BEGIN
             IF number BETWEEN 0 AND highest[i] AND (number = trunc(number) OR keys[i] = 'lasted') THEN
                 numbers[i] := number;
             ELSE
-                asked.problem := format('%s is no number from 0 to %s', keys[i], highest[i]);
+                asked.problem := format('%s is not a number from 0 to %s', keys[i], highest[i]);
             END IF;
         END IF;
     END LOOP;
@@ -36,7 +36,7 @@ BEGIN
     asked.lasted := numbers[4];
     asked.is_next := coalesce(element -> 'next' = 'true', false);
     asked.is_report := coalesce(element -> 'report' = 'true', false);
-    -- Of a number from another registry nothing follows, but that it was given.
+    -- A number from another registry only proves that it was given.
     asked.is_ours := CASE
         WHEN element ? 'registry_id'
         THEN coalesce(lower(element ->> 'registry_id') = (
@@ -48,7 +48,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
-    'one name in a call of take(), and what is wrong with it';
+    'one request in a call of take(), and the error in it';
 
 CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
 RETURNS text
@@ -63,13 +63,13 @@ BEGIN
              AS asked,
          snowflake_registry.segment AS segment
     WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
-      -- What others say without a token is a wish.
+      -- A claim of another server without a token proves nothing.
       AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
       AND CASE
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
               THEN asked.had_until >= segment.ahead_value
-              -- Of an earlier period it is lower anyhow.
+              -- A number of an earlier period is lower in any case.
               ELSE asked.had_until >= segment.next_value
           END
       AND snowflake_registry.number_is_credible(segment, asked.had_until, clock_timestamp())
@@ -77,15 +77,15 @@ BEGIN
     LIMIT 1;
     IF FOUND THEN
         RETURN format('a server was given numbers of segment %s up to %s, and the registry does not know '
-                      'of it', snowflake_registry.name_in_words(unknown.name), unknown.had_until);
+                      'of them', snowflake_registry.name_in_words(unknown.name), unknown.had_until);
     END IF;
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
-    'a sign that what had been committed is gone: numbers that a server has and the registry has not given';
+    'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
 
--- A range of one segment. The row is locked until the commit.
+-- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
 )
@@ -128,10 +128,10 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     END IF;
-    -- Said once, for all: so no segment is open that is made, resumed or learned of while the registry is frozen.
+    -- Checked here for all segments, so that segments created, resumed or learned during a freeze are not open.
     is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
-        -- What others had of this registry has raised next_value, if they can prove it.
+        -- Numbers that other servers can prove to have from this registry have already raised next_value.
         IF stored.closed_reason IS NOT NULL
            AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
@@ -149,7 +149,7 @@ BEGIN
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
           AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
-        -- Takers who know better come first. Where none but this server takes, its WAL knows as much as its rows.
+        -- Servers that know more are served first. If only this server takes numbers, its WAL is as recent as its rows.
         answer.outcome := 'busy';
         answer.detail := waits_for;
         RETURN answer;
@@ -166,8 +166,8 @@ BEGIN
             answer.detail := CASE
                 WHEN asked.is_ours THEN format('this registry has given numbers below %s, not up to %s',
                                                segment.next_value, asked.had_until)
-                ELSE format('the server has had numbers up to %s, of another registry, and this one would go on at %s: '
-                            'its administrator has to call snowflake_registry.alter_segment(%L, next_value => ..)',
+                ELSE format('the server has had numbers up to %s of another registry, and this registry would continue at %s: '
+                            'its administrator must call snowflake_registry.alter_segment(%L, next_value => ..)',
                             asked.had_until, segment.next_value, asked.name) END;
             RETURN answer;
         ELSIF asked.had_until >= segment.next_value THEN
@@ -182,11 +182,11 @@ BEGIN
                             asked.period_key);
         IF had_key = 0 AND asked.period_key > 0 THEN
             answer.outcome := 'invalid';
-            answer.detail := format('number %s has no prefix, and cannot lie in period %s', asked.had_until,
+            answer.detail := format('number %s has no prefix and cannot be in period %s', asked.had_until,
                                     asked.period_key);
             RETURN answer;
         ELSIF had_key > after_key THEN
-            -- It would lead the whole fleet into the future.
+            -- Following this server would move the whole fleet into the future.
             answer.outcome := 'ahead';
             answer.detail := format('the server is in period %s, and the registry in period %s', had_key,
                                     segment.period_key);
@@ -202,7 +202,7 @@ BEGIN
         END IF;
     END IF;
     IF asked.is_report THEN
-        -- Of numbers that another registry has given: nobody gets them here.
+        -- These are numbers that another registry has given. This registry will not give them.
         UPDATE snowflake_registry.segment AS kept
         SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
             ahead_value = segment.ahead_value, updated_at = moment
@@ -213,7 +213,8 @@ BEGIN
         RETURN answer;
     END IF;
     IF segment.period IS NOT NULL THEN
-        -- Who has numbers of the next period goes on with them. Whose next one has begun meanwhile has it.
+        -- A server with numbers of the next period continues with them. If the next period of a server
+        -- has started in the meantime, the server gets numbers of that period, which is now the current one.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
             segment.ahead_key := after_key;
@@ -235,13 +236,13 @@ BEGIN
     IF first > last THEN
         answer.outcome := 'exhausted';
         answer.detail := CASE
-            WHEN last = segment.max_value THEN format('its numbers end at %s (max_value)', last)
+            WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
             ELSE format('period %s has no more numbers of %s digits', answer.period_key, segment.digits)
         END;
         RETURN answer;
     END IF;
 
-    -- Leaf's rule: a range should last between 15 and 30 minutes.
+    -- The rule of Leaf: a range should last between 15 and 30 minutes.
     basis := coalesce(asked.count, segment.step);
     answer.step := greatest(segment.min_step, least(segment.max_step, CASE
         WHEN asked.lasted < 900 THEN basis * 2

@@ -1,4 +1,4 @@
--- What acquire() and renew() answer. A type of its own, as arguments and answer share names.
+-- The result of acquire() and renew(). It is a separate type because arguments and results share names.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
     datacenter_id int,
@@ -14,9 +14,9 @@ CREATE TYPE snowflake_registry.answer AS (
     token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
-    'what the registry answers to a server; instants in microseconds of Unix time, spans in microseconds';
+    'answer of the registry to a server; instants in microseconds of Unix time, intervals in microseconds';
 
--- One element of what a server asks of take(), as far as it makes sense.
+-- One element of the requests in a call of take(), with invalid parts left out.
 CREATE TYPE snowflake_registry.request AS (
     request int,
     name text,
@@ -51,4 +51,4 @@ CREATE TYPE snowflake_registry.taken AS (
     report_every bigint
 );
 COMMENT ON TYPE snowflake_registry.taken IS
-    'what the registry answers to a server about one name; instants in microseconds of Unix time';
+    'answer of the registry to a server about one name; instants in microseconds of Unix time';

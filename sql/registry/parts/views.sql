@@ -16,7 +16,7 @@ CREATE VIEW snowflake_registry.status AS
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
            settings.timeline IS NOT NULL AS knows_timeline,
-           -- As in guards_off(). Functions of ours would need rights of who looks.
+           -- As in guards_off(). A function would need EXECUTE for the querying role.
            NOT EXISTS (
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
@@ -28,36 +28,36 @@ CREATE VIEW snowflake_registry.status AS
            ) AS is_guarded
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
-    'the registry in one row: whether it gives out worker IDs, and its settings';
+    'the registry in one row: its state and its settings';
 COMMENT ON COLUMN snowflake_registry.status.registry_id IS
-    'which registry this is; NULL if it was never asked for anything';
+    'identifier of the registry; NULL if the registry was never used';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
-    'until when nobody new gets a worker ID; NULL outside of a quarantine';
-COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'how many leases have not ended';
-COMMENT ON COLUMN snowflake_registry.status.lease IS 'how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'the longest lease there ever was';
-COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'how often servers are to renew';
-COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'the lowest worker ID to give';
+    'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
+COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended';
+COMMENT ON COLUMN snowflake_registry.status.lease IS 'length of a lease: how far ahead of the clock a range is granted';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'longest value that lease ever had';
+COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers should renew';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID to grant';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
-    'the highest worker ID to give; the layout of a server may set a lower limit';
-COMMENT ON COLUMN snowflake_registry.status.serial IS 'counts grants and quarantines';
+    'highest worker ID to grant; the layout of a server may set a lower limit';
+COMMENT ON COLUMN snowflake_registry.status.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
-    'the highest datacenter ID to give worker IDs for';
+    'highest datacenter ID for which worker IDs are granted';
 COMMENT ON COLUMN snowflake_registry.status.state IS
-    'not started, ready, quarantine: renewals go on, but nobody gets another worker ID; or frozen: nor numbers, and renewals '
-    'end';
+    'not started; ready; quarantine: leases are renewed, but no new worker IDs are granted; frozen: no numbers are given '
+    'either, and renewals end at frozen_until';
 COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
-    'frozen: no lease is extended beyond this; NULL: it is not frozen';
+    'if the registry is frozen: no lease is extended beyond this time; NULL: not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
-    'what makes the registry think that commits were lost';
+    'reason why the registry assumes that commits may have been lost';
 COMMENT ON COLUMN snowflake_registry.status.synchronous IS
-    'whether the administrator says that no failover loses commits';
+    'whether, according to the administrator, no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
-    'whether commits wait for standbys at this moment (synchronous_standby_names)';
+    'whether commits currently wait for standbys (synchronous_standby_names)';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
-    'whether the server may tell its timeline; if not, each start counts as a promotion';
+    'whether the timeline of the server is available; if not, each start counts as a promotion';
 COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
-    'whether the triggers that keep the past are on in every session';
+    'whether the guard triggers fire in every session';
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
@@ -76,40 +76,41 @@ CREATE VIEW snowflake_registry.fleet AS
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
-    'the identities that were ever given: who holds them, or held them last';
-COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'the datacenter ID';
-COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'the worker ID';
-COMMENT ON COLUMN snowflake_registry.fleet.host IS 'the host of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.port IS 'the port of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'the layout of the server';
-COMMENT ON COLUMN snowflake_registry.fleet.version IS 'the version of snowflake_id on the server';
-COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'when the server got it';
-COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'when it was last renewed';
-COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server bears an earlier time';
+    'all identities that were ever granted, with their current or last holder';
+COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
+COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
+COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.port IS 'port of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server';
+COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
+COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
+COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';
+COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server under this identity contains an earlier time';
 COMMENT ON COLUMN snowflake_registry.fleet.granted_until IS
-    'no ID of the server bears this time or a later one';
-COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in status';
-COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in status';
-COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in status';
+    'no ID of the server under this identity contains this time or a later one';
+COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
-    'held; ending: nobody''s, but whoever had it may go on until granted_until; lapsed: not renewed in '
-    'time; reserved: never given again; free';
+    'held; ending: released, but the last holder may use it until granted_until; lapsed: not renewed in '
+    'time; reserved: never granted again; free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
-    'the server''s own word, as host, port, layout and version';
+    'reported by the server, like host, port, layout and version';
 COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
-    'how long the server can go on if it does not reach the registry';
+    'how long the server can continue without reaching the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
-    'how far the server''s clock is ahead of the registry''s';
-COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'how often this identity was given';
+    'how far the server''s clock is ahead of the registry''s clock';
+COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
-    'from when on another server can get it, if it is not renewed; NULL: never';
+    'earliest time at which another server can get the identity, if it is not renewed; NULL: never, or not while the '
+    'registry is frozen';
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
            CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
                 WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
-                -- Functions of ours would need rights of who looks.
+                -- A function would need EXECUTE for the querying role.
                 WHEN div(segment.next_value, ('1' || repeat('0', segment.digits))::numeric)
                      > segment.period_key
                      AND segment.period_key >= to_char(
@@ -128,34 +129,35 @@ CREATE VIEW snowflake_registry.segments AS
                 ELSE segment.closed_reason END AS closed_reason,
            segment.seen_until,
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
-                     -- More may have been given.
+                     -- Otherwise more may have been given.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
-COMMENT ON VIEW snowflake_registry.segments IS 'the segments, and those that were dropped';
-COMMENT ON COLUMN snowflake_registry.segments.name IS 'the name of the segment';
-COMMENT ON COLUMN snowflake_registry.segments.increment IS 'the difference between two numbers';
+COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
+COMMENT ON COLUMN snowflake_registry.segments.name IS 'name of the segment';
+COMMENT ON COLUMN snowflake_registry.segments.increment IS 'difference between two consecutive numbers';
 COMMENT ON COLUMN snowflake_registry.segments.min_step IS
-    'the fewest numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'the most numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'the last number to give';
+    'minimum number of numbers that a server takes at once';
+COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'maximum number of numbers that a server takes at once';
+COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'highest number to give';
 COMMENT ON COLUMN snowflake_registry.segments.period IS
-    'day, month or year; NULL: numbers without a date in front';
-COMMENT ON COLUMN snowflake_registry.segments.digits IS 'how many digits follow the date';
-COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'where days begin';
-COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'when a range was taken last';
+    'day, month or year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segments.digits IS 'number of digits after the prefix';
+COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'time zone that determines when days begin';
+COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'time at which a range was last taken';
 COMMENT ON COLUMN snowflake_registry.segments.state IS
-    'open; closed: until resume_segment(), or unfreeze(); exhausted: max_value, or all numbers of this period; dropped';
+    'open; closed: until resume_segment() or unfreeze(); exhausted: max_value or the end of the period is reached; dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS
-    'where the next range begins, unless a new period has begun since; NULL: above all that bigint holds';
+    'start of the next range, unless a new period has started since; NULL: beyond the range of bigint';
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
-    'no number from here on was given, of the next period either; NULL: above all that bigint holds, or not known, as '
-    'commits may be lost';
+    'no number from here on was given, not even of the next period; NULL: beyond the range of bigint, or not known, '
+    'because commits may have been lost';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
-    'how many numbers were in the range that was taken last';
-COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'the server''s own word';
+    'number of numbers in the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
-    'why nobody gets numbers';
+    'why no numbers are given';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
-    'the highest number that the registry''s own server reports since it was closed, or one with numbers of another registry';
+    'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
+    'another registry';

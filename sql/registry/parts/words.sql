@@ -1,8 +1,8 @@
--- Small things ------------------------------------------------------------------------------------------
+-- Utilities ---------------------------------------------------------------------------------------------
 
 CREATE FUNCTION snowflake_registry.microseconds(instant timestamptz) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
--- timestamptz reaches a little further than bigint.
+-- timestamptz has a slightly larger range than bigint.
 RETURN CASE WHEN isfinite(instant)
             THEN least(extract(epoch FROM instant) * 1000000, 9223372036854775807)::bigint END;
 COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
@@ -11,9 +11,9 @@ COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
 CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
-COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'a span in microseconds';
+COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'an interval in microseconds';
 
--- For messages: whatever the caller's DateStyle and TimeZone are.
+-- For messages: independent of the caller's DateStyle and TimeZone.
 CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
@@ -24,15 +24,15 @@ CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, po
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
     || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
-COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for the log';
+COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for messages';
 
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
 COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a segment, for messages';
 
--- What a server says of itself is for people to read. It may be anything: what is not as it should be is left
--- out. Bodies of functions with the owner's rights hold no backslash, whose meaning a caller can change.
+-- The facts that a server reports about itself are informational. They may contain anything; invalid parts are
+-- left out. Bodies of SECURITY DEFINER functions contain no backslash, because a caller can change its meaning.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
     OUT clock_offset interval, OUT tokens jsonb
@@ -47,7 +47,7 @@ BEGIN
         RETURN;
     END IF;
     FOR i IN 1 .. 4 LOOP
-        -- A line of the log stays one line.
+        -- A control character must not start a new line in the log.
         IF jsonb_typeof(facts -> keys[i]) = 'string' THEN
             texts[i] := left(facts ->> keys[i], lengths[i]);
             texts[i] := nullif(regexp_replace(texts[i] COLLATE "C", '[[:cntrl:]]', '?', 'g'), '');
@@ -70,4 +70,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
-    'what a server says of itself, as far as it makes sense';
+    'facts that a server reports about itself; invalid parts are left out';

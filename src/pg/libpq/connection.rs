@@ -139,12 +139,12 @@ impl Connection {
         if let Some(notification) = NonNull::new(unsafe { PQnotifies(self.handle.as_ptr()) }) {
             // SAFETY: libpq has passed the ownership of the notification to the caller.
             unsafe { PQfreemem(notification.as_ptr().cast()) };
-            return Err("it sends notifications that nobody has asked for".into());
+            return Err("it sent unexpected notifications".into());
         }
         // libpq allocates the memory for a message as soon as it knows the length, before it reads the rest of the
         // message.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
-            return Err("its answer is too long".into());
+            return Err("its reply is too long".into());
         }
         Ok(Some(Interest::Read))
     }
@@ -156,10 +156,10 @@ impl Connection {
         self.answer = Ok(vec![]);
         match refusal {
             Refusal::Failed => self.answer = Err(result.message()),
-            Refusal::NoQuery => return Err("its answer is not that of a query".into()),
+            Refusal::NoQuery => return Err("its reply is not a query result".into()),
             Refusal::LongValue => return Err("a value is too long".into()),
-            Refusal::LongAnswer => return Err("its answer is too long".into()),
-            Refusal::NoMemory => return Err("out of memory for its answer".into()),
+            Refusal::LongAnswer => return Err("its reply is too long".into()),
+            Refusal::NoMemory => return Err("out of memory for its reply".into()),
         }
         Ok(())
     }

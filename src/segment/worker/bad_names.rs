@@ -64,7 +64,7 @@ impl Worker {
         let Wish { at, request } = wish;
         // Waiting calls repeat the request, so warn only once.
         if self.known.of(*at, &request.name).failed_at.is_none() {
-            warning!("snowflake_id: segment \"{}\": the registry fails: {problem}", request.name);
+            warning!("snowflake_id: could not get numbers of segment \"{}\": {problem}", request.name);
         }
         let (state, detail) = (SegmentState::Invalid, Some(problem));
         self.note_answer(*at, request, &About { state, granted: None, max_value: None, token: None, detail });

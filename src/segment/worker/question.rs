@@ -31,7 +31,7 @@ impl Worker {
                 None => {
                     let database = config::database();
                     let problem = format!(
-                        "snowflake_id.registry is not set, and there is no extension snowflake_id_registry in database \"{}\" (snowflake_id.database)",
+                        "snowflake_id.registry is not set, and extension \"snowflake_id_registry\" does not exist in database \"{}\" (snowflake_id.database)",
                         database.to_string_lossy()
                     );
                     Err(Some(Failure { problem, trouble: Trouble::NoRegistry, is_of_statement: false }))

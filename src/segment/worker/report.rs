@@ -62,7 +62,7 @@ impl Worker {
         if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
             return Ok(signed);
         }
-        Err(Some(Failure::of_silence("the registry has signed nothing: is it an older version?")))
+        Err(Some(Failure::of_silence("the registry did not sign the numbers: it may be an older version")))
     }
 
     /// Sends these reports and returns the tokens; `None` if another registry has answered.
@@ -108,7 +108,7 @@ impl Worker {
                 ereport!(
                     PgLogLevel::WARNING,
                     PgSqlErrorCode::ERRCODE_WARNING,
-                    "snowflake_id: the registry of segments is another one than before; numbers go on above those that this server had"
+                    "snowflake_id: the registry of segments is not the same as before; numbers continue above those that this server has had"
                 );
             }
             self.told = told;
@@ -133,7 +133,9 @@ impl Worker {
                     }
                     heard = Some(answer.registry_id);
                     if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
-                        return Err(Some(Failure::of_silence("others held a segment for too long")));
+                        return Err(Some(Failure::of_silence(
+                            "other sessions held a segment locked for too long",
+                        )));
                     }
                 }
                 Err(Some(failure)) if failure.is_of_statement => {

@@ -71,7 +71,7 @@ impl Worker {
     /// Records that the registry has answered.
     pub fn succeed(&mut self) {
         if self.failures.end() {
-            log!("snowflake_id: the registry of segments answers again");
+            log!("snowflake_id: the registry of segments is available again");
         }
         self.logged.is_new(None);
         segments::report_problem(None, Trouble::default());
@@ -81,7 +81,7 @@ impl Worker {
     pub fn fail(&mut self, Failure { problem, trouble, .. }: Failure) {
         let problem = in_short(problem);
         if self.logged.is_new(Some(problem.clone())) {
-            log!("snowflake_id: no numbers of segments: {problem}");
+            log!("snowflake_id: could not get numbers of segments: {problem}");
         }
         segments::report_problem(Some(&problem), trouble);
         self.not_before = Instant::now() + self.failures.add(FIRST_PAUSE, LONGEST_PAUSE);

@@ -16,6 +16,7 @@ mod alone {
 mod book {
     mod clients;
     mod contents;
+    mod messages;
     mod monitoring;
     mod pages;
     mod reference;

@@ -392,7 +392,7 @@ DROP TABLE people, employees;
 CREATE TABLE letters (id bigint PRIMARY KEY);
 INSERT INTO letters VALUES (-1), (9007199254740993);
 SET snowflake_id.layout = 'js53';
-SELECT code, message, regexp_replace(detail, 'present is \d+', 'present is ...') AS detail, hint
+SELECT code, message, regexp_replace(detail, 'tick is \d+', 'tick is ...') AS detail, hint
 FROM sqlstate_of($$SELECT snowflake_adopt('letters', 'id')$$);
 -- An exhausted layout has no new IDs.
 SET snowflake_id.layout = 'baidu';

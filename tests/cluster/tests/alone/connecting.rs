@@ -42,5 +42,5 @@ fn the_registry_is_the_second_of_the_hosts() {
     }
     // The list does not ask for a primary. The reply of the standby makes the server try the next host.
     let lost = fleet.server_by(to_standby.connection_string()).start();
-    wait_for_error(&lost, "this server is a standby of the registry");
+    wait_for_error(&lost, "cannot use the registry on a standby");
 }

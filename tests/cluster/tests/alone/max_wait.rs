@@ -33,7 +33,7 @@ fn a_keeper_that_stands_still() {
     });
     let (waited, state, message) = timed_failure(&mut client, "SELECT snowflake_nextval()");
     assert_eq!(state, "55P03", "{message}");
-    assert!(message.contains("Waited 300 ms"), "{message}");
+    assert!(message.contains("waited for 300 ms"), "{message}");
     assert!(waited >= Duration::from_millis(300) && waited < SLACK, "{waited:?}");
     let (waited, state, message) =
         timed_failure(&mut client, "SET snowflake_id.max_wait = 0; SELECT snowflake_batch(10)");
@@ -130,7 +130,7 @@ fn a_request_under_way_is_left_at_once() {
         assert_eq!(state, "57014", "{message}");
         assert!(waited < Duration::from_secs(1) + SLACK, "{waited:?}");
     }
-    let said = "the keeper has begun with the request, and goes on with it";
+    let said = "the keeper has started the request and continues with it";
     assert_eq!(cluster.log().matches(said).count(), 1, "{}", cluster.log());
     cluster.change("synchronous_standby_names", "");
     client.run("SET statement_timeout = 0; SELECT snowflake_advance(now() + '20 min')");

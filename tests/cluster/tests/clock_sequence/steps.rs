@@ -254,7 +254,7 @@ fn recover(cluster: &Cluster, shift: &mut f64) {
             let _ = client.batch_execute("SELECT snowflake_accept_clock()");
         } else if refusals % 8 == 7 {
             // There was a crash right after the extension was created again, so the last worker ID is not known.
-            let query = match message.contains("may have been used by this server up to") {
+            let query = match message.contains("this server may have used worker ID") {
                 true => {
                     "SELECT max(used_until_us) / 1e6 - extract(epoch FROM now()) FROM snowflake_internal.used_identity"
                 }

@@ -49,7 +49,7 @@ fn a_clock_that_is_ten_seconds_off() {
         assert_eq!(shown(&mut client, "warning"), None);
         server.set_clock(seconds);
         // The message gives the difference, which changes.
-        let text = "that of the registry differ by";
+        let text = "of the registry differ by";
         let warning = eventually("the warning", || shown(&mut client, "warning"));
         assert!(warning.contains(text), "{warning}");
         eventually("the warning in the log", || server.log().contains(text));
@@ -203,7 +203,10 @@ fn a_reset_by_hand() {
     let (server, worker, mut all, mut client) = start_with_ids(fleet.server().short_horizon());
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(9)");
     assert_eq!(state, "22023", "{message}");
-    assert!(message.contains("cannot be chosen") && message.contains("without arguments"), "{message}");
+    assert!(
+        message.contains("cannot choose a worker ID") && message.contains("without arguments"),
+        "{message}"
+    );
     client.run("SET snowflake_id.max_wait = '10s'; SELECT snowflake_reset_horizon()");
     let took = time_to_first_id(&server);
     println!("first ID {took:?} after snowflake_reset_horizon()");
@@ -222,5 +225,5 @@ fn a_reset_by_hand() {
     keeper_pid(&mut client);
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon()");
     assert_eq!(state, "22023", "{message}");
-    assert!(message.contains("a worker ID is needed"), "{message}");
+    assert!(message.contains("a worker ID must be specified"), "{message}");
 }

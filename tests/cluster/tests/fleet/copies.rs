@@ -50,7 +50,7 @@ fn a_copy_of_a_stopped_server() {
     let all = both_under_load(&original, || copy.start_server(), &copy);
     expect_unrecognized(&original, &copy, &all);
     assert_eq!(leased_worker(&original), worker);
-    assert!(copy.log().contains("is not used: it is a copy"), "{}", copy.log());
+    assert!(copy.log().contains("is not used: the file is a copy"), "{}", copy.log());
     // A file that was moved away and back is not taken for a copy.
     original.stop_server("fast");
     let elsewhere = original.host().join("data.elsewhere");
@@ -110,7 +110,7 @@ fn a_rewound_server() {
     expect_unrecognized(&new, &old, &parts);
     all.extend(parts.iter().flat_map(HandedOut::all));
     assert_distinct(&all);
-    assert!(old.log().contains("is not used: it is a copy"), "{}", old.log());
+    assert!(old.log().contains("is not used: the file is a copy"), "{}", old.log());
 }
 
 /// The fields by which a lease file identifies itself as the original.

@@ -36,15 +36,19 @@ fn a_lost_or_damaged_lease_file() {
     type Damage = (&'static str, fn(&Path), Option<&'static str>);
     let damages: [Damage; 6] = [
         ("lost", |path| fs::remove_file(path).unwrap(), None),
-        ("garbage", |path| fs::write(path, b"\0\xff{]").unwrap(), Some("cannot use file snowflake_id.lease")),
-        ("empty", |path| fs::write(path, "").unwrap(), Some("cannot use file snowflake_id.lease")),
+        (
+            "garbage",
+            |path| fs::write(path, b"\0\xff{]").unwrap(),
+            Some("could not read file \"snowflake_id.lease\""),
+        ),
+        ("empty", |path| fs::write(path, "").unwrap(), Some("could not read file \"snowflake_id.lease\"")),
         (
             "truncated",
             |path| {
                 let text = fs::read(path).unwrap();
                 fs::write(path, &text[..text.len() / 2]).unwrap();
             },
-            Some("cannot use file snowflake_id.lease"),
+            Some("could not read file \"snowflake_id.lease\""),
         ),
         (
             "copied",
@@ -53,9 +57,9 @@ fn a_lost_or_damaged_lease_file() {
                 fs::remove_file(path).unwrap();
                 fs::write(path, text).unwrap();
             },
-            Some("it is a copy"),
+            Some("the file is a copy"),
         ),
-        ("a pipe", make_pipe, Some("cannot use file snowflake_id.lease")),
+        ("a pipe", make_pipe, Some("could not read file \"snowflake_id.lease\"")),
     ];
     let fleet = Fleet::start(LEASES);
     let server = fleet.server().short_horizon().start();
@@ -95,9 +99,9 @@ fn a_lease_file_that_cannot_be_written() {
         server.start_server();
         let mut client = server.connect();
         let problem = eventually("the problem", || {
-            shown(&mut client, "last_error").filter(|problem| problem.contains("cannot write file"))
+            shown(&mut client, "last_error").filter(|problem| problem.contains("could not write file"))
         });
-        assert!(problem.contains("cannot write file snowflake_id.lease: "), "{problem}");
+        assert!(problem.contains("could not write file \"snowflake_id.lease\": "), "{problem}");
         let worker = background_pid(&server, "snowflake_id registry").unwrap();
         for _ in 0..20 {
             assert_eq!(failure(&mut client, "SELECT snowflake_nextval()").0, "55000", "{name}");
@@ -129,7 +133,7 @@ fn a_lease_file_that_cannot_be_renewed() {
     });
     server.own(&in_the_way);
     eventually("the problem", || {
-        shown(&mut client, "last_error").filter(|problem| problem.contains("cannot write file"))
+        shown(&mut client, "last_error").filter(|problem| problem.contains("could not write file"))
     });
     let until: String = shown(&mut client, "lease_until").unwrap();
     thread::sleep(Duration::from_secs(2));
@@ -166,7 +170,11 @@ fn another_registry() {
         server.change("snowflake_id.registry", &other.connection_string());
         wait_for_registry_state(&server, "another registry");
         assert_eq!(leased_worker(&server), worker);
-        assert!(server.log().contains("it is another registry than the one before"), "{}", server.log());
+        assert!(
+            server.log().contains("it is not the registry that granted the last lease"),
+            "{}",
+            server.log()
+        );
         wait_for_end_of_lease(&mut client);
     });
     let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");

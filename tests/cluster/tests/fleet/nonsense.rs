@@ -23,7 +23,7 @@ fn the_registry_answers_nonsense() {
     let newcomer = fleet.server().start();
     let least = i64::MIN;
     let most = i64::MAX;
-    let not_understood = "cannot be understood";
+    let not_understood = "its reply is not valid";
     // Columns that are left out are NULL.
     let answers: Vec<(String, &str)> = vec![
         ("outcome => NULL".into(), not_understood),
@@ -50,10 +50,10 @@ fn the_registry_answers_nonsense() {
             format!("outcome => 'taken', registry_clock => ({least}), renew_every => 0, lease => 0"),
             "no worker ID",
         ),
-        ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "gives out nothing"),
+        ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "grants nothing"),
         (
             "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
-            "another registry",
+            "it is not the registry that granted the last lease",
         ),
         ("outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 100)".into(), "Lorem ipsum %s"),
         (
@@ -64,9 +64,12 @@ fn the_registry_answers_nonsense() {
     ];
     let answers = answers.iter().map(|(answer, said)| (format!("SELECT * FROM answer({answer})"), *said));
     let rows = [
-        ("SELECT * FROM answer('granted') LIMIT 0", "not answered with one row"),
-        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 2)", "not answered with one row"),
-        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "its answer is too long"),
+        ("SELECT * FROM answer('granted') LIMIT 0", "did not reply with exactly one row"),
+        (
+            "SELECT a.* FROM answer('granted') AS a, generate_series(1, 2)",
+            "did not reply with exactly one row",
+        ),
+        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "its reply is too long"),
         ("SELECT 1 / 0", "division by zero"),
     ];
     for (body, said) in answers.chain(rows.map(|(body, said)| (body.to_owned(), said))) {
@@ -89,7 +92,7 @@ fn the_registry_answers_nonsense() {
     registry.run(&fake(&format!("SELECT * FROM answer({far_ahead})")));
     [&server, &newcomer].into_iter().for_each(|server| ask_now(server, &fleet.connection_string()));
     for server in [&server, &newcomer] {
-        wait_for_error(server, "what no registry grants");
+        wait_for_error(server, "granted an invalid range");
     }
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     // The server asks no more often than the shortest interval that a registry can configure.
@@ -113,7 +116,7 @@ fn the_registry_answers_nonsense() {
     registry.run(&fake(&format!("SELECT * FROM answer({stranger})")));
     for server in [&server, &newcomer] {
         ask_now(server, &fleet.connection_string());
-        wait_for_error(server, "gives out nothing");
+        wait_for_error(server, "grants nothing");
     }
     registry.run(
         "DROP FUNCTION snowflake_registry.renew, snowflake_registry.acquire;

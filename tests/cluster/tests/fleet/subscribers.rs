@@ -44,7 +44,7 @@ fn subscribers_are_copies() {
 
     let other = subscriber(&fleet.registry);
     other.start_server();
-    eventually("a renewal of the original", || other.log().contains("a row of another registry is left out"));
+    eventually("a renewal of the original", || other.log().contains("skipping row of another registry"));
     let stranger = fleet.server_by(other.connection_string("fleet")).start();
     wait_for_error(&stranger, "another database cluster");
     // Its knowledge of the original's lease is from the time before it was a subscriber.

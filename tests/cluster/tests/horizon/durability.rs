@@ -178,7 +178,7 @@ fn a_synchronous_standby_that_is_gone() {
             Err(error) => Some(text(&error)),
         }
     });
-    assert!(message.contains("A commit of the keeper has been under way"), "{message}");
+    assert!(message.contains("A commit of the keeper has been in progress"), "{message}");
     assert_eq!(server_state(&mut client), "horizon stalled");
     drop(client);
     let start = Instant::now();

@@ -91,7 +91,7 @@ fn a_call_that_comes_while_a_commit_waits() {
         );
         let refused =
             failure(&mut cluster.connect(), "SET snowflake_id.max_wait = 0; SELECT snowflake_nextval()");
-        assert!(refused.1.contains("A commit of the keeper has been under way"), "{refused:?}");
+        assert!(refused.1.contains("A commit of the keeper has been in progress"), "{refused:?}");
         // Long enough for several of its short waits.
         thread::sleep(Duration::from_millis(100));
         let _standby = WalReceiver::start(&cluster, "late");

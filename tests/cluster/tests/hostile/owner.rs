@@ -99,7 +99,9 @@ fn a_view_takes_the_place_of_the_horizon() {
     eventually("the report", || {
         let is_refused = client.batch_execute("SELECT snowflake_nextval()").is_err();
         let error: Option<String> = status(&mut client, "last_error");
-        is_refused && error.is_some_and(|error| error.contains("extension snowflake_id is not in database"))
+        is_refused
+            && error
+                .is_some_and(|error| error.contains("extension \"snowflake_id\" does not exist in database"))
     });
 }
 
@@ -108,9 +110,9 @@ fn a_view_takes_the_place_of_the_horizon() {
 fn the_owner_is_named_as_a_risk() {
     let (cluster, mut client, _home) = start();
     let warning: Option<String> = status(&mut client, "warning");
-    assert!(warning.unwrap().contains("belongs to a role that is no superuser"), "{}", cluster.log());
+    assert!(warning.unwrap().contains("belongs to a role that is not a superuser"), "{}", cluster.log());
     assert_eq!(
-        cluster.log().matches("belongs to a role that is no superuser").count(),
+        cluster.log().matches("belongs to a role that is not a superuser").count(),
         1,
         "{}",
         cluster.log()

@@ -118,7 +118,7 @@ fn a_superuser_touches_no_tables_of_others() {
         let (state, message) = failure(&mut client, &format!("SELECT {call}"));
         assert_eq!(state, "0A000", "{call}\n{message}");
         assert!(message.contains(detail), "{message}");
-        assert!(message.contains("with the rights of test."), "{message}");
+        assert!(message.contains("with the privileges of test."), "{message}");
         assert!(!has_risen(&mut client), "{tables}\n{call}");
         // Without protection it is a successful attack.
         run(&mut client, &format!("BEGIN; {by_hand}"));

@@ -26,8 +26,11 @@ fn guards_that_were_switched_off_are_switched_on() {
     assert!(is_guarded(&mut client));
     assert_eq!(super::member::state(&mut client), "quarantine");
     let reason = super::member::reason(&mut client);
-    assert!(reason.contains("its guards were switched off"), "{reason}");
-    assert!(super::taker::closed_reason(&mut client, "orders").contains("its guards were switched off"));
+    assert!(reason.contains("the guards of the registry were switched off"), "{reason}");
+    assert!(
+        super::taker::closed_reason(&mut client, "orders")
+            .contains("the guards of the registry were switched off")
+    );
     client.run(
         "SET session_replication_role = replica; UPDATE snowflake_registry.lease SET host = 'elsewhere'",
     );

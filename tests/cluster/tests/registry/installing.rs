@@ -38,7 +38,7 @@ fn a_copy_of_the_database_takes_its_place() {
     let mut client = cluster.connect_to("registry");
     let answer = Member::new().acquire(&mut client, 1024).unwrap();
     assert_eq!(answer.outcome, "taken", "{answer:?}, and {} may have the same", lost.lease_id);
-    assert!(reason(&mut client).contains("another database now"), "{}", reason(&mut client));
+    assert!(reason(&mut client).contains("now in another database"), "{}", reason(&mut client));
     let segment = "SELECT state FROM snowflake_registry.segments";
     assert_eq!(single::<String>(&mut client, segment), "closed");
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");

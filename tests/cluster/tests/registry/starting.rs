@@ -25,7 +25,7 @@ fn a_fleet_that_was_ended_begins_no_earlier() {
         assert_eq!(state(&mut client), "ready");
         let answer = Member::new().acquire(&mut client, 1024).unwrap();
         assert_eq!(answer.outcome, "taken", "{again:?} {answer:?}");
-        assert!(answer.detail.unwrap().contains("gives nothing that begins before"));
+        assert!(answer.detail.unwrap().contains("grants no range that starts before"));
     }
 }
 

@@ -142,7 +142,7 @@ fn the_extension_is_not_in_the_keepers_database() {
     });
     assert_eq!(said.code().unwrap().code(), "55000", "{}", text(&said));
     let said = text(&said);
-    assert!(said.contains("extension snowflake_id is not in database \"home\""), "{said}");
+    assert!(said.contains("\"snowflake_id\" does not exist in database \"home\""), "{said}");
     assert!(said.contains("run CREATE EXTENSION snowflake_id"), "{said}");
     home.run("CREATE EXTENSION snowflake_id");
     eventually("the note", || is_stored(&mut home, "segment_taken"));

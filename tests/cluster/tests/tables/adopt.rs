@@ -123,7 +123,7 @@ fn the_subscriber_is_widened_first() {
     assert!(arrives(&mut subscriber, 3) < SMALLEST_ID);
 
     adopt(&mut cluster.connect(), "'orders', 'id', false");
-    assert!(cluster.log().contains("WARNING:  publication \"orders\" has tables"), "{}", cluster.log());
+    assert!(cluster.log().contains("WARNING:  publication \"orders\" contains tables"), "{}", cluster.log());
     assert!(arrives(&mut subscriber, 4) > SMALLEST_ID);
     subscriber.run("DROP SUBSCRIPTION orders");
 }

@@ -46,6 +46,6 @@ fn a_database_in_latin1() {
             ),
         );
         assert_eq!(state, "42622", "{message}");
-        assert!(message.contains("It has 64 bytes"), "{message}");
+        assert!(message.contains("The name has 64 bytes"), "{message}");
     }
 }

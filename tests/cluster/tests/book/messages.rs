@@ -1,0 +1,233 @@
+//! docs/reference/errors.md has an entry for each message in the sources. No server is needed.
+//!
+//! Messages are recognized by their form, so that a new message is found without a list of calls: they have several
+//! words and begin with a lower-case letter, a quote or a placeholder. Details and hints are sentences: they begin with a
+//! capital letter or end with a full stop, and need no entry. Exceptions are named in [`NOT_MESSAGES`].
+
+use harness::book::{files, read};
+
+/// Literals of the form of a message that are none: names, states, SQL, parts of hints, contents of files.
+const NOT_MESSAGES: &[&str] = &[
+    // States.
+    "no keeper",
+    "no worker id",
+    "no lease",
+    "no registry",
+    "clock jumped",
+    "clock behind",
+    "clock differs",
+    "lease ended",
+    "horizon stalled",
+    "all taken",
+    "another registry",
+    "not started",
+    // Names of background workers.
+    "snowflake_id keeper",
+    "snowflake_id registry",
+    "snowflake_id segments",
+    // Parts of hints.
+    "with a {} field",
+    "with more {} bits",
+    "with room for it",
+    "digits => 6 is enough for 999999 numbers in each period.",
+    // SQL, and values in it.
+    "read committed",
+    "read uncommitted",
+    "pg_catalog, pg_temp",
+    "24 hours 1 minute",
+    "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, \
+     free_from, detail, token",
+    "snowflake_registry.take(uuid, jsonb, text)",
+    // The first words of files.
+    "the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used",
+    "the highest numbers of segments that this server has had, written by extension snowflake_id",
+    // Parts of messages.
+    "not known",
+    "ahead of",
+];
+
+/// What follows the quote that opens a literal: its text, and the rest of the source.
+fn rust_literal(rest: &str) -> (String, &str) {
+    let (mut text, mut characters) = (String::new(), rest.char_indices());
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return (text, &rest[at + 1..]),
+            '\\' => text.extend(characters.next().map(|(_, escaped)| escaped)),
+            _ => text.push(character),
+        }
+    }
+    panic!("an open literal: {rest:.80}");
+}
+
+/// The string literals of a Rust source, but for those of C and those in comments.
+fn rust_literals(source: &str) -> Vec<String> {
+    let (mut literals, mut rest, mut before) = (vec![], source, ' ');
+    while let Some(character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        match character {
+            '/' if rest.starts_with('/') => rest = &rest[rest.find('\n').unwrap_or(rest.len())..],
+            '"' => {
+                let (literal, after) = rust_literal(rest);
+                rest = after;
+                if before != 'c' {
+                    literals.push(literal);
+                }
+            }
+            // A character; or a lifetime, which no quote ends.
+            '\'' if rest.starts_with('\\') => rest = &rest[2..],
+            '\'' if rest.starts_with('"') => rest = &rest[1..],
+            _ => {}
+        }
+        before = character;
+    }
+    literals
+}
+
+/// The literals of an SQL source, but for those in comments. Literals that follow one another on lines are one.
+fn sql_literals(source: &str) -> Vec<String> {
+    let (mut literals, mut rest) = (vec![], source);
+    while let Some(at) = rest.find(['\'', '-']) {
+        rest = &rest[at..];
+        if rest.starts_with("--") {
+            rest = &rest[rest.find('\n').unwrap_or(rest.len())..];
+            continue;
+        }
+        if rest.starts_with('-') {
+            rest = &rest[1..];
+            continue;
+        }
+        let mut literal = String::new();
+        loop {
+            let end = rest[1..].find('\'').expect("an open literal") + 1;
+            literal.push_str(&rest[1..end]);
+            rest = &rest[end + 1..];
+            let next = rest.trim_start();
+            if rest.starts_with('\'') {
+                literal.push('\'');
+            } else if next.starts_with('\'') && rest[..rest.len() - next.len()].contains('\n') {
+                rest = next;
+            } else {
+                break;
+            }
+        }
+        literals.push(literal);
+    }
+    literals
+}
+
+/// A source without its statements `COMMENT ON`.
+fn without_comments_on(source: &str) -> String {
+    let is_comment = |statement: &str| statement.trim_start().starts_with("COMMENT ON ");
+    let lines = source.split_inclusive(";\n");
+    // A statement may follow lines of comments.
+    lines
+        .map(|statement| {
+            let from = statement.find("COMMENT ON ").filter(|&at| is_comment(&statement[at..]));
+            from.map_or(statement, |at| &statement[..at])
+        })
+        .collect()
+}
+
+/// The texts between placeholders, without spaces around them. Those of Rust are in braces; those of SQL begin with `%`.
+fn pieces(message: &str, is_sql: bool) -> Vec<String> {
+    let (mut pieces, mut rest) = (vec![String::new()], message);
+    while let Some(character) = rest.chars().next() {
+        rest = &rest[character.len_utf8()..];
+        match character {
+            '{' if !is_sql => {
+                rest = &rest[rest.find('}').expect("an open placeholder") + 1..];
+                pieces.push(String::new());
+            }
+            '%' if is_sql => {
+                rest = rest.strip_prefix("1$").unwrap_or(rest);
+                let kind = rest.chars().next().filter(|kind| "sIL".contains(*kind));
+                rest = &rest[kind.map_or(0, char::len_utf8)..];
+                pieces.push(String::new());
+            }
+            _ => pieces.last_mut().unwrap().push(character),
+        }
+    }
+    pieces.into_iter().map(|piece| piece.trim().to_owned()).filter(|piece| !piece.is_empty()).collect()
+}
+
+fn is_message(literal: &str, is_sql: bool) -> bool {
+    let begins =
+        literal.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "\"{%(".contains(c));
+    let is_word = |word: &&str| word.len() >= 2 && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+    let text = pieces(literal, is_sql).join(" ");
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_word).count();
+    begins && words >= 2 && literal.contains(' ') && !literal.ends_with('.') && !literal.starts_with("bug: ")
+}
+
+/// Whether the pieces are there in their order, with no more between two of them than a value.
+fn is_in(line: &str, pieces: &[String]) -> bool {
+    const LONGEST_VALUE: usize = 120;
+    let [first, others @ ..] = pieces else { return true };
+    line.match_indices(first.as_str()).any(|(at, _)| {
+        let rest = &line[at + first.len()..];
+        let Some(next) = others.first() else { return true };
+        rest.find(next.as_str()).is_some_and(|gap| gap <= LONGEST_VALUE) && is_in(rest, others)
+    })
+}
+
+/// All messages of the sources: file, text, and its pieces.
+fn messages() -> Vec<(String, String, Vec<String>)> {
+    let mut messages = vec![];
+    let mut add = |path: &str, literal: String, is_sql: bool| {
+        let pieces = pieces(literal.strip_prefix("snowflake_id: ").unwrap_or(&literal), is_sql);
+        messages.push((path.to_owned(), literal, pieces));
+    };
+    for path in files("src", ".rs") {
+        for literal in rust_literals(&read(&path)) {
+            if is_message(&literal, false) && !NOT_MESSAGES.contains(&literal.as_str()) {
+                add(&path, literal, false);
+            }
+        }
+    }
+    // The core words details and reasons: what is written by Display.
+    for path in files("core/src", ".rs") {
+        for written in read(&path).split("write!(").skip(1) {
+            let Some(argument) = written.trim_start().strip_prefix("f,").map(str::trim_start) else {
+                continue;
+            };
+            let Some(literal) = argument.strip_prefix('"').map(|rest| rust_literal(rest).0) else { continue };
+            if literal.contains(' ') && pieces(&literal, false).concat().len() >= 12 {
+                add(&path, literal, false);
+            }
+        }
+    }
+    for path in [files("sql/parts", ".sql"), files("sql/registry/parts", ".sql")].concat() {
+        for literal in sql_literals(&without_comments_on(&read(&path))) {
+            if is_message(&literal, true) && !NOT_MESSAGES.contains(&literal.as_str()) {
+                add(&path, literal, true);
+            }
+        }
+    }
+    messages
+}
+
+#[test]
+fn every_message_has_an_entry() {
+    let page = read("docs/reference/errors.md").replace('`', "");
+    let messages = messages();
+    assert!(messages.len() > 250, "only {} messages were found", messages.len());
+    let missing: Vec<_> = messages
+        .iter()
+        .filter(|(_, _, pieces)| !page.lines().any(|line| is_in(line, pieces)))
+        .map(|(path, literal, _)| format!("{path}: {literal}"))
+        .collect();
+    assert!(missing.is_empty(), "docs/reference/errors.md has no entry for\n{}", missing.join("\n"));
+}
+
+/// The exceptions are needed: a message that is no longer there leaves the list.
+#[test]
+fn every_exception_is_a_literal_of_the_sources() {
+    let mut literals: Vec<String> =
+        files("src", ".rs").iter().flat_map(|path| rust_literals(&read(path))).collect();
+    for path in [files("sql/parts", ".sql"), files("sql/registry/parts", ".sql")].concat() {
+        literals.extend(sql_literals(&read(&path)));
+    }
+    for exception in NOT_MESSAGES {
+        assert!(literals.iter().any(|literal| literal == exception), "{exception:?} is not in the sources");
+    }
+}
