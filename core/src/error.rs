@@ -94,6 +94,10 @@ impl fmt::Display for LayoutError {
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not known.")?;
                 match nearest(token, candidates) {
+                    // The kind of ID has that name, and many projects have a layout of that kind.
+                    None if token.eq_ignore_ascii_case("snowflake") && candidates.contains(&"twitter") => {
+                        write!(f, " The default is \"standard\"; Twitter's Snowflake is \"twitter\".")
+                    }
                     Some(name) => write!(f, " Did you mean \"{name}\"?"),
                     None => Ok(()),
                 }

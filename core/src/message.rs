@@ -43,9 +43,9 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// The candidate that the token is most likely a misspelling of.
+/// The candidate that the token is most likely a misspelling of: it differs in one slip for each six characters.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);
-    candidates.iter().copied().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
+    candidates.iter().copied().min_by_key(distance).filter(|name| distance(name) <= (name.len() / 6).max(1))
 }

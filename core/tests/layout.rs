@@ -134,6 +134,12 @@ fn errors_name_the_token_and_what_is_allowed() {
         (" \t ", "empty", "standard"),
         ("twiter", "\"twiter\" is not known. Did you mean \"twitter\"?", "twitter"),
         ("Standard", "Did you mean \"standard\"?", "standard"),
+        (
+            "snowflake",
+            "not known. The default is \"standard\"; Twitter's Snowflake is \"twitter\".",
+            "sonyflake2",
+        ),
+        ("Snowflakes", "\"Snowflakes\" is not known.", "standard, twitter"),
         ("zzzzzzzzzz", "\"zzzzzzzzzz\" is not known.", "sonyflake2"),
         ("tiem:41 worker:10", "Did you mean \"time\"?", "clock_seq"),
         ("time:41 wroker:10", "\"wroker\" is not known. Did you mean \"worker\"?", "worker"),
