@@ -8,8 +8,9 @@ use pgrx::prelude::*;
 use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths};
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
+use snowflake_id_core::message::instant;
 
-use super::announce::{complain, risk, tell};
+use super::announce::{complain, note_misfit, risk, tell};
 use super::clock_sequence;
 use super::gate;
 use super::identity;
@@ -347,6 +348,7 @@ impl Keeper {
                 server_status.registry_wakeup.request();
             }
         }
+        note_misfit(shared, done.wanted);
         gate::apply(shared, plan, done.wanted, lease_status.number);
     }
 }

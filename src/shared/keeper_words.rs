@@ -20,6 +20,8 @@ pub struct KeeperWords {
     pub has_succeeded: AtomicBool,
     /// Why the gate is closed: a [`Closed`].
     closed: AtomicU8,
+    /// Which part of the identity is too large for the server's layout: a [`Misfit`].
+    misfit: AtomicU8,
     /// The range of the lease for which the gate was opened last: see [`Lease`]. Written before it is opened.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
@@ -42,7 +44,27 @@ pub enum Closed {
     NoLease = 3,
 }
 
+/// Which part of the identity is too large for the server's layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Misfit {
+    Worker = 1,
+    Datacenter = 2,
+}
+
 impl KeeperWords {
+    pub fn misfit(&self) -> Option<Misfit> {
+        match self.misfit.load(Ordering::Relaxed) {
+            1 => Some(Misfit::Worker),
+            2 => Some(Misfit::Datacenter),
+            _ => None,
+        }
+    }
+
+    pub fn set_misfit(&self, misfit: Option<Misfit>) {
+        self.misfit.store(misfit.map_or(0, |misfit| misfit as u8), Ordering::Relaxed);
+    }
+
     pub fn closed(&self) -> Closed {
         match self.closed.load(Ordering::Relaxed) {
             1 => Closed::NoWorkerId,

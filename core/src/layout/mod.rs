@@ -2,6 +2,7 @@
 
 use crate::error::{LayoutError, RangeError};
 use crate::field::{Field, MAX_TOTAL_BITS};
+use crate::identity::Identity;
 use crate::message::{instant, year};
 use crate::time_scale::{EPOCH_RANGE_US, MAX_UNIT_US, TimeScale};
 
@@ -218,6 +219,23 @@ impl Layout {
             Some(tick) => Ok(tick),
             None => Err(RangeError::Time { unix_us, from_us: self.epoch_us(), until_us: self.end_us() }),
         }
+    }
+
+    /// The layout as people know it: the name of its preset, or else its text.
+    pub fn label(&self) -> String {
+        match presets::PRESETS.iter().find(|preset| preset.layout() == *self) {
+            Some(preset) => preset.name.into(),
+            None => self.to_string(),
+        }
+    }
+
+    /// Checks that both parts of an identity fit their fields.
+    ///
+    /// # Errors
+    /// [`RangeError::Field`] for the first part that does not fit.
+    pub fn check_identity(&self, identity: Identity) -> Result<(), RangeError> {
+        let (datacenter, worker) = (identity.datacenter.into(), identity.worker.into());
+        self.pack(&Parts { datacenter, worker, ..Parts::default() }).map(|_| ())
     }
 
     /// Puts an ID together.
