@@ -164,6 +164,10 @@ pub enum Error {
     NoSegmentRegistry {
         problem: String,
     },
+    /// The problem ends with the GRANT to run.
+    SegmentsDenied {
+        problem: String,
+    },
     SegmentFile {
         problem: String,
     },
@@ -600,6 +604,12 @@ impl Error {
                 "there is no registry of segments",
                 sentence(problem),
                 "For a single server: CREATE EXTENSION snowflake_id_registry in that database, and SELECT snowflake_registry.create_segment('...'). For a fleet: set snowflake_id.registry.",
+            ),
+            Error::SegmentsDenied { problem } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the registry of segments denies this server its numbers",
+                sentence(problem.trim_end_matches(';')),
+                "Run the GRANT in the database of the registry, as a superuser or as the owner of the registry.",
             ),
             Error::SegmentFile { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -107,6 +107,8 @@ pub enum Outcome {
         /// 0 if none ever will be.
         free_from_us: i64,
     },
+    /// The registry was installed, and gives out no identities until its fleet is started.
+    NotStarted,
     /// A lapsed lease is not renewed now, as it may be somebody else's by now.
     Quarantine,
     /// The clocks of the server and the registry differ too much for a decision.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::connecting::{self, Progress};
 use crate::pg::helper::Helper;
-use crate::pg::libpq::{Connection, Row};
+use crate::pg::libpq::{Connection, Row, StatementError};
 use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
@@ -31,8 +31,42 @@ pub enum NoAnswer {
     Failed(String),
     /// The same. The statement has failed, and changed nothing: another one may not.
     Refused(String),
+    /// The statement has failed because the role of this server lacks a privilege.
+    Denied(Denied),
     /// The same. The process has to tell it and to end: its helper thread does not let go.
     Stuck(String),
+}
+
+/// A privilege that is missing at the registry.
+pub struct Denied {
+    error: StatementError,
+    role: String,
+}
+
+impl Denied {
+    /// In words for the log, with the statements that grant the privileges to call these functions.
+    pub fn text(self, functions: &[&str]) -> String {
+        let Denied { error, role } = self;
+        if error.has_hint {
+            return error.message;
+        }
+        let role = quoted(&role);
+        let functions: Vec<_> = functions.iter().map(|name| format!("snowflake_registry.{name}")).collect();
+        format!(
+            "{}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
+            error.message,
+            functions.join(", ")
+        )
+    }
+}
+
+/// A name as an identifier of SQL, between quotes if it needs them.
+fn quoted(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit();
+    match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => name.into(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
 }
 
 impl From<String> for NoAnswer {
@@ -132,8 +166,11 @@ pub fn ask_for_rows(
         wait_until(connection, interest, deadline);
     }
     match connection.answer() {
-        (Err(problem), _) if connection.is_good() => Err(NoAnswer::Refused(problem)),
-        (Err(problem), _) => Err(problem.into()),
+        (Err(error), _) if !connection.is_good() => Err(error.message.into()),
+        (Err(error), _) if error.is_denied => {
+            Err(NoAnswer::Denied(Denied { error, role: connection.role() }))
+        }
+        (Err(error), _) => Err(NoAnswer::Refused(error.message)),
         (Ok(_), true) => Err("the registry has warned that its answer may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),
     }

@@ -46,6 +46,7 @@ impl Refusal {
                 };
                 (RegistryState::AllTaken, format!("it has no worker ID for this server{when}"))
             }
+            Outcome::NotStarted => (RegistryState::NotStarted, "its fleet was not started".into()),
             Outcome::Quarantine => (RegistryState::Quarantine, "it gives out nothing now".into()),
             Outcome::ClockDiffers => (
                 RegistryState::ClockDiffers,

@@ -137,6 +137,7 @@ fn is_keeper_running() -> bool {
 fn problem_as_error(problem: RegistryProblem) -> Error {
     match problem.trouble {
         Trouble::Silence => Error::SegmentRegistryAway { problem: problem.text, since_us: problem.since_us },
+        Trouble::Denied => Error::SegmentsDenied { problem: problem.text },
         Trouble::NoRegistry => Error::NoSegmentRegistry { problem: problem.text },
         Trouble::File => Error::SegmentFile { problem: problem.text },
     }

@@ -22,6 +22,10 @@ pub enum RegistryState {
     Granted,
     /// It does not answer, or with an error.
     Unreachable,
+    /// It answers that this server's role lacks a privilege.
+    PermissionDenied,
+    /// Its fleet was not started.
+    NotStarted,
     /// It has no identity to give now.
     AllTaken,
     /// It gives no identity to anybody now, as commits of its own may have been lost.
@@ -41,6 +45,8 @@ impl RegistryState {
             RegistryState::Starting => "starting",
             RegistryState::Granted => "granted",
             RegistryState::Unreachable => "unreachable",
+            RegistryState::PermissionDenied => "permission denied",
+            RegistryState::NotStarted => "not started",
             RegistryState::AllTaken => "all taken",
             RegistryState::Quarantine => "quarantine",
             RegistryState::ClockDiffers => "clock differs",

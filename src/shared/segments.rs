@@ -211,6 +211,8 @@ pub enum Trouble {
     /// The registry does not answer, or cannot be understood.
     #[default]
     Silence,
+    /// The role of this server lacks a privilege at the registry.
+    Denied,
     /// There is no registry to ask.
     NoRegistry,
     /// What was had cannot be noted, or read.

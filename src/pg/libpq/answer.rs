@@ -80,10 +80,28 @@ impl ResultOfQuery {
     }
 
     /// Why the statement has failed.
-    pub fn message(&self) -> String {
-        // SAFETY: a result of ours; a C string or null, which lives as long.
-        unsafe { message(PQresultErrorMessage(self.0.as_ptr())) }
+    pub fn error(&self) -> StatementError {
+        let result = self.0.as_ptr();
+        // SAFETY: a result of ours; C strings or null, which live as long.
+        unsafe {
+            StatementError {
+                message: message(PQresultErrorMessage(result)),
+                is_denied: message(PQresultErrorField(result, PG_DIAG_SQLSTATE.into())) == "42501",
+                has_hint: !PQresultErrorField(result, PG_DIAG_MESSAGE_HINT.into()).is_null(),
+            }
+        }
     }
+}
+
+/// Why a statement has failed.
+#[derive(Clone, Debug, Default)]
+pub struct StatementError {
+    /// The server's message with its DETAIL and HINT, in one line.
+    pub message: String,
+    /// Whether a privilege is missing.
+    pub is_denied: bool,
+    /// Whether there is a HINT in the message.
+    pub has_hint: bool,
 }
 
 impl Drop for ResultOfQuery {

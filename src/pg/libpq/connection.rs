@@ -6,9 +6,9 @@ use std::ptr::{NonNull, null};
 
 use pq_sys::*;
 
-use super::answer::{Refusal, ResultOfQuery, Row};
+use super::answer::{Refusal, ResultOfQuery, Row, StatementError};
 use super::start::start;
-use super::text::message;
+use super::text::{message, text_of};
 use crate::pg::wait::Interest;
 
 /// How long all values of an answer may be, in bytes.
@@ -22,7 +22,7 @@ pub struct Connection {
     handle: NonNull<PGconn>,
     /// Whether the server has sent a warning since the last query. On the heap, where libpq finds it.
     has_warned: NonNull<Cell<bool>>,
-    answer: Result<Vec<Row>, String>,
+    answer: Result<Vec<Row>, StatementError>,
     /// How long the values of the answer are up to now, in bytes; and how much memory was in use before.
     length: usize,
     memory_before: usize,
@@ -147,7 +147,7 @@ impl Connection {
         // First what was taken in goes: words take memory, too, and an allocation that fails ends the process.
         self.answer = Ok(vec![]);
         match refusal {
-            Refusal::Failed => self.answer = Err(result.message()),
+            Refusal::Failed => self.answer = Err(result.error()),
             Refusal::NoQuery => return Err("its answer is not that of a query".into()),
             Refusal::LongValue => return Err("a value is too long".into()),
             Refusal::LongAnswer => return Err("its answer is too long".into()),
@@ -171,8 +171,14 @@ impl Connection {
 
     /// The rows of the answer, or what the server says is wrong. Beside it, whether the server has warned, which it
     /// does when a commit may not have reached its standby.
-    pub fn answer(&mut self) -> (Result<Vec<Row>, String>, bool) {
+    pub fn answer(&mut self) -> (Result<Vec<Row>, StatementError>, bool) {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
+    }
+
+    /// The role that is connected.
+    pub fn role(&self) -> String {
+        // SAFETY: a connection of ours; a C string that lives until the next call.
+        unsafe { text_of(PQuser(self.handle.as_ptr())) }
     }
 
     /// Whether the server is still there, as far as is known.
