@@ -144,6 +144,8 @@ pub enum Error {
     SegmentUnknown {
         name: String,
         detail: Option<String>,
+        /// The name of a segment that there is, if one is much like it.
+        near: Option<String>,
     },
     SegmentClosed {
         name: String,
@@ -560,7 +562,16 @@ impl Error {
                 "A standby has no numbers of its own.",
                 "Take them on the primary.",
             ),
-            Error::SegmentUnknown { name, detail } => texts(
+            Error::SegmentUnknown { name, detail, near: Some(near) } => texts(
+                ERRCODE_UNDEFINED_OBJECT,
+                format!("segment \"{name}\" does not exist"),
+                said(detail),
+                format!(
+                    "Perhaps you meant segment \"{near}\"; names are case-sensitive. To make a new one in the database of the registry: SELECT snowflake_registry.create_segment({}).",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::SegmentUnknown { name, detail, near: None } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
                 format!("segment \"{name}\" does not exist"),
                 said(detail),

@@ -19,7 +19,7 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'the segments of which this server has taken numbers since it was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'the name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'what the registry says, in a word: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.state IS 'what the registry says, in a word: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
 COMMENT ON COLUMN snowflake_segments.position IS 'the number that comes next; NULL if none is in hand';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'the last number of the range in use';
 COMMENT ON COLUMN snowflake_segments.next_range IS 'the first number of the next range, if that is in hand';

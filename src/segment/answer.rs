@@ -10,7 +10,7 @@ use crate::shared::segments::SegmentState;
 /// A longer one is none.
 const LONGEST_TOKEN: usize = 400;
 /// The columns of a row.
-pub const COLUMNS: [&str; 16] = [
+pub const COLUMNS: [&str; 17] = [
     "request",
     "name",
     "outcome",
@@ -27,6 +27,7 @@ pub const COLUMNS: [&str; 16] = [
     "detail",
     "token",
     "report_every",
+    "near",
 ];
 
 /// All that it answers.
@@ -50,6 +51,8 @@ pub struct About {
     /// Evidence of what was given, as it was before this answer.
     pub token: Option<String>,
     pub detail: Option<String>,
+    /// A segment that there is, of which the name may be a misspelling.
+    pub near: Option<String>,
 }
 
 /// A range that is granted.
@@ -94,6 +97,8 @@ impl About {
         let state = match text(row, 2)? {
             "granted" | "noted" => SegmentState::Open,
             "unknown" => SegmentState::Unknown,
+            "dropped" => SegmentState::Dropped,
+            "lost" => SegmentState::Lost,
             "closed" => SegmentState::Closed,
             "exhausted" => SegmentState::Exhausted,
             "busy" => SegmentState::Busy,
@@ -109,6 +114,7 @@ impl About {
             max_value: number(row, 10),
             token,
             detail: text(row, 13).map(str::to_owned),
+            near: text(row, 16).map(str::to_owned),
         })
     }
 }

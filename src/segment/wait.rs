@@ -29,7 +29,7 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
     }
-    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None };
+    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None, near: None };
     // What is longer in any encoding is not converted: a failed allocation would end the server.
     let text = if name.len() <= 4 * LONGEST_NAME { utf8(name) } else { None };
     let text = text.filter(|text| (1..=LONGEST_NAME).contains(&text.len())).ok_or_else(unknown)?;
@@ -104,7 +104,9 @@ impl<'a> Waiting<'a> {
         let (name, detail) = (shown(self.name.as_bytes()), record.detail());
         match record.state {
             SegmentState::Asked | SegmentState::Open | SegmentState::Busy => Ok(()),
-            SegmentState::Unknown => Err(Error::SegmentUnknown { name, detail }),
+            SegmentState::Unknown | SegmentState::Dropped | SegmentState::Lost => {
+                Err(Error::SegmentUnknown { name, detail, near: record.near().map(shown) })
+            }
             SegmentState::Closed => Err(Error::SegmentClosed { name, detail }),
             SegmentState::Exhausted => Err(Error::SegmentExhausted { name, detail }),
             SegmentState::Ahead => Err(Error::SegmentAhead { name, detail }),

@@ -101,6 +101,8 @@ pub struct Record {
     /// The last number that the segment can ever give, if the registry has said so; 0 if not.
     pub max_value: i64,
     detail: BoundedText,
+    /// A segment that the registry has, and that the name may be a misspelling of.
+    near: Name,
 }
 
 /// What the registry says of a segment.
@@ -110,7 +112,12 @@ pub enum SegmentState {
     #[default]
     Asked,
     Open,
+    /// The registry has no segment of this name, and never had one, as far as it and this server know.
     Unknown,
+    /// It had one, which was dropped.
+    Dropped,
+    /// It has given numbers of it to this server, and knows of no such segment: commits were lost.
+    Lost,
     /// Commits of the registry may be lost.
     Closed,
     Exhausted,
@@ -129,6 +136,8 @@ impl SegmentState {
             SegmentState::Asked => "asked",
             SegmentState::Open => "open",
             SegmentState::Unknown => "unknown",
+            SegmentState::Dropped => "dropped",
+            SegmentState::Lost => "lost",
             SegmentState::Closed => "closed",
             SegmentState::Exhausted => "exhausted",
             SegmentState::Busy => "busy",
@@ -150,6 +159,15 @@ impl Record {
 
     pub fn set_detail(&mut self, text: Option<&str>) {
         self.detail.set(text.unwrap_or_default());
+    }
+
+    /// A segment that the registry has, and that the name may be a misspelling of.
+    pub fn near(&self) -> Option<&str> {
+        Some(self.near.text()).filter(|name| !name.is_empty())
+    }
+
+    pub fn set_near(&mut self, name: Option<&str>) {
+        self.near = name.filter(|name| name.len() <= LONGEST_NAME).map(Name::new).unwrap_or_default();
     }
 
     fn is_free(&self) -> bool {
@@ -298,7 +316,10 @@ impl Segments {
         let is_useless = |at: &usize| {
             let slot = &self.slots.0[*at];
             let is_unknown = match records[*at].state {
-                SegmentState::Unknown | SegmentState::Invalid => true,
+                SegmentState::Unknown
+                | SegmentState::Dropped
+                | SegmentState::Lost
+                | SegmentState::Invalid => true,
                 SegmentState::Asked => slot.is_idle(),
                 _ => false,
             };
