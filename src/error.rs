@@ -667,7 +667,9 @@ impl Error {
                 problem.to_string(),
                 problem.allowed(),
                 match problem {
-                    RangeError::NegativeId(_) => "",
+                    RangeError::NegativeId(_) => {
+                        "No layout uses the sign bit, so this is no snowflake ID. Look for a placeholder such as -1, an overflow, or another generator."
+                    }
                     RangeError::IdPastEnd { .. } => {
                         "Name the layout that made the ID, for example snowflake_decode(id, 'twitter')."
                     }

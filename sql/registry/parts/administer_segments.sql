@@ -101,8 +101,11 @@ BEGIN
             RAISE EXCEPTION 'there is no period %', snowflake_registry.name_in_words(create_segment.period)
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'Periods are day, month and year.';
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
-            RAISE EXCEPTION 'a segment with period "%" cannot have % digits', create_segment.period,
-                coalesce(create_segment.digits::text, 'no')
+            RAISE EXCEPTION '%', CASE
+                WHEN create_segment.digits IS NULL
+                THEN format('a segment with period "%s" needs digits', create_segment.period)
+                ELSE format('a segment with period "%s" cannot have %s digits', create_segment.period,
+                            create_segment.digits) END
                 USING ERRCODE = 'invalid_parameter_value',
                       DETAIL = format('It has from 1 to %s behind the prefix, and they cannot be changed '
                                       'later.', most_digits),
