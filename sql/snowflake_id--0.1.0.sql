@@ -420,7 +420,7 @@ CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worke
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
-    'for CREATE EXTENSION: stores again what the server knows of its past';
+    'for CREATE EXTENSION: stores again what the server knows of its past; warns if it cannot make IDs';
 
 -- The accessors: one part of an ID each. See src/read/direct.rs for why pgrx does not declare them.
 
@@ -1025,7 +1025,15 @@ BEGIN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
             format_type(target.type, NULL)
             USING ERRCODE = 'datatype_mismatch',
-                  HINT = 'Give it the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint USING ...).';
+                  HINT = CASE
+                      WHEN target.type = 'numeric'::regtype
+                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
+                                  adopted_table, adopted_column)
+                      ELSE format('Its values cannot become IDs, so add a new key beside it: ALTER TABLE %s ADD COLUMN new_id '
+                                  'bigint; Then give the rows IDs, change the references and the primary key, and drop %I. The '
+                                  'documentation has all steps: see "Migrating from UUIDs".',
+                                  adopted_table, adopted_column)
+                  END;
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
@@ -1672,7 +1680,7 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'the segments of which this server has taken numbers since it was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'the name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'what the registry says, in a word: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.state IS 'what the registry says, in a word: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
 COMMENT ON COLUMN snowflake_segments.position IS 'the number that comes next; NULL if none is in hand';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'the last number of the range in use';
 COMMENT ON COLUMN snowflake_segments.next_range IS 'the first number of the next range, if that is in hand';
@@ -1724,7 +1732,7 @@ $$;
 CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
 
-COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
+COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'the datacenter ID of new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'the worker ID of new IDs';
 COMMENT ON COLUMN snowflake_status.identity_source IS 'where these two come from: settings, snowflake_worker or registry';
@@ -1741,7 +1749,7 @@ COMMENT ON COLUMN snowflake_status.calls_waited IS 'how many calls had to wait, 
 COMMENT ON COLUMN snowflake_status.time_waited IS 'how long calls waited, all together, since the server was started';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'how often the clock was set back, since the server was started; the keeper looks about once per lease';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'the largest step back of the clock, since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, all taken, quarantine, clock differs, another registry, misconfigured';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, misconfigured';
 COMMENT ON COLUMN snowflake_status.lease_until IS 'the end of the lease of the worker ID: no ID bears this time or a later one';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'when the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of that of the registry';
@@ -1908,5 +1916,6 @@ GRANT EXECUTE ON FUNCTION
     TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
 
--- Stores what the server knows of its past, if this is the keeper's database: see src/keeper/store.rs.
+-- Stores what the server knows of its past, if this is the keeper's database: see src/keeper/store.rs. Warns if the server
+-- is not set up to make IDs.
 SELECT snowflake_internal.store_history();

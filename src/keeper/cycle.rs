@@ -326,7 +326,11 @@ impl Keeper {
                 warning!("snowflake_id: what was stored was changed by somebody else; it is written anew")
             }
             Some(Loss::NothingKnown) => {
-                log!("snowflake_id: the history of this server is not known; its IDs begin now")
+                log!(
+                    "snowflake_id: IDs begin at {}, as no horizon was stored in database \"{}\" before",
+                    instant(plan.tracks[0].begun.floor_us),
+                    config::database().to_string_lossy()
+                )
             }
             None => {}
         }

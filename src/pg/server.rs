@@ -32,6 +32,12 @@ pub fn is_binary_upgrade() -> bool {
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
+/// Whether a dump is being restored, whose script switches row security off.
+pub fn is_restoring() -> bool {
+    // SAFETY: a plain flag of this session.
+    unsafe { !pg_sys::row_security }
+}
+
 /// The database to which this process is connected.
 pub fn current_database() -> Option<CString> {
     // SAFETY: the OID is that of a database; the name is a C string that is ours, or null if it was dropped.
