@@ -65,7 +65,11 @@ cp README.md CHANGELOG.md "$stage"
 scripts/crates.sh "$PG_MAJOR" >"$stage/crates.txt"
 cp -R monitoring "$stage/monitoring"
 rm "$stage/monitoring/alerts_test.yml"
-printf '%s\n' README.md crates.txt monitoring >"$stage/debian/docs"
+# The alerts link to the runbooks of this package.
+sed -i "s|/postgresql-15-snowflake-id/|/$package/|" "$stage/monitoring/alerts.yml"
+# The pages of the book, with what they show and link to. Compilers may have left files beside them.
+find docs -name target -prune -o \( -name '*.md' -o -name '*.svg' -o -name '*.csv' \) -exec cp --parents -t "$stage" {} +
+printf '%s\n' README.md crates.txt docs monitoring >"$stage/debian/docs"
 
 # Debian's directories, wherever the PostgreSQL of PG_CONFIG has its own.
 while IFS= read -r file; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The files of monitoring/: promtool checks and tests the alerts; then servers of a fleet are watched by postgres_exporter and
-# Prometheus, and every query of the dashboard and of the alerts is run. All of it listens on loopback, and is stopped at the
-# end. Debian's packages are unpacked below target/.
+# Tests the files of monitoring/: promtool checks and tests the alerts; then postgres_exporter and Prometheus monitor the servers of
+# a fleet, and every query of the dashboard and of the alerts is run. All of it listens on loopback, and is stopped at the end.
+# Debian's packages are unpacked below target/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 unpacked=$PWD/target/monitoring
 if ! unpack_packages "$unpacked" prometheus prometheus-postgres-exporter; then
-    skip "monitoring: Debian's packages prometheus and prometheus-postgres-exporter cannot be had"
+    skip "monitoring: Debian's packages prometheus and prometheus-postgres-exporter are not available"
     exit
 fi
 
@@ -18,5 +18,13 @@ export SNOWFLAKE_ID_PROMETHEUS=$unpacked/root/usr/bin
 
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules monitoring/alerts.yml
 "$SNOWFLAKE_ID_PROMETHEUS/promtool" test rules monitoring/alerts_test.yml
+
+# The command with which users set where their runbooks are, at the top of the file and on the page.
+set_runbooks=$(sed -n 's/^# *\(sed .*\) alerts\.yml > .*/\1/p' monitoring/alerts.yml)
+grep -qF "$set_runbooks alerts.yml" docs/how-to/monitoring.md
+eval "$set_runbooks" <monitoring/alerts.yml >target/monitoring-alerts.yml
+"$SNOWFLAKE_ID_PROMETHEUS/promtool" check rules target/monitoring-alerts.yml
+diff <(grep -c "alert: " monitoring/alerts.yml) <(grep -c 'runbook_url: "https://wiki.example.com/runbooks.html#' target/monitoring-alerts.yml)
+
 cargo test --quiet -p snowflake-id-cluster-tests -- --include-ignored book::monitoring:: | tee target/monitoring.out
 grep -q "ok. [1-9]" target/monitoring.out

@@ -37,12 +37,12 @@ impl Figures {
         fs::write(directory.join(name).with_extension("csv"), text).unwrap();
     }
 
-    /// Prints text. If figures are wanted, it also goes into the page beside their directory, costs.md: there
-    /// it takes the place of what is between `<!-- table: NAME -->` and `<!-- end -->`.
+    /// Prints text. If figures are wanted, it also goes into the page `explanation/costs.md` beside their directory,
+    /// in place of the text between `<!-- table: NAME -->` and `<!-- end -->`.
     pub fn show(&self, name: &str, text: &str) {
         println!("{text}");
         let Some(page) = self.directory.as_ref().and_then(|directory| directory.parent()) else { return };
-        let page = page.join("costs.md");
+        let page = page.join("explanation/costs.md");
         if page.exists() {
             replace(&page, name, text);
         }

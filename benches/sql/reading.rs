@@ -1,4 +1,4 @@
-//! What it costs to read an ID back, and to show it outside. One repetition on each server.
+//! The cost of reading an ID back, and of showing it in public. One repetition on each server.
 
 use crate::figures::Figures;
 use crate::measure::net_ns;
@@ -27,12 +27,12 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
         ),
     ];
     let ns = net_ns(servers, SERVERS, &expressions.map(|(_, expression, base)| (expression, base)));
-    println!("\n### Reading an ID back, and the bounds of a range of time, net\n");
+    println!("\n### Reading an ID back, and bounds of a time range, net\n");
     let calls: Vec<_> = expressions.iter().map(|(name, ..)| *name).zip(ns).collect();
     figures.show_calls("reading", &calls, 0);
 }
 
-/// IDs as they are shown outside: as text, and masked.
+/// IDs for public display: as text, masked, and with a key.
 pub fn print_showing(servers: &mut Servers, figures: &Figures) {
     let key = "INSERT INTO snowflake_mask_key (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))";
     for client in servers.all() {
@@ -62,7 +62,7 @@ pub fn print_showing(servers: &mut Servers, figures: &Figures) {
     let pairs: Vec<_> =
         rows.iter().map(|(_, expression, base)| (expression.as_str(), base.as_str())).collect();
     let ns = net_ns(servers, SERVERS, &pairs);
-    println!("\n### Showing an ID outside, net\n");
+    println!("\n### Showing an ID in public, net\n");
     let calls: Vec<_> = rows.iter().map(|(name, ..)| name.as_str()).zip(ns).collect();
     figures.show_calls("showing", &calls, 0);
 }

@@ -154,7 +154,7 @@ fn from_zero(most: f64) -> Axis {
 
 /// How long single calls take.
 pub fn latency() -> Picture {
-    /// Of all loads the one at which servers differ, rather than what else a machine does.
+    /// The load at which the calls decide the percentiles, rather than what else a machine does.
     const LOAD: &str = "16 sessions, as fast as they can";
     let rows: Vec<Latency> = read("latency");
     let panel = |title, place: &str, calls: &[Colored]| {
@@ -170,19 +170,16 @@ pub fn latency() -> Picture {
             .collect();
         let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.1);
         let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        let x = [50.0, 90.0, 99.0, 99.9, 99.99, 100.0].map(|percentile| {
-            let label = if percentile == 100.0 { "slowest".into() } else { format!("{percentile} %") };
-            (nines(percentile), label)
-        });
+        let x = [50.0, 90.0, 95.0, 99.0].map(|percentile| (nines(percentile), format!("{percentile} %")));
         let range = least.floor()..most.ceil();
         let y = (range.start as i32..=range.end as i32).map(|power| (power.into(), power_of_ten(power)));
         Panel {
             title,
             load: LOAD,
-            x: Axis { range: 0.1..nines(100.0) + 0.25, labels: x.to_vec() },
+            x: Axis { range: 0.1..nines(99.0) + 0.1, labels: x.to_vec() },
             y: Axis { labels: y.collect(), range },
             lines,
-            height: 230.0,
+            height: 180.0,
         }
     };
     let panels = vec![
@@ -212,10 +209,9 @@ pub fn latency() -> Picture {
     )
 }
 
-/// Where a percentile stands: each nine has as much room as the one before it. All of them stand where the next nine
-/// would.
+/// The position of a percentile below 100: each nine has as much room as the previous one.
 fn nines(percentile: f64) -> f64 {
-    if percentile >= 100.0 { 5.0 } else { -(1.0 - percentile / 100.0).log10() }
+    -(1.0 - percentile / 100.0).log10()
 }
 
 /// A power of ten of nanoseconds.

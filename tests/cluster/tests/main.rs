@@ -19,6 +19,7 @@ mod book {
     mod monitoring;
     mod pages;
     mod reference;
+    mod two_servers;
 }
 mod clock_sequence {
     mod history;

@@ -1,5 +1,6 @@
-//! The files of monitoring/: that what they ask for is there, with the rights that the page names; and, where Debian's
-//! Prometheus and its exporter are, that every query of the dashboard and of the alerts has an answer.
+//! The files of monitoring/: what they query exists, and the rights that the page names are enough for it; the pages describe
+//! each metric and each alert; and, with Debian's Prometheus and its exporter, every query of the dashboard and of the alerts
+//! has an answer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,6 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use harness::book::{quoted, rows};
 use harness::segments;
 use harness::*;
 use serde_json::Value;
@@ -16,34 +18,40 @@ const OF_A_SERVER: &str = include_str!("../../../../monitoring/postgres_exporter
 const OF_A_REGISTRY: &str = include_str!("../../../../monitoring/postgres_exporter_registry.yml");
 const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const DASHBOARD: &str = include_str!("../../../../monitoring/dashboard.json");
-const PAGE: &str = include_str!("../../../../docs/how-to/monitoring.md");
+const RUNBOOKS: &str = include_str!("../../../../docs/how-to/runbooks.md");
+const METRICS: &str = include_str!("../../../../docs/reference/metrics.md");
+/// Where the Debian package has the runbooks: scripts/deb.sh puts its own version of PostgreSQL in here.
+const RUNBOOKS_URL: &str = "file:///usr/share/doc/postgresql-15-snowflake-id/docs/how-to/runbooks.md";
 
 /// A query of the exporter's files.
+#[derive(Clone)]
 struct Query {
     /// What the names of its metrics begin with.
     prefix: String,
     query: String,
-    /// The columns that the file describes, and whether each is a label.
-    columns: Vec<(String, bool)>,
+    /// The columns that the file describes, and the usage of each: `LABEL`, `GAUGE` or `COUNTER`.
+    columns: Vec<(String, String)>,
 }
 
 impl Query {
-    fn metrics(&self) -> impl Iterator<Item = String> {
-        let metrics = self.columns.iter().filter(|(_, is_label)| !is_label);
-        metrics.map(|(column, _)| format!("{}_{column}", self.prefix))
+    /// The names of its metrics, and the usage of each.
+    fn metrics(&self) -> impl Iterator<Item = (String, &str)> {
+        let metrics = self.columns.iter().filter(|(_, usage)| usage != "LABEL");
+        metrics.map(|(column, usage)| (format!("{}_{column}", self.prefix), usage.as_str()))
     }
 }
 
-/// Reads a file as far as ours go: a block for each query, one line for each column.
+/// Reads one of the exporter's files: a block for each query, one line for each column.
 fn queries(file: &str) -> Vec<Query> {
     let mut all: Vec<Query> = Vec::new();
     for line in file.lines().filter(|line| !line.starts_with('#')) {
         if let Some(prefix) = line.strip_suffix(':').filter(|prefix| !prefix.starts_with(' ')) {
             all.push(Query { prefix: prefix.into(), query: String::new(), columns: Vec::new() });
-        } else if let Some((column, what)) =
+        } else if let Some((column, description)) =
             line.strip_prefix("    - ").and_then(|line| line.split_once(": {usage: "))
         {
-            all.last_mut().unwrap().columns.push((column.into(), what.starts_with("LABEL")));
+            let usage = description.split(',').next().unwrap();
+            all.last_mut().unwrap().columns.push((column.into(), usage.into()));
         } else if let Some(line) = line.strip_prefix("    ") {
             all.last_mut().unwrap().query += &format!("{line}\n");
         }
@@ -78,17 +86,39 @@ fn queries_of_the_exporter() {
     }
 }
 
-/// Whoever is woken finds the alert on the page: each has a part of it, and says where.
+/// Each alert has a section of the runbooks, with the same severity, and links to it.
 #[test]
-fn every_alert_is_on_the_page() {
-    let headings = PAGE.lines().filter_map(|line| line.strip_prefix("### "));
-    let alerts: Vec<&str> = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert_eq!(headings.collect::<Vec<_>>(), alerts);
+fn every_alert_has_a_runbook() {
+    let after = |start: &'static str| ALERTS.lines().filter_map(move |line| line.trim().strip_prefix(start));
+    let alerts: Vec<&str> = after("- alert: ").collect();
     assert!(alerts.len() >= 20);
 
-    let runbooks = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("runbook: "));
-    let expected = alerts.iter().map(|name| format!("\"docs/how-to/monitoring.md#{}\"", name.to_lowercase()));
-    assert_eq!(runbooks.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let sections: Vec<(&str, &str)> =
+        RUNBOOKS.split("\n## ").skip(1).map(|section| section.split_once("\n\n").unwrap()).collect();
+    assert_eq!(sections.iter().map(|(heading, _)| *heading).collect::<Vec<_>>(), alerts);
+    let severities = after("labels: {severity: ").map(|rest| rest.trim_end_matches('}').to_owned());
+    let described = sections.iter().map(|(_, text)| text.split('*').nth(1).unwrap());
+    let described = described.map(|severity| severity.trim_end_matches('.').to_lowercase());
+    assert_eq!(described.collect::<Vec<_>>(), severities.collect::<Vec<_>>());
+    for (heading, text) in &sections {
+        assert!(text.contains("\n1. ") && text.contains("\n**Over when** "), "{heading}");
+    }
+
+    let links = after("runbook_url: ").map(|link| link.trim_matches('"').to_owned());
+    let expected = alerts.iter().map(|name| format!("{RUNBOOKS_URL}#{}", name.to_lowercase()));
+    assert_eq!(links.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+/// The reference has all metrics, with their types, and no others.
+#[test]
+fn every_metric_is_described() {
+    let queries = [queries(OF_A_SERVER), queries(OF_A_REGISTRY)].concat();
+    let metrics: BTreeSet<(String, String)> =
+        queries.iter().flat_map(Query::metrics).map(|(name, usage)| (name, usage.to_lowercase())).collect();
+    let described: BTreeSet<(String, String)> = rows(METRICS)
+        .filter_map(|cells| Some((quoted(cells[0]).next()?.to_owned(), cells[1].to_owned())))
+        .collect();
+    assert_eq!(described, metrics);
 }
 
 /// A server with all that there is to watch, and its registry.
@@ -259,7 +289,8 @@ fn everything_that_is_watched_is_there() {
             .lines()
             .filter_map(|line| Some(line.strip_prefix("# TYPE ")?.split_once(' ')?.0.into()))
             .collect();
-        assert_eq!(names, queries(file).iter().flat_map(Query::metrics).collect());
+        let queries = queries(file);
+        assert_eq!(names, queries.iter().flat_map(Query::metrics).map(|(name, _)| name).collect());
         told.extend(names);
 
         let path = dir.path().join("metrics");
@@ -272,8 +303,8 @@ fn everything_that_is_watched_is_there() {
     // What is looked at is told.
     let (_prometheus, prometheus) = start_prometheus(&[&of_server, &of_registry], dir.path());
     eventually("a scrape", || query(&prometheus, "snowflake_id_ready == 1")?.pop());
-    let alerts: String =
-        ALERTS.lines().filter(|line| !line.contains("name: ")).flat_map(|line| [line, "\n"]).collect();
+    let is_text = |line: &&str| line.contains("name: ") || line.trim_start().starts_with('#');
+    let alerts: String = ALERTS.lines().filter(|line| !is_text(line)).flat_map(|line| [line, "\n"]).collect();
     let is_missing = |name: &&String| !told.contains(*name) && *name != "snowflake_id_";
     for (place, text) in [("alerts.yml", alerts.as_str()), ("dashboard.json", DASHBOARD)] {
         let used = metrics_in(text);
@@ -303,7 +334,11 @@ fn everything_that_is_watched_is_there() {
         assert!(!query(&prometheus, metric).unwrap().is_empty(), "{definition}");
     }
 
-    // No alert while all is well.
+    // No alert while all is well, nor for a name that was misspelled.
+    assert_eq!(segments::refusal(&mut server.connect(), "ordres").0, "42704");
+    eventually("the misspelled name", || {
+        query(&prometheus, "snowflake_id_segment_known{segment=\"ordres\"} == 0")?.pop()
+    });
     eventually("the rules", || {
         let groups = ask(&prometheus, "/api/v1/rules")?;
         let rules: Vec<&Value> = groups["groups"]
@@ -349,8 +384,8 @@ fn everything_that_is_watched_is_there() {
     wait_for_alerts(
         &prometheus,
         &[
-            "SnowflakeIdRegistryAway",
-            "SnowflakeIdLeaseHalfGone",
+            "SnowflakeIdRegistryUnreachable",
+            "SnowflakeIdLeaseHalfExpired",
             "SnowflakeIdWarning",
             "SnowflakeIdLeaseEnded",
             "SnowflakeIdNotReady",

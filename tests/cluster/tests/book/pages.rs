@@ -5,11 +5,12 @@ use harness::examples::{blocks, run_block, run_examples};
 use harness::*;
 
 /// The pages in docs/ that have examples, and how many results at least they tell.
-const PAGES: [(&str, &str, usize); 14] = [
+const PAGES: [(&str, &str, usize); 17] = [
     ("clients", include_str!("../../../../docs/how-to/clients.md"), 4),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
     ("columns", include_str!("../../../../docs/how-to/columns.md"), 5),
     ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
+    ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
     ("functions", include_str!("../../../../docs/reference/functions.md"), 11),
     ("public_ids", include_str!("../../../../docs/how-to/public-ids.md"), 17),
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
@@ -17,9 +18,11 @@ const PAGES: [(&str, &str, usize); 14] = [
     ("moving_over", include_str!("../../../../docs/how-to/moving-over.md"), 5),
     ("other_ids", include_str!("../../../../docs/how-to/other-ids.md"), 18),
     ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
+    ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),
     ("status", include_str!("../../../../docs/reference/states.md"), 0),
     ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 7),
     ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 5),
+    ("troubleshooting", include_str!("../../../../docs/how-to/troubleshooting.md"), 0),
 ];
 
 /// Those for people who come from elsewhere, or choose.
@@ -68,6 +71,47 @@ fn examples_of_the_first_pages() {
         client.run("DROP EXTENSION snowflake_id");
         let checked = run_examples(&mut client, page);
         assert!(checked >= at_least, "only {checked} results were checked");
+    }
+}
+
+/// With the crash of the sixth step, in which a transaction is lost.
+#[test]
+fn examples_of_the_tutorial() {
+    let page = include_str!("../../../../docs/tutorial/fifteen-minutes.md");
+    let (before, after) = page.split_once("stop -m immediate").expect("the tutorial has no crash");
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    let mut checked = run_examples(&mut client, before);
+    client.run("BEGIN");
+    let lost: i64 = single(&mut client, "INSERT INTO orders (item) VALUES ('lost') RETURNING id");
+
+    cluster.restart("immediate");
+    let mut client = cluster.connect();
+    checked += run_examples(&mut client, after);
+    assert!(checked >= 10, "only {checked} results were checked");
+    assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > lost);
+}
+
+/// The query that the first pages and the page about packages show as well.
+#[test]
+fn the_library_is_appended_to_those_that_are_preloaded() {
+    let page = include_str!("../../../../docs/how-to/setting-up.md");
+    let append = blocks(page).next().expect("no query");
+    for (before, after) in [
+        ("", "snowflake_id"),
+        ("plpgsql", "plpgsql, snowflake_id"),
+        ("plpgsql,\"dict_snowball\"", "plpgsql, dict_snowball, snowflake_id"),
+        ("snowflake_id, plpgsql", "snowflake_id, plpgsql"),
+    ] {
+        let cluster = Cluster::builder().set("shared_preload_libraries", before).start();
+        run_block(&mut cluster.connect(), append);
+        cluster.restart("fast");
+        assert_eq!(single::<String>(&mut cluster.connect(), "SHOW shared_preload_libraries"), after);
+    }
+
+    let query = append.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    for page in ["README.md", "docs/README.md", "docs/how-to/packages.md"] {
+        assert!(read(page).contains(&query), "{page} has another query");
     }
 }
 
@@ -136,8 +180,8 @@ fn examples_of_a_fleet() {
 fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     let server = Cluster::builder().stopped();
     for name in ["shared_preload_libraries", "snowflake_id.registry"] {
-        let lines = page.lines().filter_map(|line| line.strip_prefix("    "));
-        let value = lines.filter_map(|line| line.split_once(" = ")).find(|(found, _)| *found == name);
+        let mut lines = page.lines().filter_map(|line| line.trim_start().split_once(" = "));
+        let value = lines.find(|(found, _)| *found == name);
         let value = value.unwrap_or_else(|| panic!("{name} is not on the page")).1.trim_matches('\'');
         let host = registry.host().display().to_string();
         server.configure(&[(name, &value.replace("host=registry1,registry2", &format!("host={host}")))]);

@@ -6,7 +6,7 @@ use harness::book::{files, quoted, read, rows};
 use harness::*;
 
 /// What is not for users: parts of others, and what views, triggers and the planner call.
-const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|slots\
+const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|layouts_in_use\
     |clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_history|refuse_refresh";
 
 /// What there is to compare of all functions of one name.

@@ -96,7 +96,7 @@ fn the_stored_horizon_is_emptied_and_the_server_crashes() {
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
     cluster.restart("immediate");
     all.push(wait_for_first_id(&mut cluster.connect()));
-    assert!(cluster.log().contains("the past of this server is not known"), "{}", cluster.log());
+    assert!(cluster.log().contains("the history of this server is not known"), "{}", cluster.log());
     assert_increasing(&all);
 }
 
