@@ -67,13 +67,18 @@ reachable() {
     echo "$copy${pg_config#"$root"}"
 }
 
+# Starts the server in $data, with what is in the array server_environment.
+start_again() {
+    as_server env "${server_environment[@]}" "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start
+}
+
 # Makes a cluster in $data and starts it. Its configuration is the standard input. The user is postgres, the socket in $work_dir.
 start_server() {
     data=$work_dir/data
     as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
     { printf "listen_addresses = ''\nunix_socket_directories = '%s'\n" "$work_dir" && cat; } |
         as_server tee -a "$data/postgresql.conf" >/dev/null
-    as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start || {
+    start_again || {
         cat "$work_dir/log" >&2
         return 1
     }
@@ -100,5 +105,6 @@ PG_CONFIG=$(reachable "$PG_CONFIG")
 if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
     SNOWFLAKE_ID_SECOND_PG_CONFIG=$(reachable "$SNOWFLAKE_ID_SECOND_PG_CONFIG")
 fi
+server_environment=()
 # shellcheck disable=SC2034 # For the scripts that source this one.
 bin_dir=$("$PG_CONFIG" --bindir)
