@@ -54,6 +54,8 @@ struct Done {
     stored_at: (u32, u32),
     /// Where the floor was ordered to be, by an order that was claimed.
     advance_to_us: Option<i64>,
+    /// Whether there are signs that the server was in use before, of which no horizon is known.
+    has_past: bool,
     /// What should be mended.
     warning: Option<String>,
 }
@@ -286,6 +288,7 @@ impl Keeper {
         let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let advance_to_us = advance.map(|(_, floor_us)| floor_us);
         let mut uses = stored.uses.clone();
+        let has_uses = !uses.is_empty();
         let plan = plan(&Seen {
             now_us: clock.now_us,
             max_ahead_us: microseconds(config::max_ahead()),
@@ -315,7 +318,12 @@ impl Keeper {
             }
         }
         store.write(&plan.records, horizons);
-        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, warning: risk(&store) })
+        let has_past = plan.loss == Some(Loss::NothingKnown)
+            && (has_uses
+                || server_status.keeper.is_restored.load(Ordering::Relaxed)
+                || identity::has_old_row(store.extension));
+        let warning = risk(&store);
+        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
     }
 
     /// What was stored is durable: lets the server know.
@@ -324,6 +332,9 @@ impl Keeper {
         match plan.loss {
             Some(Loss::Stored) => {
                 warning!("snowflake_id: what was stored was changed by somebody else; it is written anew")
+            }
+            Some(Loss::NothingKnown) if done.has_past => {
+                log!("snowflake_id: the history of this server is not known; its IDs begin now")
             }
             Some(Loss::NothingKnown) => {
                 log!(

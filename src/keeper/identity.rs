@@ -8,6 +8,8 @@ use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
+use crate::pg::server;
+use crate::pg::timestamp::unix_us;
 use crate::shared::lease::LeaseStatus;
 
 /// The lease of this server's identity, if it has one. One that is not leased is the server's for good.
@@ -20,6 +22,22 @@ pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<L
         None => find_row(extension, &config::node_name())?,
     };
     Ok(identity.map(Lease::for_good))
+}
+
+/// Whether there is a row in the table that is older than this life of the server. On a new server there is none; a dump
+/// brings its rows with it.
+pub fn has_old_row(extension: Extension) -> bool {
+    let schema = extension.schema();
+    let Some(table) = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table))
+    else {
+        return false;
+    };
+    let started_us = server::start_us();
+    let mut is_old = false;
+    table.for_each_row([(c"created_at", pg_sys::TIMESTAMPTZOID)], |[created_at]| {
+        is_old |= created_at.is_some_and(|datum| unix_us(datum.value() as i64) < started_us);
+    });
+    is_old
 }
 
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {

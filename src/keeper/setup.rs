@@ -1,5 +1,8 @@
 //! What `CREATE EXTENSION` says of a server that cannot make IDs yet, before the first `INSERT` fails.
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
@@ -8,10 +11,19 @@ use crate::error::Error;
 use crate::pg::server;
 use crate::shared::memory;
 use crate::shared::report;
+use crate::wait_event::WaitEvent;
 
-/// Warns about what is missing. A script that restores a dump is not warned, because the settings are made after it.
+/// How long the keeper has to find out what has changed.
+const TIME_TO_LOOK: Duration = Duration::from_millis(500);
+
+/// Warns about what is missing. A script that restores a dump is not warned, because the settings are made after it. The
+/// keeper learns that there is one.
 pub fn warn() {
-    if server::is_binary_upgrade() || server::is_restoring() {
+    let is_restoring = server::is_restoring();
+    if let Ok(shared) = memory::state() {
+        shared.server_status.keeper.is_restored.store(is_restoring, Ordering::Relaxed);
+    }
+    if server::is_binary_upgrade() || is_restoring {
         return;
     }
     let missing = match memory::state() {
@@ -21,8 +33,12 @@ pub fn warn() {
             database: config::database().to_string_lossy().into_owned(),
             node_name: config::node_name(),
         }),
-        // The keeper reports nothing while it starts.
-        Ok(_) if server::current_database() != Some(config::database()) => {
+        Ok(shared) if server::current_database() != Some(config::database()) => {
+            // The extension may have been created there just now. The keeper reports nothing while it starts.
+            let server_status = &shared.server_status;
+            let seen = server_status.cycles.count();
+            server_status.wakeup.request();
+            server_status.cycles.wait_beyond(seen, TIME_TO_LOOK, WaitEvent::Horizon);
             report::report().error().map(|report| Error::KeeperNotReady { report })
         }
         Ok(_) => None,

@@ -20,6 +20,8 @@ pub struct KeeperWords {
     pub has_succeeded: AtomicBool,
     /// Why the gate is closed: a [`Closed`].
     closed: AtomicU8,
+    /// Whether the extension was last created by a script that restores a dump. Written by that session.
+    pub is_restored: AtomicBool,
     /// Which part of the identity is too large for the server's layout: a [`Misfit`].
     misfit: AtomicU8,
     /// The range of the lease for which the gate was opened last: see [`Lease`]. Written before it is opened.
