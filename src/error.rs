@@ -40,10 +40,11 @@ pub enum Error {
         text: String,
         problem: LayoutError,
     },
-    NameTooLong {
+    NameLength {
         parameter: &'static str,
         text: String,
         bytes: usize,
+        least: usize,
         most: usize,
     },
     /// Does not quote the text, which may hold a password.
@@ -141,6 +142,11 @@ pub enum Error {
     Range(RangeError),
     /// Numbers in ranges. Names have gone through `shown`, details are the registry's words.
     SegmentsInRecovery,
+    SegmentName {
+        name: String,
+        bytes: usize,
+        most: usize,
+    },
     SegmentUnknown {
         name: String,
         detail: Option<String>,
@@ -328,11 +334,14 @@ impl Error {
                 problem.to_string(),
                 problem.allowed(),
             ),
-            Error::NameTooLong { parameter, text, bytes, most } => texts(
+            Error::NameLength { parameter, text, bytes, least, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("invalid value for parameter \"{parameter}\": \"{text}\""),
                 format!("It has {bytes} bytes."),
-                format!("A name has at most {most} bytes."),
+                match least {
+                    0 => format!("A name has at most {most} bytes."),
+                    _ => format!("A name has {least} to {most} bytes."),
+                },
             ),
             Error::InvalidRegistry { problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -561,6 +570,12 @@ impl Error {
                 "cannot take numbers of segments during recovery",
                 "A standby has no numbers of its own.",
                 "Take them on the primary.",
+            ),
+            Error::SegmentName { name, bytes, most } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid name of a segment: \"{name}\""),
+                format!("It has {bytes} bytes."),
+                format!("A name has 1 to {most} bytes."),
             ),
             Error::SegmentUnknown { name, detail, near: Some(near) } => texts(
                 ERRCODE_UNDEFINED_OBJECT,

@@ -43,9 +43,14 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// The candidate that the token is most likely a misspelling of: it differs in one slip for each six characters.
+/// The candidate that the token is most likely a misspelling of: it differs in one slip for each six characters,
+/// or is the beginning of no other one.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);
-    candidates.iter().copied().min_by_key(distance).filter(|name| distance(name) <= (name.len() / 6).max(1))
+    let closest = candidates.iter().copied().min_by_key(distance);
+    let mut longer = candidates.iter().copied().filter(|name| token.len() >= 3 && name.starts_with(&token));
+    closest
+        .filter(|name| distance(name) <= (name.len() / 6).max(1))
+        .or_else(|| longer.next().filter(|_| longer.next().is_none()))
 }

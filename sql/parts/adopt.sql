@@ -83,8 +83,8 @@ BEGIN
                       WHEN target.type = 'numeric'::regtype
                       THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
                                   adopted_table, adopted_column)
-                      ELSE format('Its values cannot become IDs, so add a new key beside it: ALTER TABLE %s ADD COLUMN new_id '
-                                  'bigint; Then give the rows IDs, change the references and the primary key, and drop %I. The '
+                      ELSE format('Its values cannot become IDs. Add a new key beside it (ALTER TABLE %s ADD COLUMN new_id '
+                                  'bigint), give the rows IDs, change the references and the primary key, and drop %I. The '
                                   'documentation has all steps: see "Migrating from UUIDs".',
                                   adopted_table, adopted_column)
                   END;

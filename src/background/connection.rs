@@ -170,6 +170,10 @@ pub fn ask_for_rows(
         (Err(error), _) if error.is_denied => {
             Err(NoAnswer::Denied(Denied { error, role: connection.role() }))
         }
+        (Err(error), _) if error.is_elsewhere => Err(NoAnswer::Refused(format!(
+            "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
+            error.message
+        ))),
         (Err(error), _) => Err(NoAnswer::Refused(error.message)),
         (Ok(_), true) => Err("the registry has warned that its answer may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),

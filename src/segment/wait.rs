@@ -29,10 +29,16 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
     }
-    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None, near: None };
+    let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
     // What is longer in any encoding is not converted: a failed allocation would end the server.
-    let text = if name.len() <= 4 * LONGEST_NAME { utf8(name) } else { None };
-    let text = text.filter(|text| (1..=LONGEST_NAME).contains(&text.len())).ok_or_else(unknown)?;
+    if name.len() > 4 * LONGEST_NAME {
+        return Err(bad_length(name.len()));
+    }
+    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None, near: None };
+    let text = utf8(name).ok_or_else(unknown)?;
+    if !(1..=LONGEST_NAME).contains(&text.len()) {
+        return Err(bad_length(text.len()));
+    }
     let mut waiting = Waiting::new(segments, &text);
     loop {
         let (at, slot) = segments::find_or_assign(&text, config::max_segments())?;

@@ -32,7 +32,11 @@ BEGIN
     WHERE segment.name = segment_named.name AND segment.dropped_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no segment %', snowflake_registry.name_in_words(segment_named.name)
-            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM snowflake_registry.segments;';
+            USING ERRCODE = 'undefined_object',
+                  HINT = coalesce('Perhaps you meant segment ' || snowflake_registry.name_in_words(
+                                      snowflake_registry.segment_like(segment_named.name))
+                                      || '; names are case-sensitive.',
+                                  'SELECT * FROM snowflake_registry.segments;');
     END IF;
     RETURN segment;
 END

@@ -82,13 +82,25 @@ impl ResultOfQuery {
     /// Why the statement has failed.
     pub fn error(&self) -> StatementError {
         let result = self.0.as_ptr();
-        // SAFETY: a result of ours; C strings or null, which live as long.
-        unsafe {
-            StatementError {
-                message: message(PQresultErrorMessage(result)),
-                is_denied: message(PQresultErrorField(result, PG_DIAG_SQLSTATE.into())) == "42501",
-                has_hint: !PQresultErrorField(result, PG_DIAG_MESSAGE_HINT.into()).is_null(),
+        // SAFETY: a result of ours; a C string or null, which lives as long.
+        let field = |code: u8| unsafe { message(PQresultErrorField(result, code.into())) };
+        let (hint, state) = (field(PG_DIAG_MESSAGE_HINT), field(PG_DIAG_SQLSTATE));
+        let mut text = field(PG_DIAG_MESSAGE_PRIMARY);
+        if text.is_empty() {
+            // Libpq itself has noticed something.
+            // SAFETY: as above.
+            text = unsafe { message(PQresultErrorMessage(result)) };
+        }
+        for (label, more) in [("DETAIL", &field(PG_DIAG_MESSAGE_DETAIL)), ("HINT", &hint)] {
+            if !more.is_empty() {
+                text.push_str(&format!("; {label}: {more}"));
             }
+        }
+        StatementError {
+            message: text,
+            is_denied: state == "42501",
+            is_elsewhere: ["3F000", "42883"].contains(&state.as_str()),
+            has_hint: !hint.is_empty(),
         }
     }
 }
@@ -100,6 +112,8 @@ pub struct StatementError {
     pub message: String,
     /// Whether a privilege is missing.
     pub is_denied: bool,
+    /// Whether there is no such schema or function.
+    pub is_elsewhere: bool,
     /// Whether there is a HINT in the message.
     pub has_hint: bool,
 }

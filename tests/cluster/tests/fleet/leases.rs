@@ -72,6 +72,18 @@ fn why_there_is_no_worker_id() {
     wait_for_error(&pinned, "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023");
 }
 
+/// The connection string leads to a database without a registry.
+#[test]
+fn another_database_than_that_of_the_registry() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    fleet.registry.connect().run("CREATE DATABASE shop");
+    let string = fleet.connection_string().replace("dbname=postgres", "dbname=shop");
+    let server = fleet.server_by(string).start();
+    let error = wait_for_error(&server, "check dbname in snowflake_id.registry");
+    assert!(error.contains("schema \"snowflake_registry\" does not exist;"), "{error}");
+    assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
+}
+
 /// The role of the servers lacks a privilege. What the server says is what has to be typed.
 #[test]
 fn a_grant_is_missing() {
@@ -88,6 +100,7 @@ fn a_grant_is_missing() {
         let server = fleet.server_by(&string).start();
         wait_for_registry_state(&server, "permission denied");
         let error = wait_for_error(&server, "permission denied for");
+        assert!(!error.contains("LINE 1"), "{error}");
         let (_, grant) = error.split_once("run in the database of the registry: ").unwrap();
         client.run(grant);
         wait_for_registry_state(&server, "granted");

@@ -365,6 +365,13 @@ fn a_name_that_was_mistyped() {
         assert_eq!(code, "42704");
         assert!(said.contains(&format!("Perhaps you meant segment \"{meant}\"")), "{typed}: {said}");
     }
+    let (_, said) = failure(&mut registry.connect(), "SELECT snowflake_registry.drop_segment('Orders')");
+    assert!(said.contains("Perhaps you meant segment \"orders\""), "{said}");
+    for (name, bytes) in [("", 0), (&*"x".repeat(64), 64), (&*"x".repeat(1_000), 1_000)] {
+        let (code, said) = refusal(&mut client, name);
+        assert_eq!(code, "22023", "{said}");
+        assert!(said.contains(&format!("It has {bytes} bytes.\nA name has 1 to 63 bytes.")), "{said}");
+    }
     for typed in ["users", "o", "lines"] {
         let (_, said) = refusal(&mut client, typed);
         assert!(!said.contains("Perhaps") && said.contains("create_segment"), "{typed}: {said}");
