@@ -7,7 +7,6 @@ use std::error::Error;
 use std::fmt;
 
 use crate::field::{Field, MAX_TOTAL_BITS};
-use crate::layout::Layout;
 use crate::message::{instant, nearest};
 
 /// The names of all fields, for messages.
@@ -228,22 +227,6 @@ impl fmt::Display for RangeError {
 }
 
 impl RangeError {
-    /// The problem with a server's identity, in one clause that names the layout and the limit.
-    pub fn with_layout(&self, layout: &Layout) -> String {
-        let label = layout.label();
-        match self {
-            RangeError::Field { field, value, max: 0 } => {
-                let name = field.name();
-                format!("{name} ID {value} does not fit layout \"{label}\", which has no {name} field")
-            }
-            RangeError::Field { field, value, max } => {
-                let name = field.name();
-                format!("{name} ID {value} does not fit layout \"{label}\", whose {name} IDs end at {max}")
-            }
-            _ => format!("layout \"{label}\": {self}"),
-        }
-    }
-
     /// What would have fitted: a sentence for the user.
     pub fn allowed(&self) -> String {
         match self {

@@ -214,7 +214,9 @@ fn errors_name_the_token_and_what_is_allowed() {
 fn an_identity_that_does_not_fit() {
     let problem = |text: &str, datacenter, worker| {
         let layout = layout(text);
-        layout.check_identity(Identity { datacenter, worker }).map_err(|problem| problem.with_layout(&layout))
+        layout
+            .check_identity(Identity { datacenter, worker })
+            .map_err(|problem| layout.explain_misfit(&problem))
     };
     assert_eq!(problem("standard", 0, 1023), Ok(()));
     assert_eq!(problem("twitter", 31, 31), Ok(()));

@@ -96,7 +96,7 @@ fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
     let generator = match Generator::new(layout, identity, 0, 0) {
         Ok(generator) => generator,
-        Err(problem) => return Some(problem.with_layout(&layout)),
+        Err(problem) => return Some(layout.explain_misfit(&problem)),
     };
     let stall = generator.wait_us(0, clock::clock_us(), NonZeroU64::MIN).err()?;
     let problem = Error::unless_it_passes(&layout, stall).err()?;

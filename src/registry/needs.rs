@@ -55,7 +55,7 @@ impl Unwanted {
         let worker_limit = 1u64 << layout.bits(Field::Worker);
         layout
             .check_identity(Identity { datacenter, worker: pin.unwrap_or(0) })
-            .map_err(|problem| problem.with_layout(&layout))?;
+            .map_err(|problem| layout.explain_misfit(&problem))?;
         Ok(Needs {
             datacenter,
             pin,

@@ -238,6 +238,23 @@ impl Layout {
         self.pack(&Parts { datacenter, worker, ..Parts::default() }).map(|_| ())
     }
 
+    /// Why an identity does not fit, in one clause with the layout and the limit. The problem is that of
+    /// [`Layout::check_identity`].
+    pub fn explain_misfit(&self, problem: &RangeError) -> String {
+        let label = self.label();
+        match problem {
+            RangeError::Field { field, value, max: 0 } => {
+                let name = field.name();
+                format!("{name} ID {value} does not fit layout \"{label}\", which has no {name} field")
+            }
+            RangeError::Field { field, value, max } => {
+                let name = field.name();
+                format!("{name} ID {value} does not fit layout \"{label}\", whose {name} IDs end at {max}")
+            }
+            _ => format!("layout \"{label}\": {problem}"),
+        }
+    }
+
     /// Puts an ID together.
     ///
     /// # Errors
