@@ -1,5 +1,5 @@
-# All commands for users. Each target installs what it needs: see scripts/setup.sh. If a dependency cannot be installed, the
-# target fails; with ALLOW_SKIP=1 it skips what needs the dependency, and counts it.
+# The commands of the project. Each target installs its dependencies: see scripts/setup.sh. If a dependency cannot be
+# installed, the target fails. With ALLOW_SKIP=1, it skips the parts that need the dependency, and counts them.
 #
 #   make                 builds the extension, for the PostgreSQL of PG_CONFIG
 #   make install         installs it, below DESTDIR if that is set; builds it first if necessary
@@ -28,8 +28,8 @@
 #   make sql             assembles the scripts of CREATE EXTENSION from the sources, also that of the registry
 #   make clean           removes build results
 #
-# PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs its own versions
-# below target/: see scripts/postgresql.sh.
+# PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
+# versions below target/: see scripts/postgresql.sh.
 
 .PHONY: all install installcheck help demo fleet-demo test test-all soak fleet-patroni clients test-monitoring verify simulate bench figures instructions pictures book dist deb image test-packages check-19 lint sql clean
 

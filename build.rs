@@ -1,4 +1,4 @@
-//! How the library finds libpq.
+//! Tells the library where to find libpq.
 
 use std::env;
 use std::path::Path;
@@ -7,8 +7,9 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=PGRX_PG_CONFIG_PATH");
-    // Where the server has a libpq of its own, beside or above its libraries, that one. Whichever libpq a process loads first
-    // serves all of its libraries: preloaded with the system's, which may be older, a standby could not connect to its primary.
+    // If the server has its own libpq, in or above the directory of its libraries, use that one. All
+    // libraries of a process use the libpq that is loaded first. If a preloaded library loaded the system's
+    // libpq, which may be older, a standby could not connect to its primary.
     let Some(libraries) = ask_pg_config("--pkglibdir") else { return };
     for (directory, origin) in [(".", "$ORIGIN"), ("..", "$ORIGIN/..")] {
         if Path::new(&libraries).join(directory).join("libpq.so.5").exists() {
@@ -17,7 +18,8 @@ fn main() {
     }
 }
 
-/// What pgrx's own scripts would ask as well. Without an answer the library takes the system's libpq.
+/// Returns what pg_config says. pgrx's own build scripts ask it as well. Without an answer, the library uses
+/// the system's libpq.
 fn ask_pg_config(what: &str) -> Option<String> {
     let pg_config = env::var_os("PGRX_PG_CONFIG_PATH")?;
     let output = Command::new(pg_config).arg(what).output().ok()?;

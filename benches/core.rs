@@ -1,4 +1,4 @@
-//! The core alone, without PostgreSQL: `cargo bench -p snowflake-id-bench`.
+//! Benchmarks of the core alone, without PostgreSQL: `cargo bench -p snowflake-id-bench`.
 
 use std::hint::black_box;
 use std::num::NonZeroU64;

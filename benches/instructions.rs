@@ -1,9 +1,10 @@
-//! Counts the instructions of one ID with Valgrind, and compares them with `benches/instructions.txt`: those of a step of
-//! the core, and those of a call of `snowflake_nextval()` in a server. Unlike times, the counts are the same in each run.
+//! Counts the instructions of one ID with Valgrind, and compares the counts with `benches/instructions.txt`:
+//! those of a step of the core, and those of a call of `snowflake_nextval()` in a server. Unlike times, the
+//! counts are the same in each run.
 //!
 //!     instructions            fails if a count is higher than in the file
 //!     instructions --record   writes the file
-//!     instructions steps IDS CLOCK_STEP_US        takes IDs from the core alone; this is what is counted
+//!     instructions steps IDS CLOCK_STEP_US        takes IDs from the core alone, to be counted
 
 use std::fs;
 use std::hint::black_box;
@@ -17,7 +18,7 @@ use snowflake_id_cluster_tests::{Cluster, eventually, single, successful};
 use snowflake_id_core::{Gate, Generator, Identity, Slot};
 
 const IDS: i64 = 100;
-/// A tick of layout "wide".
+/// The length of a tick of layout "wide", in microseconds.
 const TICK_US: i64 = 1_000;
 
 fn main() -> ExitCode {
@@ -35,7 +36,7 @@ fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
 
-/// Takes IDs, with a clock that moves by so many microseconds before each of them.
+/// Takes IDs, with a clock that moves by `step_us` microseconds before each ID.
 fn take_steps(ids: i64, step_us: i64) {
     const ME: Identity = Identity { datacenter: 0, worker: 1 };
     let (gate, slot) = (Gate::default(), Slot::new(0, u64::MAX));
@@ -50,7 +51,7 @@ fn take_steps(ids: i64, step_us: i64) {
     }
 }
 
-/// The contents of the file.
+/// Counts the instructions, and returns the contents of the file.
 fn count() -> String {
     let steps = |step_us| of_one(count_steps(2 * IDS, step_us) - count_steps(IDS, step_us));
     let [call_in_same_tick, call_in_new_tick] = count_calls();
@@ -68,13 +69,14 @@ fn count() -> String {
     )
 }
 
-/// The instructions of one ID, out of those of all.
+/// Returns the instructions of one ID, given those of all IDs.
 fn of_one(instructions: i64) -> i64 {
     assert_eq!(instructions % IDS, 0, "{instructions} instructions for {IDS} IDs: they took different paths");
     instructions / IDS
 }
 
-/// The instructions of this program when it takes so many IDs. Its beginning and end are the same for any number.
+/// Returns the instructions of this program when it takes `ids` IDs. Its startup and exit take the same
+/// number of instructions for any number of IDs.
 fn count_steps(ids: i64, step_us: i64) -> i64 {
     let mut valgrind = Command::new("valgrind");
     valgrind
@@ -86,13 +88,13 @@ fn count_steps(ids: i64, step_us: i64) -> i64 {
     collected.expect("a count").1.trim().parse().unwrap()
 }
 
-/// The instructions of a call within the tick of the ID before it, and of one in a new tick.
+/// Returns the instructions of a call within the tick of the previous ID, and of a call in a new tick.
 fn count_calls() -> [i64; 2] {
     let server = Cluster::builder().worker(1).set("snowflake_id.layout", "wide").clock().start();
-    // Under Valgrind all is slow: what could be done has been done.
+    // Everything is slow under Valgrind, so the server is prepared without it.
     server.stop_server("fast");
     let profiles = server.host().join("callgrind");
-    // Counts within snowflake_nextval(), and begins again at 0 with each call of pg_backend_pid().
+    // Counts within snowflake_nextval(), and resets the count at each call of pg_backend_pid().
     let mut valgrind = server.spawn_under(&[
         "valgrind",
         "--quiet",
@@ -105,10 +107,10 @@ fn count_calls() -> [i64; 2] {
     // The first ID may be ahead of the clock.
     let begin = "SELECT pg_sleep_until(snowflake_timestamp(snowflake_nextval()))";
     eventually("an ID", || server.try_run(begin));
-    // A call that finds another horizon does more. The keeper moves it, and has to rest.
+    // A call that finds a new horizon executes more instructions, so the keeper must not move the horizon.
     let keeper = keeper_pid(&mut server.connect());
     let counts = {
-        // Under Valgrind two sessions may take longer than other tests have processes paused.
+        // Two sessions under Valgrind may take longer than the time for which other tests pause processes.
         let _paused = Paused::at_most(Duration::from_secs(600), vec![keeper]);
         let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as i64;
         [(0, 1), (TICK_US, IDS)].map(|(step_us, ticks)| {
@@ -121,11 +123,11 @@ fn count_calls() -> [i64; 2] {
     counts
 }
 
-/// The instructions of a call, without those of the clock, which is one of ours. The IDs have to be in so many ticks: that
-/// says which path they took.
+/// Returns the instructions of a call, without those of the clock, which is replaced by that of the test
+/// harness. The IDs have to be in `ticks` different ticks, which shows which path the calls took.
 fn count_call(server: &Cluster, profiles: &Path, ticks: i64) -> i64 {
     let mut client = server.connect();
-    // The first calls set the session up.
+    // The first calls set up the session.
     single::<i64>(&mut client, "SELECT count(snowflake_nextval()) FROM generate_series(1, 10)");
     let query = format!(
         "SELECT count(DISTINCT snowflake_timestamp(snowflake_nextval())) FROM generate_series(1, {IDS})"
@@ -139,7 +141,7 @@ fn count_call(server: &Cluster, profiles: &Path, ticks: i64) -> i64 {
     );
     drop(client);
     let profile = profiles.with_extension(pid.to_string());
-    // It is written when the process ends.
+    // Valgrind writes the profile when the process ends.
     eventually("the profile", || fs::read_to_string(&profile).is_ok_and(|text| text.contains("totals:")));
     let mut annotate = Command::new("callgrind_annotate");
     let output = successful(annotate.args(["--threshold=100", "--auto=no"]).arg(profile)).stdout;
@@ -149,7 +151,7 @@ fn count_call(server: &Cluster, profiles: &Path, ticks: i64) -> i64 {
     of_one(of_lines("PROGRAM TOTALS") - of_lines("/clock.so]"))
 }
 
-/// Compares what is recorded with what was counted now.
+/// Compares the recorded counts with the new ones.
 fn compare(recorded: &str, counted: &str) -> ExitCode {
     let (mut is_more, mut is_less) = (false, false);
     let file = file().display().to_string();

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The benchmark: SQL against a real server, then the core alone. Takes about ten minutes; nothing else should run.
+# Runs the benchmark: SQL on a real server, then the core alone. This takes about ten minutes; run nothing else
+# meanwhile.
 #
 #   scripts/bench.sh                      all tables
 #   scripts/bench.sh throughput latency   some of them: calls baseline reading showing filling throughput saturation
@@ -7,7 +8,7 @@
 #   scripts/bench.sh instructions         counts instructions with Valgrind, and compares them with benches/instructions.txt;
 #                                         with --record, writes that file
 #
-# With FIGURES=directory the figures are written there as well, a CSV file for each table.
+# If FIGURES is set to a directory, also writes a CSV file for each table there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

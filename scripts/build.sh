@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets up whatever is missing, then builds the extension for the PostgreSQL of PG_CONFIG. Safe to run again: what is there
-# is skipped.
+# Installs missing dependencies, then builds the extension for the PostgreSQL of PG_CONFIG. Can be run repeatedly:
+# completed steps are skipped.
 #
-# Leaves the files in target/package/VERSION, below the directories where they belong, and in target/environment the
-# settings that the other scripts go on with. PACKAGE_DIR names another directory than target/package.
+# Writes the files to target/package/VERSION, below the directories where they will be installed, and writes the
+# settings for the other scripts to target/environment. PACKAGE_DIR overrides target/package.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,12 +34,12 @@ case $major in
         ;;
 esac
 
-# Builds for several versions in one directory would overwrite each other.
+# Builds for several versions in the same directory would overwrite each other.
 target=${CARGO_TARGET_DIR:-$PWD/target}
 if [ "$major" != "$default_major" ]; then
     target=${CARGO_TARGET_DIR:-$PWD/target/pg$major}
 fi
-# What pgrx would otherwise look up in a configuration of its own.
+# Otherwise pgrx would look for these settings in its own configuration.
 environment=$(printf 'export PG_CONFIG=%q PG_MAJOR=%q PGRX_PG_CONFIG_PATH=%q' "$PG_CONFIG" "$major" "$PG_CONFIG")
 eval "$environment"
 
@@ -47,7 +47,7 @@ say "building the extension for $pg_version"
 package=${PACKAGE_DIR:-$PWD/target/package}/$major
 rm -rf "$package"
 mkdir -p "${package%/*}"
-touch "$package.begun" # scripts/install.sh looks for sources that are newer.
+touch "$package.begun" # scripts/install.sh checks whether a source is newer than this file.
 quietly cargo build --locked --release -p snowflake_id --no-default-features --features "pg$major" --target-dir "$target"
 install -D -m 755 "$target/release/libsnowflake_id.so" "$package$("$PG_CONFIG" --pkglibdir)/snowflake_id.so"
 install -D -m 644 -t "$package$("$PG_CONFIG" --sharedir)/extension" \

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Compiles the extension for PostgreSQL 19, which it does not support yet. This is done in a copy of the sources, with a newer
-# pgrx. Its declarations of version 19 are enough to compile: no server is needed. It asks for a newer Rust, but does with ours.
+# Compiles the extension for PostgreSQL 19, which is not supported yet. Uses a copy of the sources and a newer pgrx.
+# No server is needed, because that pgrx contains the declarations of version 19. It requests a newer Rust, but
+# compiles with the installed one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly pgrx_version=0.19.3
-# What that pgrx uses and our Cargo.lock does not have. All other packages are those of Cargo.lock.
+# Packages that this pgrx needs and our Cargo.lock lacks. All other packages have the versions in Cargo.lock.
 readonly additions=(thiserror@2.0.21 thiserror-impl@2.0.21 toml@1.2.1+spec-1.1.0 toml_datetime@1.1.3+spec-1.1.0)
 
 readonly copy=target/check-19
@@ -27,8 +28,8 @@ if ! diff <(printf '%s\n' "${additions[@]}" | sort) <(comm -13 <(packages Cargo.
     exit 1
 fi
 
-# DOCS_RS has pgrx take the declarations that it brings instead of making them from the headers of a server.
-# The macros of our pgrx need imports that those of the newer one do not.
+# With DOCS_RS, pgrx uses the declarations that it contains, and does not generate them from the headers of a server.
+# The macros of the current pgrx need imports that those of the newer pgrx do not need.
 DOCS_RS=1 RUSTFLAGS="--allow unused_imports" cargo check --locked --ignore-rust-version --target-dir "$copy/target" \
     -p snowflake_id --no-default-features --features pg19
 echo "The extension compiles for PostgreSQL 19, with pgrx $pgrx_version."

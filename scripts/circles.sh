@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Fails if modules of a crate import each other, directly or in a circle. A parent that only declares a child does not import it.
+# Fails if modules of a crate import each other, directly or in a circle. A parent that only declares a child does not
+# import it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A line for each import: who, whom. Modules are files below the directory, without their ending.
+# Prints one line for each import: the importing module and the imported one. A module is named by its path below the
+# directory, without the extension.
 imports() {
     find "$1" -name '*.rs' | awk -v top="$1/" '
         function module(path) { sub(top, "", path); sub(/\.rs$/, "", path); sub(/(^|\/)mod$/, "", path); return path }

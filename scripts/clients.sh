@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/how-to/clients.md against throw-away servers. Called by scripts/test.sh, which prepares the rest.
+# Runs the programs of docs/how-to/clients.md on throw-away servers. Called by scripts/test.sh, which prepares
+# everything else.
 #
-# What they need is installed below target/clients, in the versions that tests/clients pins.
+# Installs their dependencies below target/clients, in the versions that tests/clients pins.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -10,7 +11,7 @@ readonly clients=target/clients
 mkdir -p "$clients"
 cp -Rp tests/clients/. "$clients"
 
-# Does nothing as long as the file with the versions is the one that was installed.
+# Does nothing if these versions are already installed.
 node_packages() {
     local versions=$clients/package-lock.json
     if cmp -s "$versions" "$versions.installed"; then

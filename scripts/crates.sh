@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints the crates that are linked into the library for a major version of PostgreSQL, each with its licence and authors, and
-# then the texts of the licences: who passes the library on has to pass these on, too.
+# Prints the crates that are linked into the library for a major version of PostgreSQL, each with its license and
+# authors. Then prints the texts of the licenses, which must be distributed together with the library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 major=$1
 
-# Name, version, licence and directory. Crates of our own have no source.
+# Name, version, license and directory. The project's own crates have no source and are left out.
 crates=$(
     export LC_ALL=C
     join -t '|' \
@@ -26,7 +26,7 @@ which come without a text, those of the same licence hold.
 END
 while IFS='|' read -r crate licence authors manifest; do
     printf '%s: %s\n' "$crate" "$licence"
-    # What the crate says of its authors, or else what its source says.
+    # The authors in the crate's manifest, or else the copyright notices in its source.
     if [ -z "$authors" ]; then
         authors=$({ grep -rhioE --include='*.rs' 'copyright (\(c\) )?[0-9]{4}.*' "${manifest%/*}/src" || true; } |
             sort -u | paste -sd ';' | sed 's/;/; /g')
@@ -45,7 +45,7 @@ while IFS='|' read -r crate licence _ manifest; do
         found=1
         name=$(sha256sum <"$text")
         name=${name%% *}
-        # The order is that of the crates.
+        # Keep the order of the crates.
         if [ ! -e "$texts/$name" ]; then
             cp "$text" "$texts/$name"
             echo "$name" >>"$texts/order"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes the Debian packages for the PostgreSQL of PG_CONFIG, and prints the name of the first one:
+# Builds the Debian packages for the PostgreSQL of PG_CONFIG, and prints the path of the first one:
 #
 #   target/deb/postgresql-NN-snowflake-id_VERSION_ARCH.deb
 #   target/deb/postgresql-NN-snowflake-id-dbgsym_VERSION_ARCH.deb     debug symbols
 #
-# The same commit, compilers and libraries give the same bytes, in whichever directory. DEB_VERSION sets another version,
-# DEB_DIR another directory than target/deb, DEBFULLNAME and DEBEMAIL another maintainer.
+# The build is reproducible: the same commit, compilers and libraries give identical files, in any directory.
+# DEB_VERSION overrides the version, DEB_DIR the directory target/deb, and DEBFULLNAME and DEBEMAIL the maintainer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -22,7 +22,7 @@ deb_dir=$(realpath -m "${DEB_DIR:-target/deb}")
 export SOURCE_DATE_EPOCH
 SOURCE_DATE_EPOCH=$(source_date_epoch)
 
-# Paths of this machine do not get into the library, and whatever flags somebody has set for himself do not either.
+# Keep paths of this machine out of the library, and ignore compiler flags of the user.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 commit=$(rustc --version --verbose | sed -n 's/^commit-hash: //p')
 flags=(
@@ -30,13 +30,13 @@ flags=(
     "--remap-path-prefix=$(rustc --print sysroot)/lib/rustlib/src/rust=/rustc/$commit"
     "--remap-path-prefix=$PWD=/usr/src/snowflake_id"
     "--remap-path-prefix=$deb_dir=/usr/src/snowflake_id/target/deb"
-    "-Clink-arg=-Wl,--build-id=sha1" # dh_strip files the symbols under it.
+    "-Clink-arg=-Wl,--build-id=sha1" # dh_strip names the debug symbols after it.
 )
 unset RUSTFLAGS CARGO_INCREMENTAL
 # shellcheck disable=SC2155 # printf does not fail.
 export CARGO_ENCODED_RUSTFLAGS=$(printf '%s\037' "${flags[@]}" | sed 's/\x1f$//')
 export CFLAGS="-g -O2 -ffile-prefix-map=$cargo_home=/usr/src/cargo -ffile-prefix-map=$deb_dir=/usr/src/snowflake_id/target/deb"
-# Enough for a backtrace with lines, at a tenth of the size of everything.
+# Enough for a backtrace with line numbers, at a tenth of the size of full debug information.
 export CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
 export CARGO_TARGET_DIR=$deb_dir/build PACKAGE_DIR=$deb_dir/package
 (
@@ -71,7 +71,7 @@ sed -i "s|/postgresql-15-snowflake-id/|/$package/|" "$stage/monitoring/alerts.ym
 find docs -name target -prune -o \( -name '*.md' -o -name '*.svg' -o -name '*.csv' \) -exec cp --parents -t "$stage" {} +
 printf '%s\n' README.md crates.txt docs monitoring >"$stage/debian/docs"
 
-# Debian's directories, wherever the PostgreSQL of PG_CONFIG has its own.
+# Use Debian's directories, even if the PostgreSQL of PG_CONFIG has others.
 while IFS= read -r file; do
     case $file in
         *.so) install -D -m 644 "$file" "$stage/root/usr/lib/postgresql/$PG_MAJOR/lib/${file##*/}" ;;
@@ -79,6 +79,6 @@ while IFS= read -r file; do
     esac
 done < <(find "$PACKAGE_DIR/$PG_MAJOR" -type f)
 
-# The compilers have done their work; the rest depends on nobody's settings.
+# Everything is compiled now. The remaining steps must not depend on the user's settings.
 quietly env --chdir "$stage" -u CFLAGS -u MAKEFLAGS -u MAKELEVEL LC_ALL=C.UTF-8 TZ=UTC debian/rules binary
 echo "$deb_dir/${package}_${version}_$(dpkg --print-architecture).deb"

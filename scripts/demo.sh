@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Eight clients fill a table while the server is killed and its clock is set back by an hour; then the IDs are counted, compared
-# and decoded. KEEP=1 leaves the server running.
+# Lets eight clients fill a table while the server is killed and its clock is set back by an hour. Then counts,
+# compares and decodes the IDs. KEEP=1 leaves the server running.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/setup.sh
 . scripts/throwaway.sh
 
-# The clock of the tests, which can be set for one server alone.
+# The clock library of the tests sets the clock of this server only.
 cc -shared -fPIC -O1 -o "$work_dir/clock.so" tests/cluster/src/clock.c
-# The server reads the number of microseconds from a file, as it is while it is overwritten.
+# Shifts the server's clock by a number of seconds. All its processes have the file mapped, so it must not be truncated.
 set_clock() {
     local shift_us=$(($1 * 1000000)) bytes='' i
     for i in 0 8 16 24 32 40 48 56; do bytes+=$(printf '\\x%02x' $((shift_us >> i & 255))); done
     printf '%b' "$bytes" | dd of="$work_dir/clock" conv=notrunc status=none
 }
-# The server is two hours old when the clients come: of times before its first ID it does not know what was made then.
+# The server needs a history of more than an hour: it never uses times before its first start.
 set_clock -7200
 chmod a+rx "$work_dir/clock.so" "$work_dir/clock"
 server_environment=(LD_PRELOAD="$work_dir/clock.so" SNOWFLAKE_ID_CLOCK="$work_dir/clock")
-# Layout "rollback3" has a clock sequence: with it, no call waits for a clock that was set back.
+# Layout "rollback3" has a clock sequence. With it, calls do not wait after the clock was set back.
 start_server <<END
 shared_preload_libraries = 'snowflake_id'
 snowflake_id.worker_id = 1
@@ -29,7 +29,7 @@ END
 connection=(--host "$work_dir" --username postgres)
 psql=(as_server "$bin_dir/psql" -X -q -v ON_ERROR_STOP=1 "${connection[@]}" --dbname postgres)
 ask() { "${psql[@]}" --no-align --tuples-only --command "$1"; }
-# A primary key would refuse an ID that repeats another. Here it would be counted.
+# The table has no primary key, so that a repeated ID would be stored and counted.
 "${psql[@]}" <<END
 CREATE EXTENSION snowflake_id;
 CREATE TABLE orders (id bigint DEFAULT snowflake_nextval(), run int, client int, n int);
@@ -38,7 +38,7 @@ as_server tee "$work_dir/insert.sql" >/dev/null <<END
 \\set n :n + 1
 INSERT INTO orders (run, client, n) VALUES (:run, :client_id, :n);
 END
-# Eight sessions, each with one transaction after another, in the background. They say nothing when the server dies.
+# Starts eight clients in the background. Each runs one transaction after another for $2 seconds.
 insert() {
     as_server "$bin_dir/pgbench" --no-vacuum --client 8 --jobs 2 --time "$2" --define run="$1" --define n=0 \
         --file "$work_dir/insert.sql" "${connection[@]}" postgres >"$work_dir/pgbench.log" 2>&1 &
@@ -66,7 +66,7 @@ sleep 2
 report "kill -9 ends the server under load."
 kill -KILL "$(head -n 1 "$data/postmaster.pid")"
 wait || true
-# The last of its processes ends a moment later.
+# The server cannot start before the last of its old processes has ended.
 for _ in $(seq 50); do
     if start_again 2>/dev/null; then break; fi
     sleep 0.2
@@ -94,7 +94,8 @@ END
 echo "  After the clock was set back, IDs show its time, and differ by the next clock_seq."
 echo
 "${psql[@]}" --pset footer=off <<END
-SELECT which, id, to_char(decoded.generated_at, 'YYYY-MM-DD HH24:MI:SS.MS') AS generated_at, decoded.worker_id AS worker, decoded.clock_seq, decoded.sequence
+SELECT which, id, to_char(decoded.generated_at, 'YYYY-MM-DD HH24:MI:SS.MS') AS generated_at,
+       decoded.worker_id AS worker, decoded.clock_seq, decoded.sequence
 FROM (SELECT 1 AS nr, 'first' AS which, min(id) AS id FROM orders WHERE run = 1
       UNION ALL SELECT 2, 'last before kill -9', max(id) FROM orders WHERE run = 1
       UNION ALL SELECT 3, 'first after it', min(id) FROM orders WHERE run = 2 AND snowflake_clock_seq(id) = 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes dist/snowflake_id-VERSION.zip for PGXN: what is committed, and nothing else.
+# Builds dist/snowflake_id-VERSION.zip for PGXN, from the committed files only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

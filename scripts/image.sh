@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Makes an extension image, as CloudNativePG mounts them beside PostgreSQL 18 and later, and prints the name of its archive:
+# Builds an extension image, which CloudNativePG mounts into PostgreSQL 18 or later, and prints the path of its
+# archive:
 #
-#   target/image/snowflake-id-VERSION-NN-DISTRIBUTION-ARCH.tar     an image in OCI's layout, for "skopeo copy oci-archive:.."
+#   target/image/snowflake-id-VERSION-NN-DISTRIBUTION-ARCH.tar     an OCI image layout, for "skopeo copy oci-archive:.."
 #
-# Its files are those of the Debian package, in the directories /lib, /share/extension and /licenses. No daemon is needed. The
-# same commit, compilers and libraries give the same bytes. IMAGE_DIR sets another directory than target/image.
+# The image contains the files of the Debian package, in the directories /lib, /share/extension and /licenses. The
+# build needs no daemon, and is reproducible: the same commit, compilers and libraries give identical files. IMAGE_DIR
+# overrides the directory target/image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
-# Earlier versions look for control files in one directory only.
+# Earlier versions look for control files in a single directory.
 readonly first_major=18
 
 PG_CONFIG=${PG_CONFIG:-$(scripts/postgresql.sh $first_major)}

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what scripts/build.sh has built for the PostgreSQL of PG_CONFIG, below DESTDIR if that is set. If nothing has been
-# built for it, or the sources have changed since, it is built first. So after "make" the user who installs needs no compiler.
+# Installs the files that scripts/build.sh has built for the PostgreSQL of PG_CONFIG, below DESTDIR if that is set.
+# Builds them first if they are missing or older than the sources. So the user who runs "make install" after "make"
+# needs no compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +11,7 @@ if [ -n "$pg_config" ]; then
     major=$("$pg_config" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
     package=$PWD/target/package/$major
 fi
-# Built for another installation of the version, the files lie below other directories.
+# If the files were built for another installation of the same version, they are below other directories.
 if [ -z "$package" ] || [ ! -d "$package$("$pg_config" --pkglibdir)" ] ||
     [ -n "$(find build.rs Cargo.toml Cargo.lock snowflake_id.control src core sql -newer "$package.begun" -type f -print -quit)" ]; then
     scripts/build.sh
@@ -19,7 +20,7 @@ if [ -z "$package" ] || [ ! -d "$package$("$pg_config" --pkglibdir)" ] ||
     pg_config=$PG_CONFIG package=$PWD/target/package/$PG_MAJOR
 fi
 
-# A server that runs has the old library mapped: install(1) puts a new file in its place, and leaves the old one whole.
+# A running server has the old library mapped. install(1) creates a new file and leaves the old one intact.
 as=()
 if [ -z "${DESTDIR:-}" ] && [ ! -w "$("$pg_config" --pkglibdir)" ]; then
     as=(sudo)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The SQL tests against a server that is running, as "make installcheck" does for other extensions: on this machine or not, by
-# PGHOST, PGPORT and PGUSER. They make a database "regression" anew, and need the settings of tests/regress/regress.conf. Restart
-# the server before another run: the layouts of the last one keep their places until then. SCHEDULE names another choice of tests.
+# Runs the SQL tests on a running server, as "make installcheck" does for other extensions. PGHOST, PGPORT and PGUSER
+# select the server, which may be on another machine. The tests drop and create a database "regression", and need the
+# settings of tests/regress/regress.conf. Restart the server before you run them again: until then, the layouts of the
+# last run keep their slots. SCHEDULE selects another schedule of tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,7 +26,7 @@ if [ -n "$wrong" ]; then
     exit 1
 fi
 
-# The keeper is connected to that database, which pg_regress is going to drop.
+# The keeper is connected to this database, and pg_regress would fail to drop it.
 ask "DROP DATABASE IF EXISTS regression WITH (FORCE)"
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT

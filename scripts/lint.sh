@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting and lints of everything, with warnings as errors.
+# Checks the formatting and runs all lints. Warnings are errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

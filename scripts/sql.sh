@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Assembles the scripts of CREATE EXTENSION from the sources: sql/snowflake_id--VERSION.sql, and that of the registry. With
-# --check it only compares, and fails if a script or one of the places that name the version is not what it should be.
+# Assembles the scripts of CREATE EXTENSION from the sources: sql/snowflake_id--VERSION.sql, and the script of the
+# registry. With --check, only compares: fails if a script is out of date, or if a file has another version than
+# Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

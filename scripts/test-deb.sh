@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Debian's packages. The same sources give the same bytes; lintian, and what is in them. In a Debian that has PostgreSQL and none of
-# what they were built with, piuparts installs, upgrades and purges them and looks for what stays behind, and autopkgtest runs
-# packaging/debian/tests.
+# Tests the Debian packages: that the build is reproducible, what the packages contain, and what lintian reports. Then
+# piuparts installs, upgrades and purges them in a Debian system with PostgreSQL but without build dependencies, and
+# looks for files left behind. In the same system, autopkgtest runs packaging/debian/tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
 install_packages autopkgtest binutils dpkg-dev iproute2 lintian mmdebstrap piuparts
-# The packages of this test are none for users: see scripts/test-packages.sh.
+# The packages built here are not for users: see scripts/test-packages.sh.
 export DEB_DIR=$PWD/target/test-deb
 deb=$(scripts/deb.sh)
 # shellcheck source=/dev/null
@@ -15,7 +15,7 @@ deb=$(scripts/deb.sh)
 package=postgresql-$PG_MAJOR-snowflake-id
 symbols=${deb/$package/$package-dbgsym}
 
-# What autopkgtest is given: the packages, and what the tests read.
+# The input of autopkgtest: the packages, and the files that the tests read.
 tree=$DEB_DIR/tree
 rm -rf "$tree"
 mkdir -p "$tree/new" "$tree/old"
@@ -79,7 +79,8 @@ dpkg-deb --contents "$symbols" | grep >/dev/null "/usr/lib/debug/.build-id/${bui
 for path in "$PWD" "${CARGO_HOME:-$HOME/.cargo}" "$(rustc --print sysroot)"; do
     ! grep -rF "$path" "$files" || failed "a path of this machine is in the package"
 done
-# The maintainer has an address of his own only by DEBEMAIL, and these are no uploads to Debian.
+# Without DEBEMAIL, the maintainer has no real address. The packages are not uploads to Debian, so they close no bug
+# there.
 lintian --allow-root --fail-on error,warning --tag-display-limit 0 "$deb" "$symbols" \
     --suppress-tags bogus-mail-host,bogus-mail-host-in-debian-changelog,initial-upload-closes-no-bugs
 
@@ -95,7 +96,7 @@ sources=$(debian_sources deb)
 if [ ! -e "$system" ]; then
     say "making a system: Debian's $suite with PostgreSQL $PG_MAJOR"
     mkdir -p "${system%/*}"
-    # How this machine gets packages holds there, too.
+    # Use this machine's way to download packages there as well.
     apt-config dump | grep -iE '^Acquire::(http|https|ftp|Retries|Check|ForceIP)' >"$system.apt" || true
     quietly as_root mmdebstrap --variant=minbase --mode=root --include="postgresql-$PG_MAJOR,sudo" \
         --aptopt="$system.apt" "$suite" "$system.new.tar.gz" - <<<"$sources"
@@ -123,10 +124,10 @@ guest=$work_dir/guest
 mkdir "$guest"
 chmod 755 "$work_dir" "$guest"
 as_root tar --extract --file "$system" --directory "$guest" --numeric-owner
-# sudo looks for the name of the machine.
+# sudo looks up the name of the host.
 echo "127.0.0.1 localhost $(hostname)" | as_root tee "$guest/etc/hosts" >/dev/null
-# The guest's network is nothing but the loopback, and its processes end with the first one.
-# shellcheck disable=SC2016 # To be expanded there.
+# The guest has only the loopback network, and all its processes end with the first one.
+# Expanded in the guest.
 as_root unshare --net --ipc --mount --pid --fork --kill-child --mount-proc bash -euc '
     ip link set lo up
     mount --rbind /dev "$1/dev"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The file with which a forge makes the packages: it fits the forge's schema, gives away no rights, and is tidy. So are the
-# examples of docs/how-to/packages.md for Kubernetes.
+# Checks the workflow file that builds the packages on a forge: it is valid, well formatted, and grants no unnecessary
+# rights. Also checks the Kubernetes examples in docs/how-to/packages.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The extension image: its directories are what CloudNativePG looks for, PostgreSQL 18 loads it from there, and the same
-# sources give the same bytes.
+# Tests the extension image: it has the directories that CloudNativePG expects, PostgreSQL 18 loads the extension from
+# it, and its build is reproducible.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
-# What this test makes is not for users: see scripts/test-packages.sh.
+# The image built here is not for users: see scripts/test-packages.sh.
 export DEB_DIR=$PWD/target/test-deb IMAGE_DIR=$PWD/target/test-image
 PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 18)
-export PG_CONFIG # That of a Python wheel, which can be moved.
+export PG_CONFIG # From a Python wheel, which can be moved.
 install_packages skopeo umoci
 archive=$(scripts/image.sh)
 cp "$archive" "$DEB_DIR"
@@ -21,12 +21,13 @@ archive=$(
 cmp "$archive" "$DEB_DIR/${archive##*/}" || failed "the image differs when it is packed again"
 
 say "what is in the image"
-# A copy as a registry of images would hold it: that checks every digest.
+# Copy the image as an image registry would store it, which checks every digest.
 rm -rf "$IMAGE_DIR/copy"
 skopeo --insecure-policy copy --quiet "oci-archive:$archive" "oci:$IMAGE_DIR/copy:it"
 skopeo inspect "oci:$IMAGE_DIR/copy:it" | jq -c '{Architecture, Os, Created, Labels}'
 
-# A copy of the installation, in which nobody has put the extension. It finds its own libraries from where it is.
+# Use a copy of the installation that does not contain the extension. It finds its own libraries relative to its
+# programs.
 copy_it=1 . scripts/throwaway.sh
 find "$work_dir" -type f -name 'snowflake_id*' -delete
 umoci unpack --rootless --image "$IMAGE_DIR/copy:it" "$work_dir/image"
@@ -54,11 +55,11 @@ export PGHOST=$work_dir PGUSER=postgres
 grep -q "$extensions/lib/snowflake_id.so" "/proc/$(head -n 1 "$data/postmaster.pid")/maps" ||
     failed "the library is not that of the image"
 
-# The keeper's database is that of the SQL tests: they make it anew.
+# The keeper's database is that of the SQL tests, which will drop and create it again.
 psql=("$bin_dir/psql" -X -q -v ON_ERROR_STOP=1)
 "${psql[@]}" -d postgres -c "CREATE DATABASE regression"
 "${psql[@]}" -d regression -c "CREATE EXTENSION snowflake_id" -c "CREATE EXTENSION snowflake_id_registry"
-# The keeper looks for its database now and then.
+# The keeper looks for its database at intervals.
 for _ in $(seq 300); do
     state=$("${psql[@]}" -A -t -d regression -c "SELECT state FROM snowflake_status")
     [ "$state" != ready ] || break
@@ -68,6 +69,6 @@ first=$("${psql[@]}" -A -t -d regression -c "SELECT worker_id, abs(extract(epoch
     FROM snowflake_decode(snowflake_nextval())")
 [ "$first" = "7|t" ] || failed "the first ID: $first"
 as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" restart
-# One of the tests reads the script where make install puts it.
+# Skip the test that reads the script from the directory where make install puts it.
 grep -v '^test: qualified$' tests/regress/schedule >"$work_dir/schedule"
 SCHEDULE=$work_dir/schedule scripts/installcheck.sh

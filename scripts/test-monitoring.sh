@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests the files of monitoring/: promtool checks and tests the alerts; then postgres_exporter and Prometheus monitor the servers of
-# a fleet, and every query of the dashboard and of the alerts is run. All of it listens on loopback, and is stopped at the end.
-# Debian's packages are unpacked below target/.
+# Tests the files of monitoring/. promtool checks and tests the alerts. Then postgres_exporter and Prometheus watch
+# the servers of a fleet, and every query of the dashboard and of the alerts is run. All of them listen on loopback
+# only, and are stopped at the end. The Debian packages are unpacked below target/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

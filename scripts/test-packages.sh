@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Tests the packages:
 #
-#   scripts/test-packages.sh           all; with FULL=1 compiled as for users, and twice, in two directories
+#   scripts/test-packages.sh           all of them; with FULL=1 compiled as for users, and twice, in two directories
 #   scripts/test-packages.sh pgxn      the archive for PGXN, installed by PGXN's client
-#   scripts/test-packages.sh deb       Debian's, in a system without compilers: installed, used, upgraded, removed
+#   scripts/test-packages.sh deb       Debian packages: installed, used, upgraded, removed in a system without compilers
 #   scripts/test-packages.sh image     the extension image, on PostgreSQL 18
-#   scripts/test-packages.sh forge     the file with which a forge makes them
+#   scripts/test-packages.sh forge     the workflow file that builds the packages on a forge
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ if [ $# -eq 0 ]; then
     set -- forge pgxn deb image
 fi
 if [ -z "${FULL:-}" ]; then
-    # Optimisation over all crates takes minutes, and is tested elsewhere.
+    # Optimizing across all crates takes minutes, and is tested elsewhere.
     export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 fi
 for which in "$@"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The archive for PGXN: its description is valid, it holds what is committed, and PGXN's own client installs from it into a copy
-# of PostgreSQL, where the SQL tests pass.
+# Tests the archive for PGXN: META.json is valid, the archive contains exactly the committed files, and PGXN's client
+# installs from it into a copy of PostgreSQL, where the SQL tests pass.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,11 +23,11 @@ target/tools/bin/pgxn_meta META.json
 archive=$(scripts/dist.sh)
 diff <(git ls-tree -r --name-only HEAD | sort) <(unzip -Z1 "$archive" | grep -v '/$' | cut -d / -f 2- | sort)
 
-# What the client installs must not meet what others have installed: a copy of an installation that can be moved.
+# Install into a copy of an installation that can be moved, so that other tests are not affected.
 PG_CONFIG=$(env -u PG_CONFIG scripts/postgresql.sh 16)
 copy_it=1 . scripts/throwaway.sh
 
-# Optimisation over all crates takes minutes, and is tested elsewhere.
+# Optimizing across all crates takes minutes, and is tested elsewhere.
 export CARGO_TARGET_DIR=$PWD/target/pgxn-build CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 target/pgxn/bin/pgxn install --nosudo --pg_config "$PG_CONFIG" "$PWD/$archive"
 

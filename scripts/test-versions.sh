@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Tests on several major versions of PostgreSQL: those that are named, or all. With BRIEF=1 only what "scripts/test.sh brief"
-# runs.
+# Runs the tests on several major versions of PostgreSQL: the given ones, or all. With BRIEF=1, runs only the tests of
+# "scripts/test.sh brief".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
 
-# Programs of one version cannot start the other's servers: pg_upgrade takes both. This is the older one for 17 and 18.
+# pg_upgrade needs two installations, because the programs of one version cannot start servers of another. Versions 17
+# and 18 are upgraded from this one.
 readonly upgraded_from=16
 
 if [ $# -eq 0 ]; then
@@ -26,10 +27,10 @@ for major in "$@"; do
             export SNOWFLAKE_ID_SECOND_PG_CONFIG
         fi
         if [ "$major" = 15 ]; then
-            # The version that is tested in full, and with the build that users get.
+            # This version runs all tests, with the build that users get.
             scripts/test.sh ${tests:+"$tests"}
         else
-            # Optimisation over all crates takes minutes, and does not depend on the version.
+            # Optimizing across all crates takes minutes, and does not depend on the version.
             export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
             scripts/test.sh "${tests:-versions}"
         fi

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Tests, on the PostgreSQL of PG_CONFIG:
+# Runs tests on the PostgreSQL of PG_CONFIG:
 #
 #   scripts/test.sh            all: the core, the model checker, pg_regress, real servers, client programs
-#   scripts/test.sh versions   what may depend on the version of PostgreSQL: pg_regress, real servers
-#   scripts/test.sh brief      of these pg_regress, and the servers that are to show that no ID repeats
-#   scripts/test.sh sql [TOPIC]...       pg_regress alone, or some topics of it
-#   scripts/test.sh servers [ARGUMENT].. the servers alone; arguments are names, or parts of names, of tests, such as
-#                              fleet:: or ids::waiting, and options of libtest, such as --nocapture
+#   scripts/test.sh versions   the tests that may depend on the version of PostgreSQL: pg_regress, real servers
+#   scripts/test.sh brief      pg_regress, and the tests on servers that no ID is repeated
+#   scripts/test.sh sql [TOPIC]...       only pg_regress, or some topics of it
+#   scripts/test.sh servers [ARGUMENT].. only the tests on servers; arguments are names of tests, or parts of names
+#                              (fleet:: or ids::waiting, for example), and options of libtest, such as --nocapture
 #   scripts/test.sh soak       many rounds of crashes, clock steps and accidents of all kinds
 #   scripts/test.sh clients    the client programs
-#   scripts/test.sh fleet-demo what "make fleet-demo" shows
+#   scripts/test.sh fleet-demo the demonstration of "make fleet-demo"
 #   scripts/test.sh patroni    registry and shard under Patroni
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 . scripts/setup.sh
 
-# PgBouncer stands between servers and their registry in a test. Debian puts it where ordinary users do not look, and
-# starts it. Nobody asked for that here.
+# A test puts PgBouncer between servers and their registry. Debian installs it in a directory that is not in the PATH
+# of ordinary users, and starts it. The service is not needed here, so it is disabled.
 export PATH=$PATH:/usr/sbin
 install_pool() {
     if command -v pgbouncer >/dev/null; then
@@ -28,13 +28,13 @@ install_pool() {
         quietly as_root systemctl disable --now pgbouncer
     fi
 }
-# Debian has pg_partman for one version of PostgreSQL.
+# Debian has pg_partman for version 15 only.
 unpack_partman() {
     [ "$PG_MAJOR" = 15 ] || return 0
     unpack_packages "$PWD/target/partman" postgresql-15-partman || return
     export SNOWFLAKE_ID_PARTMAN=$PWD/target/partman/root
 }
-# Installed, etcd would be started.
+# Unpacked only: installing etcd would start it.
 unpack_patroni() {
     install_packages python3 libpq5 && unpack_packages "$PWD/target/patroni" patroni etcd-server python3-etcd \
         python3-dnspython python3-cdiff python3-click python3-colorama python3-dateutil python3-pkg-resources \
@@ -52,7 +52,7 @@ case ${1:-all} in
         ;;
 esac
 
-# Sets a trap of its own, which installing would undo.
+# Must come after the installations: it sets an EXIT trap, which they would remove.
 . scripts/throwaway.sh
 
 step() { echo; echo "==> $*"; }
@@ -68,10 +68,10 @@ test_core() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
 }
 
-# The arguments pick some topics. Each needs the first one.
+# The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".
 test_sql() {
     step "SQL: pg_regress"
-    # The server's user may not be able to read this directory, or to write here.
+    # The server's user may not be able to read or write in this directory.
     cp -R tests/regress "$work_dir/regress"
     if [ "$(id -u)" -eq 0 ]; then
         chown -R "$server_user" "$work_dir/regress"
@@ -87,11 +87,11 @@ test_sql() {
     }
 }
 
-# How many tests run at a time: they wait for most of the time.
+# The number of tests that run at the same time. Most of the time they wait.
 readonly at_a_time=${TESTS_AT_A_TIME:-8}
 
-# Runs the program of the tests with arguments of libtest. It tells how long each test takes, which is a secret of nightly
-# compilers otherwise. What is printed is kept. A name that fits no test is an error.
+# Runs the test program with arguments of libtest, and keeps its output. Fails if no test matches. RUSTC_BOOTSTRAP
+# makes the option --report-time available, which is otherwise reserved for nightly compilers.
 cluster() {
     cargo test --quiet --config "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']" \
         -p snowflake-id-cluster-tests --test cluster -- -Z unstable-options --report-time "$@" 2>&1 |
@@ -102,8 +102,8 @@ cluster() {
     fi
 }
 
-# The arguments pick some of the tests: names, then options. Those in "alone" have bounds on time that others would break. In
-# the end it tells what took longest, and what was not tested.
+# The arguments are names of tests, then options. The tests in "alone" have time limits, so no other tests run next to
+# them. At the end, prints the slowest tests and the skipped ones.
 test_servers() {
     step "servers: tests/cluster"
     local listed beside alone names=() name failed=0
@@ -112,7 +112,7 @@ test_servers() {
         shift
     done
     if [ "$PG_MAJOR" != 15 ]; then
-        set -- "$@" --skip tables::partman:: # Debian has pg_partman for 15.
+        set -- "$@" --skip tables::partman:: # Debian has pg_partman for version 15 only.
     fi
     listed=$(cargo test --quiet -p snowflake-id-cluster-tests --test cluster -- --list --format terse "${names[@]}")
     for name in "${names[@]}"; do

@@ -1,17 +1,20 @@
-# A directory for throw-away clusters, to be sourced. Whatever was started in it is stopped, and the directory removed,
-# when the script ends: by itself, by an error or by Ctrl-C. No other cluster is touched.
+# Creates a directory for throw-away clusters. To be sourced. When the script ends, whether normally, by an error or
+# by Ctrl-C, all processes started in the directory are stopped, and the directory is removed. Other clusters are not
+# affected.
 #
-# Sets work_dir and bin_dir; needs PG_CONFIG, and changes it if only a copy of the installation can be used, or if copy_it=1 asks
-# for one. With keep_work_dir=1 everything is left as it is.
+# Sets work_dir and bin_dir. Needs PG_CONFIG, and changes it to a copy of the installation if the original cannot be
+# used or copy_it=1 is set. With keep_work_dir=1, nothing is stopped or removed.
 # shellcheck shell=bash
 
-# PostgreSQL refuses to run as root, and its programs want a directory that they may enter.
+# Runs a command as the server's user: PostgreSQL refuses to run as root, and its programs need a working directory
+# that they can enter.
 as_server() (
     cd "$work_dir" || exit
     if [ "$(id -u)" -eq 0 ]; then runuser -u "$server_user" -- "$@"; else "$@"; fi
 )
 
-# What tests have started besides servers comes first, as Patroni would start these again.
+# Stops all servers in the directory. Kills other processes of tests first, because Patroni would start its servers
+# again.
 stop_servers() {
     local pid_file pid process directory
     for process in /proc/[0-9]*; do
@@ -22,7 +25,7 @@ stop_servers() {
     done
     while IFS= read -r pid_file; do
         pid=$(head -n 1 "$pid_file" 2>/dev/null) || continue
-        # The file of a server that was killed stays behind, and its pid may be somebody else's by now.
+        # A server that was killed leaves its file behind, and its PID may belong to another process now.
         [ "$(readlink "/proc/$pid/cwd")" = "$(dirname "$pid_file")" ] || continue
         kill -QUIT "$pid" 2>/dev/null || continue
         for _ in $(seq 100); do
@@ -38,20 +41,20 @@ clean_up() {
         return
     fi
     stop_servers
-    # A test that was interrupted may leave its small disk behind.
+    # An interrupted test may leave its small file system mounted.
     awk -v dir="$work_dir/" 'index($2, dir) == 1 { print $2 }' /proc/mounts | xargs -r -n 1 umount --lazy
     rm -rf "$work_dir"
 }
 
-# The pg_config of an installation as the server's user can reach it: of a copy, if it lies in a directory that he may not
-# enter. PostgreSQL's programs find everything else from where they are themselves.
+# Prints a pg_config that the server's user can run. Copies the installation if it is in a directory that this user
+# cannot enter. The programs of PostgreSQL find everything else relative to their own location.
 reachable() {
     local pg_config=$1 root copy
     if [ "${copy_it:-0}" = 0 ] && as_server test -x "$pg_config"; then
         echo "$pg_config"
         return
     fi
-    # Without a directory of its own, all of this machine would be copied.
+    # If the installation has no directory of its own, the copy would include the whole file system.
     if [[ $pg_config != /*/bin/pg_config ]]; then
         echo "PG_CONFIG has to be the path of a pg_config in an installation of its own: \"$pg_config\"" >&2
         return 1
@@ -67,12 +70,13 @@ reachable() {
     echo "$copy${pg_config#"$root"}"
 }
 
-# Starts the server in $data, with what is in the array server_environment.
+# Starts the server in $data. Its environment contains the variables in the array server_environment.
 start_again() {
     as_server env "${server_environment[@]}" "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start
 }
 
-# Makes a cluster in $data and starts it. Its configuration is the standard input. The user is postgres, the socket in $work_dir.
+# Creates a cluster in $data and starts it. Reads additional settings from standard input. The superuser is postgres,
+# and the socket is in $work_dir.
 start_server() {
     data=$work_dir/data
     as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
@@ -84,9 +88,9 @@ start_server() {
     }
 }
 
-# Settings of other clusters are none of ours.
+# Ignore settings that are meant for other clusters.
 unset PGHOST PGHOSTADDR PGPORT PGUSER PGDATABASE PGPASSWORD PGSERVICE PGOPTIONS PGDATA PGAPPNAME PGSSLMODE
-unset RUST_BACKTRACE # It would add a backtrace to the DETAIL of errors.
+unset RUST_BACKTRACE # A backtrace would be added to the DETAIL of errors.
 
 server_user=postgres
 if [ "$(id -u)" -eq 0 ] && ! id "$server_user" >/dev/null 2>&1; then
@@ -96,7 +100,7 @@ work_dir=$(mktemp -d /tmp/snowflake_id.XXXXXX)
 if [ "$(id -u)" -eq 0 ]; then
     chown "$server_user" "$work_dir"
 fi
-export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user # For the harness of the tests.
+export SNOWFLAKE_ID_WORK_DIR=$work_dir SNOWFLAKE_ID_SERVER_USER=$server_user # For the test harness.
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM

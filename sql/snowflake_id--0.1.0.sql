@@ -1916,6 +1916,6 @@ GRANT EXECUTE ON FUNCTION
     TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
 
--- Stores what the server knows of its past, if this is the keeper's database: see src/keeper/store.rs. Warns if the server
--- is not set up to make IDs.
+-- Stores what the server knows of its history, if this is the keeper's database: see src/keeper/store.rs. Warns if the
+-- server cannot issue IDs yet.
 SELECT snowflake_internal.store_history();

@@ -1,5 +1,5 @@
-//! Every error that a user can meet, one arm each: SQLSTATE, message in lower case, DETAIL with the numbers,
-//! HINT with what to type. It is one list, and long for that reason.
+//! Every error that a user can see, one arm each: SQLSTATE, message, DETAIL with the numbers, HINT with what
+//! to type. The file is long because it is a single list.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use crate::pg::encoding::{in_any_encoding, is_in_any_encoding};
 
-/// Why a call fails. What it quotes of the user's texts has gone through
-/// [`shown`](snowflake_id_core::message::shown).
+/// The reason why a call fails. Texts of the user have passed through
+/// [`shown`](snowflake_id_core::message::shown) before they are quoted here.
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
@@ -47,12 +47,12 @@ pub enum Error {
         least: usize,
         most: usize,
     },
-    /// Does not quote the text, which may hold a password.
+    /// The text is not quoted, as it may contain a password.
     InvalidRegistry {
         problem: String,
     },
     PasswordInRegistry,
-    /// The registry has not given an identity.
+    /// The registry has not granted an identity.
     NoLease {
         state: &'static str,
         free_from_us: i64,
@@ -61,7 +61,7 @@ pub enum Error {
         until_us: i64,
         state: &'static str,
     },
-    /// The identity is leased: it is not for an administrator to choose.
+    /// With a registry, an administrator cannot choose the identity.
     IdentityIsLeased,
     NoIdentityToReset,
     WaitTooLong {
@@ -70,12 +70,12 @@ pub enum Error {
         left: Duration,
         max_wait: Duration,
     },
-    /// Internal: the caller waits for the keeper.
+    /// Internal: the caller waits for the keeper and does not report this.
     GateClosed,
     KeeperNotReady {
         report: String,
     },
-    /// Nobody but this transaction sees the extension yet.
+    /// The extension was created in this transaction, so the keeper does not see it yet.
     ExtensionUncommitted,
     HorizonStalled {
         report: String,
@@ -86,9 +86,9 @@ pub enum Error {
         database: String,
     },
     IdentityUsed(Identity),
-    /// Whichever identity the registry gives.
+    /// Every identity that the registry may grant is blocked up to a later time.
     NothingIsReset,
-    /// Which identities this server has used is not known.
+    /// It is not known which identities this server has used.
     HistoryUnknown(Identity),
     AnotherRequest,
     NotAnIdentity {
@@ -132,15 +132,15 @@ pub enum Error {
         uuid: [u8; 16],
         problem: UuidError,
     },
-    /// Says how long the key is, never the key itself.
+    /// Contains the length of the key, never the key itself.
     KeyLength(usize),
     NoMaskKey {
         name: String,
     },
-    /// Does not say what was given, as that is a key.
+    /// The argument is not quoted, as it is a key.
     MaskKeyForName,
     Range(RangeError),
-    /// Numbers in ranges. Names have gone through `shown`, details are the registry's words.
+    /// Errors of segments. Names have passed through `shown`; details are the registry's own words.
     SegmentsInRecovery,
     SegmentName {
         name: String,
@@ -150,7 +150,7 @@ pub enum Error {
     SegmentUnknown {
         name: String,
         detail: Option<String>,
-        /// The name of a segment that there is, if one is much like it.
+        /// The name of an existing segment of which this name is probably a misspelling.
         near: Option<String>,
     },
     SegmentClosed {
@@ -172,7 +172,7 @@ pub enum Error {
     NoSegmentRegistry {
         problem: String,
     },
-    /// The problem ends with the GRANT to run.
+    /// The problem contains the GRANT to run.
     SegmentsDenied {
         problem: String,
     },
@@ -206,7 +206,7 @@ impl From<RangeError> for Error {
     }
 }
 
-/// Ends the call with the error, if there is one.
+/// Unwraps the value, or raises the error.
 pub trait OrReport {
     type Value;
     fn or_report(self) -> Self::Value;
@@ -224,7 +224,8 @@ impl<T> OrReport for Result<T, Error> {
     }
 }
 
-/// An error as PostgreSQL shows it. Without a text there is no DETAIL, or no HINT.
+/// The fields of an error as PostgreSQL shows it. An empty text means that the error has no DETAIL or no
+/// HINT.
 pub struct Texts {
     pub sqlstate: PgSqlErrorCode,
     pub message: String,
@@ -242,7 +243,7 @@ fn texts(
 }
 
 impl Error {
-    /// The error for a stall of a layout that no wait ends.
+    /// Returns an error if a stall of a layout does not end by waiting.
     pub fn unless_it_passes(layout: &Layout, stall: Stall) -> Result<(), Error> {
         match stall {
             Stall::Exhausted => Err(Error::Exhausted { layout: *layout }),
@@ -259,7 +260,7 @@ impl Error {
         unreachable!("ERROR does not return")
     }
 
-    /// All that is said of it, as every client can be told.
+    /// Returns the texts in a form that can be sent in every client encoding.
     pub fn texts(&self) -> Texts {
         let Texts { sqlstate, message, detail, hint } = self.texts_in_utf8();
         let [message, detail, hint] = [message, detail, hint].map(in_any_encoding);
@@ -697,28 +698,30 @@ impl Error {
     }
 }
 
-/// What the registry says, as a DETAIL.
+/// Returns the registry's words as a DETAIL.
 fn said(detail: &Option<String>) -> String {
     detail.as_deref().map_or_else(String::new, |detail| format!("The registry says: {detail}."))
 }
 
-/// With a capital and a full stop.
+/// Adds a full stop.
 fn sentence(text: &str) -> String {
     format!("{text}.")
 }
 
-/// A name as a literal of SQL. One that is not shown as it is, is left to the user.
+/// Returns a shown name as an SQL literal. If the name was escaped or truncated, the literal is a placeholder
+/// that the user has to replace.
 fn literal_of_shown(name: &str) -> String {
     literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
 }
 
-/// A text as a literal of SQL. One that cannot be shown is left to the user, too.
+/// Returns a text as an SQL literal. If the text cannot be represented in every encoding, the literal is a
+/// placeholder.
 fn literal(text: &str) -> String {
     let text = if is_in_any_encoding(text) { text } else { "..." };
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// A length of time as people read it, rounded up.
+/// Formats a length of time for messages, rounded up.
 pub fn duration(time: Duration) -> String {
     const SECONDS_PER_DAY: u64 = 86_400;
     match time.as_micros().div_ceil(1_000) {

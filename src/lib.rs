@@ -1,22 +1,22 @@
-//! PostgreSQL extension `snowflake_id`: 64-bit IDs that sort by time and never repeat.
+//! PostgreSQL extension `snowflake_id`: 64-bit IDs that sort by time and are never repeated.
 //!
-//! The extension is a thin shell around the crate [`snowflake_id_core`], which holds the layouts and the
-//! generator.
+//! The layouts and the generator are in the crate [`snowflake_id_core`]. The extension is a thin layer around
+//! it.
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`error`] | every error that a user can meet |
+//! | [`error`] | every error that a user can see |
 //! | [`config`] | the settings and their hooks |
-//! | [`wait_event`] | what our processes wait for, as `pg_stat_activity` shows it |
-//! | [`pg`] | PostgreSQL's C side, and nothing of ours |
-//! | [`shared`] | the state in shared memory, and who may touch it how |
+//! | [`wait_event`] | the wait events that `pg_stat_activity` shows for our processes |
+//! | [`pg`] | interfaces to PostgreSQL's C code, independent of this extension |
+//! | [`shared`] | the state in shared memory, and which process may read or write it |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
-//! | [`keeper`] | the background worker that writes the horizon ahead and opens the gate |
+//! | [`keeper`] | the background worker that writes the horizon ahead of the IDs and opens the gate |
 //! | [`registry`] | the background worker that leases the worker ID from a registry |
-//! | [`segment`] | numbers in ranges: their functions, and the background worker that fetches the ranges |
-//! | [`background`] | what background workers have in common |
-//! | [`admin`] | view `snowflake_status`, and what an administrator can order |
-//! | [`read`] | IDs read back, ranges, texts, masks; layouts |
+//! | [`segment`] | segments: their functions, and the background worker that fetches ranges of numbers |
+//! | [`background`] | code shared by the background workers |
+//! | [`admin`] | view `snowflake_status`, and the requests of administrators |
+//! | [`read`] | decoding of IDs, ID ranges for times, text forms, masks; layouts |
 
 use pgrx::prelude::*;
 
@@ -35,9 +35,9 @@ mod wait_event;
 
 ::pgrx::pg_module_magic!(name, version);
 
-/// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, else by the
-/// first backend that calls one of the functions. Without preloading there is no shared memory, hence no new
-/// IDs; decoding works.
+/// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, otherwise by
+/// the first backend that calls one of the functions. Without preloading there is no shared memory, so no IDs
+/// can be issued, but decoding works.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     config::define(generate::session::forget);

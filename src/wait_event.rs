@@ -1,19 +1,19 @@
-//! What our processes wait for, as `pg_stat_activity` shows it.
+//! The wait events that `pg_stat_activity` shows for our processes.
 
 use crate::pg::wait::WaitEventName;
 
 #[derive(Clone, Copy)]
 pub enum WaitEvent {
-    /// The clock has to come far enough.
+    /// Waiting until the time of the next ID is no longer too far ahead of the clock.
     Clock,
-    /// The keeper has to open the gate or to extend the horizon.
+    /// Waiting for the keeper to open the gate or to extend the horizon.
     Horizon,
-    /// The registry has to answer.
+    /// Waiting for an answer of the registry.
     Registry,
 }
 
 impl WaitEvent {
-    /// By which PostgreSQL knows it.
+    /// Returns the number under which PostgreSQL knows the wait event.
     pub fn number(self) -> u32 {
         static NAMES: [WaitEventName; 3] = [
             WaitEventName::new(c"SnowflakeClock"),

@@ -1,4 +1,4 @@
-//! What a single call costs.
+//! The cost of a single call.
 
 use snowflake_id_cluster_tests::Cluster;
 
@@ -7,7 +7,7 @@ use crate::measure::{median, net_ns, net_ns_once};
 use crate::numbers::{CACHED_SEQUENCE, SEGMENT, SEQUENCE, SNOWFLAKE};
 use crate::servers::{SERVERS, SETTINGS, Servers};
 
-/// Calls differ by few nanoseconds.
+/// Many repetitions are needed, because the costs of calls differ by a few nanoseconds only.
 const REPETITIONS: usize = 27;
 const BASE: &str = "42::bigint";
 
@@ -29,7 +29,7 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     figures.show_calls("calls", &calls, 2);
 }
 
-/// This build beside another one, if there is one.
+/// Compares this build with another one, if there is one.
 pub fn print_baseline(servers: &mut Servers, _: &Figures) {
     let Ok(pg_config) = std::env::var("BASELINE_PG_CONFIG") else { return };
     let baselines: Vec<_> =

@@ -1,4 +1,4 @@
-//! Where the figures go besides the screen.
+//! Output of figures to files, in addition to the screen.
 
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
@@ -6,7 +6,7 @@ use std::{fs, thread};
 use postgres::Client;
 use snowflake_id_cluster_tests::single;
 
-/// CSV files, if they are wanted.
+/// CSV files, if they were requested.
 pub struct Figures {
     directory: Option<PathBuf>,
 }
@@ -37,8 +37,8 @@ impl Figures {
         fs::write(directory.join(name).with_extension("csv"), text).unwrap();
     }
 
-    /// Prints text. If figures are wanted, it also goes into the page `explanation/costs.md` beside their directory,
-    /// in place of the text between `<!-- table: NAME -->` and `<!-- end -->`.
+    /// Prints text. If files were requested, the text also goes into the page `explanation/costs.md` beside
+    /// their directory, where it replaces the text between `<!-- table: NAME -->` and `<!-- end -->`.
     pub fn show(&self, name: &str, text: &str) {
         println!("{text}");
         let Some(page) = self.directory.as_ref().and_then(|directory| directory.parent()) else { return };
@@ -48,7 +48,7 @@ impl Figures {
         }
     }
 
-    /// Shows what calls cost, beside the one at a position.
+    /// Shows the costs of calls, compared with that of the call at position `base`.
     pub fn show_calls(&self, name: &str, calls: &[(&str, f64)], base: usize) {
         let head = ["one call, net of the query around it", "ns", &format!("of {}", calls[base].0)];
         let rows = calls
@@ -92,7 +92,7 @@ fn replace(page: &Path, name: &str, text: &str) {
     fs::write(page, [before, &mark, text, "\n<!-- end -->", after].concat()).unwrap();
 }
 
-/// In Markdown. The first column has words, the others figures.
+/// Returns a table in Markdown. The first column contains words, the others figures.
 pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut text = format!("| {} |\n| ---{} |\n", head.join(" | "), " | ---:".repeat(head.len() - 1));
     for row in rows {
@@ -105,7 +105,7 @@ pub fn ratio(value: f64, base: f64) -> String {
     format!("{:.2} x", value / base)
 }
 
-/// A time as people read it.
+/// Formats a time for people.
 pub fn time(ns: u64) -> String {
     let value = ns as f64;
     match ns {

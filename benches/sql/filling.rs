@@ -1,4 +1,4 @@
-//! What a million rows cost.
+//! The cost of a million rows.
 
 use snowflake_id_cluster_tests::single;
 

@@ -1,5 +1,5 @@
-//! The clock, the horizon and the times of IDs, through a crash and a step back of the clock: no measurement, but a
-//! record of what happens.
+//! Records the clock, the horizon and the times of IDs during a crash and a step back of the clock. This is
+//! not a measurement.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -17,16 +17,16 @@ const STEP: Duration = Duration::from_secs(13);
 const STEP_BACK: f64 = 4.0;
 const END: Duration = Duration::from_secs(22);
 
-/// All times are seconds since it began, by a clock that nobody sets.
+/// What was recorded. All times are seconds since the start of the record, by a monotonic clock.
 struct Record {
     began: Instant,
     began_at: SystemTime,
-    /// How far the server's clock differs from the real one.
+    /// The difference between the server's clock and the real one, in seconds.
     shift: f64,
     rows: Vec<[String; 5]>,
-    /// When the last ID came.
+    /// When the last ID was returned.
     last_id: Option<f64>,
-    /// The longest times without one, and when they ended.
+    /// The longest times without an ID, and when they ended.
     gaps: Vec<(f64, f64)>,
 }
 
@@ -34,13 +34,14 @@ pub fn print(_: &mut Servers, figures: &Figures) {
     let cluster = Cluster::builder().worker(1).clock().start();
     let mut client = connect(&cluster);
     wait_for_first_id(&mut client);
-    // The horizon has moved on from where it was at the start.
+    // Wait until the horizon has moved on from where it was at the start.
     thread::sleep(Duration::from_secs(3));
 
     let mut record = Record::begin();
     record.observe(&mut client, CRASH);
     record.note("crash");
-    // All at once, as by a power cut: a keeper that outlives the postmaster would store where its IDs end.
+    // All processes stop at the same time, as in a power failure. A keeper that outlived the postmaster would
+    // store the shutdown horizon.
     signal_all(&cluster, "STOP");
     kill_server(&cluster);
     record.watch_clock(START);
@@ -61,7 +62,7 @@ pub fn print(_: &mut Servers, figures: &Figures) {
     figures.write("horizon", ["seconds", "event", "clock", "horizon", "id"], &record.rows);
 }
 
-/// A session whose calls hardly wait: one that would have to fails.
+/// Returns a session whose calls hardly wait: a call that would have to wait fails.
 fn connect(cluster: &Cluster) -> Client {
     let mut client = cluster.connect();
     client.batch_execute("SET snowflake_id.max_wait = '100ms'").unwrap();
@@ -78,12 +79,12 @@ impl Record {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Notes an event.
+    /// Records an event.
     fn note(&mut self, event: &str) {
         self.add(event, None, None);
     }
 
-    /// Notes the clock until then.
+    /// Records the clock until `until`.
     fn watch_clock(&mut self, until: Duration) {
         while self.began.elapsed() < until {
             self.add("", None, None);
@@ -91,7 +92,7 @@ impl Record {
         }
     }
 
-    /// Notes clock, horizon and the time of an ID until then.
+    /// Records the clock, the horizon and the time of an ID until `until`.
     fn observe(&mut self, client: &mut Client, until: Duration) {
         let began = self.began_at.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         while self.began.elapsed() < until {

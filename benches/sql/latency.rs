@@ -1,8 +1,9 @@
-//! How long single calls take, as percentiles: within the server, and as a client sees them over a Unix
+//! The time that single calls take, as percentiles: within the server, and as seen by a client over a Unix
 //! socket.
 //!
-//! Unsaturated, calls are due at a fixed rate. If a call is due while the previous one is still running, its time
-//! counts from when it was due. A stall of the machine therefore counts for all calls that are due while it lasts.
+//! At a fixed rate, each call is due at a given time. If a call is due while the previous one is still
+//! running, its time counts from when it was due. A stall of the machine therefore counts for all calls that
+//! are due during the stall.
 
 use std::process::Command;
 use std::sync::Barrier;
@@ -17,13 +18,14 @@ use crate::figures::{Figures, table, time};
 use crate::numbers::{Number, SEGMENT, SEQUENCE, SNOWFLAKE};
 use crate::servers::Servers;
 
-/// How often each way to a number is measured, in turn with the others.
+/// How often each kind of number is measured, in turn with the others.
 const ROUNDS: usize = 3;
 const WINDOW: Duration = Duration::from_millis(1_500);
-/// The percentiles that the call decides, rather than the machine. Beyond 99 % a call waits for its turn on a core.
+/// The percentiles that depend on the call rather than on the machine. Beyond 99 %, a call waits for a free
+/// core.
 const PERCENTILES: &[f64] = &[50.0, 90.0, 95.0, 99.0];
-/// The same at a fixed rate. There even the bare clock has other figures from minute to minute beyond 95 %: a single
-/// stall of some milliseconds makes hundreds of calls late.
+/// The same at a fixed rate. Beyond 95 %, even the figures of the clock alone vary from minute to minute,
+/// because a single stall of a few milliseconds delays hundreds of calls.
 const PERCENTILES_AT_A_FIXED_RATE: &[f64] = &[50.0, 90.0, 95.0];
 
 /// What is called, and in which layout.
@@ -31,7 +33,7 @@ struct Subject {
     name: &'static str,
     layout: &'static str,
     warm_up: Duration,
-    /// None: whatever is measured besides, alone.
+    /// The call that is measured. `None` measures only the overhead.
     number: Option<Number>,
 }
 
@@ -40,7 +42,8 @@ impl Subject {
         Subject { number: Some(number), ..Subject::nothing(number.name) }
     }
 
-    /// The layout's own limit is felt only when its time is as far ahead of the clock as it may be.
+    /// The layout's own limit takes effect only when the time of its IDs is as far ahead of the clock as is
+    /// allowed, so the warm-up is longer.
     fn in_standard() -> Subject {
         let warm_up = Duration::from_secs(2);
         Subject { layout: "standard", warm_up, ..Subject::new(SNOWFLAKE) }
@@ -58,12 +61,12 @@ impl Subject {
     }
 }
 
-/// How calls follow one another.
+/// The sessions, and the rate of their calls.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
     sessions: usize,
-    /// From one call of a session to the next. None: as soon as it has returned.
+    /// The time between two calls of a session. `None`: each call follows the previous one immediately.
     every: Option<Duration>,
 }
 
@@ -73,7 +76,7 @@ impl Load {
     }
 }
 
-/// What one session saw, or all of them.
+/// The measurements of one session, or of all sessions.
 struct Seen {
     latencies: Histogram<u64>,
     per_second: f64,
@@ -95,7 +98,7 @@ impl Seen {
     }
 }
 
-/// When what is seen counts.
+/// The time during which measurements count.
 struct Window {
     from: Instant,
     until: Instant,
@@ -116,7 +119,8 @@ impl Window {
     }
 }
 
-/// One of the sessions: its number among them, what to call, how often, and whom to wait for.
+/// Runs one session, given its number, the subject, the load, and the barrier at which the sessions wait for
+/// one another.
 type Session = fn(&Cluster, usize, &Subject, Load, &Barrier) -> Seen;
 
 pub fn print(servers: &mut Servers, figures: &Figures) {
@@ -149,7 +153,8 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     figures.write("latency", ["where", "load", "call", "per_second", "percentile", "ns"], &rows);
 }
 
-/// Measures each way to a number under a load. Adds to the rows, and returns them as a table for people.
+/// Measures each kind of number under a load. Adds the results to the rows, and returns them as a table for
+/// people.
 fn measure(
     cluster: &Cluster,
     nothing: &'static str,
@@ -194,7 +199,7 @@ fn measure(
     table(&head, shown)
 }
 
-/// Runs the sessions at the same time.
+/// Runs all sessions at the same time.
 fn together(cluster: &Cluster, subject: &Subject, load: Load, session: Session) -> Seen {
     let ready = Barrier::new(load.sessions);
     let mut all = Seen::nothing();
@@ -218,7 +223,7 @@ fn connect(cluster: &Cluster, subject: &Subject) -> Client {
     client
 }
 
-/// Builds what times calls within a backend, and has the server load it.
+/// Builds the library that times calls within a backend, and makes the server load it.
 fn create_time_calls(cluster: &Cluster) {
     let library = cluster.host().join("time_calls.so");
     let headers = ask_pg_config(&pg_config(), "--includedir-server");
@@ -238,7 +243,7 @@ fn create_time_calls(cluster: &Cluster) {
 }
 
 fn in_server(cluster: &Cluster, _: usize, subject: &Subject, load: Load, ready: &Barrier) -> Seen {
-    /// Of one statement: so few that little is lost at the ends of the window.
+    /// The calls of one statement. There are few, so that little is lost at both ends of the window.
     const CALLS: i32 = 10_000;
     let mut client = connect(cluster, subject);
     let statement = client.prepare("SELECT time_calls($1::text::regprocedure, $2, $3, $4)").unwrap();
@@ -272,7 +277,7 @@ fn as_client(cluster: &Cluster, at: usize, subject: &Subject, load: Load, ready:
     let mut seen = Seen::nothing();
     ready.wait();
     let window = Window::open(subject);
-    // The sessions do not all begin at once.
+    // The sessions start at different times.
     let mut due = load.every.map(|every| Instant::now() + every.mul_f64(at as f64 / load.sessions as f64));
     while window.is_open() {
         let mut began = Instant::now();

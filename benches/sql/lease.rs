@@ -1,4 +1,4 @@
-//! A worker ID passing from a server that has stalled to another one: no measurement, but a record of what happens.
+//! Records how a worker ID passes from a stalled server to another one. This is not a measurement.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(6);
 const RESUME: Duration = Duration::from_secs(18);
 const END: Duration = Duration::from_secs(24);
 
-/// All times are seconds since it began.
+/// What was recorded. All times are seconds since the start of the record.
 struct Record {
     began: Instant,
     began_at: f64,
@@ -31,7 +31,7 @@ struct Row {
     what: &'static str,
     server: String,
     worker: Option<i32>,
-    /// Of an ID, or the begin of a lease.
+    /// The time of an ID, or the start of a lease.
     time: Option<f64>,
     /// The end of a lease.
     until: Option<f64>,
@@ -41,7 +41,7 @@ pub fn print(_: &mut Servers, figures: &Figures) {
     let fleet = Fleet::start(&format!("{LEASE}, first_worker => {WORKER}"));
     let alpha = fleet.server().set("cluster_name", "alpha").start();
     assert_eq!(leased_worker(&alpha), WORKER);
-    // Wants this one or none.
+    // This server accepts no other worker ID.
     let beta = fleet.server().worker(WORKER).set("cluster_name", "beta").start();
     wait_for_registry_state(&beta, "all taken");
 
@@ -106,7 +106,7 @@ impl Record {
         self.add(event, server, None, None, None);
     }
 
-    /// Notes each ID that a server gives. Calls do not wait.
+    /// Records each ID that a server returns. Calls do not wait.
     fn take_ids(&self, name: &str, server: &Cluster, stop: &AtomicBool) {
         const ID: &str = "
             SELECT worker_id, extract(epoch FROM generated_at)::float8
@@ -121,7 +121,7 @@ impl Record {
         }
     }
 
-    /// Notes each lease that the registry has granted or renewed.
+    /// Records each lease that the registry has granted or renewed.
     fn watch_registry(&self, registry: &Cluster, stop: &AtomicBool) {
         const LEASES: &str = "
             SELECT node_name, worker_id, extract(epoch FROM granted_from)::float8,

@@ -1,16 +1,17 @@
-//! `make bench`: what IDs cost in SQL, beside what PostgreSQL itself offers. Prints Markdown.
+//! `make bench`: the cost of IDs in SQL, compared with that of PostgreSQL's own features. Prints Markdown.
 //!
-//! All that is compared is measured in one run, in turn, repetition by repetition, so that a machine that is
-//! busy for a while slows down both sides. Figures are medians over the repetitions. Those of single calls go
-//! round several servers: where the system happens to put things in memory makes a difference of some
-//! nanoseconds per call, for as long as a server runs.
+//! Values that are compared are measured in the same run, in turn, repetition by repetition. If the machine
+//! is busy for a while, both sides slow down. Figures are medians over the repetitions. Single calls are
+//! measured on several servers, because the memory locations that the system happens to choose make a
+//! difference of some nanoseconds per call for as long as a server runs.
 //!
-//! Arguments are the tables to print, all without any. The environment:
+//! The arguments are the names of the tables to print. Without arguments, all tables are printed. Environment
+//! variables:
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `FIGURES` | a directory into which the figures are written as well, a CSV file for each table |
-//! | `BASELINE_PG_CONFIG` | a PostgreSQL into which another build is installed, to compare this one with |
+//! | `FIGURES` | a directory into which the figures are also written, one CSV file for each table |
+//! | `BASELINE_PG_CONFIG` | `pg_config` of a PostgreSQL installation with another build, to compare this one with |
 
 mod calls;
 mod figures;
@@ -30,7 +31,7 @@ use servers::Servers;
 /// Prints a table.
 type Table = fn(&mut Servers, &Figures);
 
-/// Each table's name, in the order in which they are printed.
+/// The names of the tables, in the order in which they are printed.
 const TABLES: [(&str, Table); 10] = [
     ("calls", calls::print),
     ("baseline", calls::print_baseline),

@@ -1,4 +1,4 @@
-//! How long things take.
+//! Measurement of times.
 
 use std::time::Instant;
 
@@ -6,10 +6,10 @@ use postgres::Client;
 
 use crate::servers::{SERVERS, Servers};
 
-/// Rows of a query that is timed, and of a table that is filled.
+/// The number of rows of a query that is timed, and of a table that is filled.
 pub const ROWS: u32 = 1_000_000;
 
-/// Seconds that something takes.
+/// Returns the time that an action takes, in seconds.
 pub fn seconds(action: impl FnOnce()) -> f64 {
     let start = Instant::now();
     action();
@@ -21,8 +21,8 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Net nanoseconds per call of each expression: its time over 1,000,000 rows less that of the expression
-/// beside it. The repetitions go round the servers.
+/// Returns the net time per call of each expression, in nanoseconds: its time over 1,000,000 rows minus that
+/// of the expression paired with it. The repetitions alternate between the servers.
 pub fn net_ns(servers: &mut Servers, repetitions: usize, pairs: &[(&str, &str)]) -> Vec<f64> {
     let clients = servers.all();
     let client_of = |at: usize| at * SERVERS / repetitions;

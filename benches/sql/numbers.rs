@@ -1,9 +1,9 @@
-//! Ways to a number.
+//! The calls that are compared with one another.
 
-/// A call that gives a number.
+/// A call that returns a number.
 #[derive(Clone, Copy)]
 pub struct Number {
-    /// As it stands in the tables.
+    /// The name in the tables.
     pub name: &'static str,
     pub call: &'static str,
     pub function: &'static str,

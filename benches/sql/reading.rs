@@ -1,4 +1,4 @@
-//! The cost of reading an ID back, and of showing it in public. One repetition on each server.
+//! The cost of reading an ID, and of showing it to the public. Each server runs one repetition.
 
 use crate::figures::Figures;
 use crate::measure::net_ns;
@@ -32,7 +32,7 @@ pub fn print(servers: &mut Servers, figures: &Figures) {
     figures.show_calls("reading", &calls, 0);
 }
 
-/// IDs for public display: as text, masked, and with a key.
+/// Measures IDs for public display: as text, masked, and with a key.
 pub fn print_showing(servers: &mut Servers, figures: &Figures) {
     let key = "INSERT INTO snowflake_mask_key (name, key) VALUES ('bench', uuid_send(gen_random_uuid()))";
     for client in servers.all() {

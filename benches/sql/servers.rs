@@ -1,9 +1,9 @@
-//! The servers that are measured.
+//! The servers on which everything is measured.
 
 use postgres::Client;
 use snowflake_id_cluster_tests::{Cluster, Settings};
 
-/// How many a measurement of single calls goes round.
+/// The number of servers on which single calls are measured.
 pub const SERVERS: usize = 9;
 
 pub const SETTINGS: Settings = &[
@@ -11,7 +11,7 @@ pub const SETTINGS: Settings = &[
     ("snowflake_id.worker_id", "1"),
     ("snowflake_id.layout", "wide"),
     ("fsync", "on"),
-    // One process per query, and no pauses for things that are not measured.
+    // Each query runs in one process, without pauses for work that is not measured.
     ("jit", "off"),
     ("max_parallel_workers_per_gather", "0"),
     ("autovacuum", "off"),
@@ -20,9 +20,9 @@ pub const SETTINGS: Settings = &[
     ("checkpoint_timeout", "1h"),
 ];
 
-/// Two sequences, one of them as fast as sequences go, and a segment.
+/// Two sequences, one of them cached to be as fast as possible, and a segment.
 ///
-/// A range of the segment lasts for a second or more, as it does for those who let it grow.
+/// A range of the segment lasts for one second or more, as in a segment whose step is allowed to grow.
 const NUMBERS: &str = "
     CREATE SEQUENCE plain;
     CREATE SEQUENCE cached CACHE 1000;
@@ -30,7 +30,7 @@ const NUMBERS: &str = "
     SELECT snowflake_registry.create_segment('bench', min_step => 10000000, max_step => 1000000000);
 ";
 
-/// Servers, each with what is measured in it and a connection. They are started when they are wanted.
+/// Servers with the objects to be measured, and a connection to each. They are started on first use.
 #[derive(Default)]
 pub struct Servers {
     clusters: Vec<Cluster>,
@@ -38,19 +38,19 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// The server for all that is measured on one.
+    /// Returns the server for measurements that use only one.
     pub fn one(&mut self) -> &Cluster {
         self.start(1);
         &self.clusters[0]
     }
 
-    /// A connection to it.
+    /// Returns a connection to that server.
     pub fn first(&mut self) -> &mut Client {
         self.start(1);
         &mut self.clients[0]
     }
 
-    /// A connection to each of all servers.
+    /// Returns a connection to each server.
     pub fn all(&mut self) -> &mut [Client] {
         self.start(SERVERS);
         &mut self.clients

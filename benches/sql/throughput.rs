@@ -14,11 +14,12 @@ use crate::servers::Servers;
 
 const REPETITIONS: usize = 5;
 const SESSIONS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Numbers that a statement takes: enough of them that the statement itself does not count.
+/// The count of numbers that a statement takes. It is so large that the cost of the statement itself does not
+/// matter.
 const NUMBERS: u32 = 50_000;
 const BATCH: u32 = 1_000;
 
-/// A way to many numbers, as a loop in the server.
+/// A way to take many numbers, as a loop in the server.
 struct Loop {
     name: String,
     query: String,
@@ -94,11 +95,12 @@ pub fn print_saturation(servers: &mut Servers, figures: &Figures) {
     figures.write("saturation", ["sessions", "ids_per_second"], &rows);
 }
 
-/// Numbers per second that `sessions` take together between `from` and `until` after the start.
+/// Returns how many numbers per second `sessions` sessions take together between `from` and `until` after the
+/// start.
 ///
-/// The numbers of a statement count for the part of its time that lies between the two.
+/// The numbers of a statement count in proportion to the part of its time that is between the two.
 ///
-/// `(query, numbers)`: the statement, and how many numbers it takes.
+/// `(query, numbers)` is the statement, and how many numbers it takes.
 fn rate(
     cluster: &Cluster,
     sessions: usize,

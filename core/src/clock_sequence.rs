@@ -1,17 +1,21 @@
-//! The clock sequence: layouts with the field `clock_seq` need not wait for a clock that was set back. They go
-//! on in the present with another value of the field.
+//! The clock sequence. When the clock is set back, layouts with the field `clock_seq` need not wait for it.
+//! They continue at the present, with another value of the field.
 //!
-//! The rules:
+//! The rules are:
 //!
-//! * A value that is not 0 has a **horizon of its own**, which is durable before it is used. IDs of one value
-//!   start before it, and after a start they begin at it.
-//! * A value is **opened** only at an instant at or after the end of all its use. So it repeats nothing.
-//! * Before another value is opened, the end of the one in use is noted, durably.
-//! * **0 is never opened again**: layouts without the field make the same numbers, and go on meanwhile.
-//! * An unknown past means that every value was used, up to the highest horizon that the server has ever had. Only the
-//!   one in use goes on, above its own horizon.
-//! * An identity that a server has for the first time, without a lease, has a past that it does not know: a dump may
-//!   have been restored, or another server may have had it. So every value was used up to the present.
+//! * A value other than 0 has a **horizon of its own**, which is durable before the value is used. The ticks
+//!   of all IDs with the value start before the horizon. After a start of the server, these IDs continue at
+//!   the horizon.
+//! * A value is **opened** only at or after its high-water mark, which is the instant up to which it may have
+//!   been used. It therefore repeats no ID.
+//! * Before another value is opened, the high-water mark of the value in use is durably recorded.
+//! * **0 is never opened again**, because layouts without the field create the same numbers and continue to
+//!   do so.
+//! * If the history is unknown, every value counts as used up to the highest horizon that the server has ever
+//!   had. Only the value in use continues, above its own horizon.
+//! * If a server has an identity for the first time, without a lease, the history of the identity is unknown.
+//!   A dump may have been restored, or another server may have had the identity. Every value therefore counts
+//!   as used up to the present.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -21,44 +25,49 @@ use crate::lease::Lease;
 use crate::track::{Begun, Horizon, TRACKS, Track};
 use crate::used::{Scope, Use, Uses};
 
-/// The highest value that is used, however wide the field is: it has to fit into a word beside its horizon.
+/// The highest value that is used, however wide the field is. A value has to fit a word together with its
+/// horizon.
 pub const MAX_VALUE: u8 = u8::MAX;
 
-/// How much further than a server comes by itself (`max_ahead` and `lease` ahead of the clock) it has to stand ahead
-/// of the clock before something is done about it: a crash alone is no reason.
+/// How far beyond its normal reach a server has to be before it takes action: 1 second, in microseconds. The
+/// normal reach is `max_ahead` plus `horizon_margin` after the clock. A crash alone can take a server that
+/// far, and is no reason for action.
 pub const FAR_AHEAD_US: i64 = 1_000_000;
 
 impl Layout {
-    /// The highest value of the clock sequence that this layout can have; 0 without the field.
+    /// Returns the highest value of the clock sequence that this layout can have; 0 if the layout lacks the
+    /// field.
     pub fn max_clock_seq(&self) -> u8 {
         self.max(Field::ClockSeq).min(MAX_VALUE.into()) as u8
     }
 
-    /// The value that this layout has while the server's is `current`: that, or 0 if the field is too narrow for it.
+    /// Returns the value of this layout while the server's value is `current`: the same value, or 0 if it
+    /// does not fit the field.
     pub fn clock_seq_at(&self, current: u8) -> u8 {
         if current <= self.max_clock_seq() { current } else { 0 }
     }
 }
 
-/// A call that waits for the clock asks for another value: what the keeper sees then.
+/// What the keeper sees when a call that waits for the clock requests another value.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The clock, which may be followed.
     pub now_us: i64,
-    /// How far ahead of the clock a horizon is written.
+    /// How far ahead of the clock a horizon is written, in microseconds.
     pub reach_us: i64,
-    /// The highest values that the layouts can have which ask.
+    /// The widths of the `clock_seq` fields of the layouts that request another value.
     pub widths: Widths,
-    /// The lease of who makes IDs.
+    /// The lease under which IDs are created.
     pub lease: Lease,
 }
 
-/// Widths of the fields of layouts that ask for another value: a set, so that none asks over another one.
+/// Widths of `clock_seq` fields. They form a set, so that the request of one layout does not overwrite that
+/// of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Widths(pub u8);
 
 impl Widths {
-    /// That of one layout: without the field, none.
+    /// Returns the width of the `clock_seq` field of one layout; the empty set if the layout lacks the field.
     pub fn of(layout: &Layout) -> Widths {
         match layout.bits(Field::ClockSeq).min(u8::BITS) {
             0 => Widths(0),
@@ -66,7 +75,7 @@ impl Widths {
         }
     }
 
-    /// The highest value that each layout can have, the narrowest first.
+    /// Returns the highest value for each width, narrowest first.
     pub fn max_values(self) -> impl Iterator<Item = u8> {
         (1..=u8::BITS)
             .filter(move |bits| self.0 >> (bits - 1) & 1 == 1)
@@ -74,30 +83,31 @@ impl Widths {
     }
 }
 
-/// Another value is to be opened.
+/// Another value that has to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextValue {
-    /// Which, and up to when it may be used at first.
+    /// The value, and the instant up to which it may be used at first.
     pub horizon: Horizon,
-    /// Where its slots begin.
+    /// The instant at which its slots start.
     pub floor_us: i64,
-    /// The records of the value in use, to be stored before that.
+    /// The records that close the value in use. They have to be stored before the new value is opened.
     pub closing: Vec<Use>,
 }
 
-/// Decides whether another value is opened, and which: the lowest whose end of use lies in the past. A layout asks if it
-/// stands further ahead of the clock than any does after a crash.
+/// Decides whether to open another value, and which one: the lowest value whose high-water mark has passed. A
+/// layout's request counts only if its IDs are further ahead of the clock than they can be after a crash.
 pub fn next_value(tracks: &[Track; TRACKS], uses: &Uses, asked: &Asked) -> Option<NextValue> {
     let begun = tracks.map(|track| track.begun.unwrap_or_default());
     let [_, Begun { value: in_use, .. }] = begun;
     let Lease { identity, from_us, until_us } = asked.lease;
-    // Who makes IDs was recorded before the first of them. Without that record the others are gone as well, and say nothing.
+    // An identity is recorded before its first ID. If that record is missing, the other records are lost as
+    // well, and prove nothing.
     let is_history_lost = uses.recorded(Some(identity), Scope::ZERO).is_none();
     if tracks[0].begun.is_none() || is_history_lost || !(from_us..until_us).contains(&asked.now_us) {
         return None;
     }
     let is_asked_for = |max_value: &u8| {
-        // With a field that is too narrow for the value in use the layout has 0.
+        // If the value in use does not fit the field of the layout, the layout has value 0.
         let at = usize::from((1..=*max_value).contains(&in_use));
         let ahead_us = begun[at].floor_us.max(tracks[at].end_of_use_us) - asked.now_us;
         ahead_us > asked.reach_us.saturating_add(FAR_AHEAD_US)

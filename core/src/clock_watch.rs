@@ -1,42 +1,46 @@
 //! [`ClockWatch`]: which steps of the clock are followed.
 
-/// The two clocks are not read at the same instant, so that their difference varies: up to a millisecond is
-/// no step.
+/// The two clocks are not read at the same instant, so their difference varies. A change of up to 1 ms does
+/// not count as a step.
 const TOLERANCE_US: i64 = 1_000;
 
-/// Compares the clock, which anybody may set, with the time since boot, which nobody can.
+/// Compares the clock, which can be set, with the time since boot, which cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockWatch {
-    /// The clock less the time since boot, the most that was ever accepted.
+    /// The highest difference between the clock and the time since boot that was ever accepted, in
+    /// microseconds.
     offset_us: i64,
 }
 
 impl ClockWatch {
-    /// Takes the clock as it is.
+    /// Creates a watch that accepts the clock as it is.
     pub fn new(clock_us: i64, since_boot_us: i64) -> ClockWatch {
         ClockWatch { offset_us: clock_us - since_boot_us }
     }
 
-    /// Goes on from what [`ClockWatch::offset_us`] gave.
+    /// Creates a watch that continues with a difference that [`ClockWatch::offset_us`] returned.
     pub fn with_offset_us(offset_us: i64) -> ClockWatch {
         ClockWatch { offset_us }
     }
 
-    /// The clock less the time since boot, the most that was ever accepted.
+    /// Returns the highest difference between the clock and the time since boot that was ever accepted, in
+    /// microseconds.
     pub fn offset_us(&self) -> i64 {
         self.offset_us
     }
 
-    /// How far the clock was set back, in microseconds, between two looks, given the clock less the time
-    /// since boot at each.
+    /// Returns how far the clock was set back between two cycles, in microseconds. The arguments are the
+    /// difference between the clock and the time since boot in the earlier cycle and in the later one.
     pub fn step_back_us(before_us: i64, now_us: i64) -> Option<u64> {
         let step_us = before_us.saturating_sub(now_us);
         (step_us > TOLERANCE_US).then_some(step_us.unsigned_abs())
     }
 
-    /// How far the clock has jumped ahead of where it ever was, if that is further than `max_jump_us`.
-    /// Smaller steps are followed. So are steps back, and from there ahead again to where the clock was or
-    /// where the horizon is (`reached_us`): IDs have been there already.
+    /// Returns how far the clock has jumped beyond the highest time accepted so far, in microseconds, if that
+    /// is more than `max_jump_us`. Otherwise the clock is followed, and the result is `None`.
+    ///
+    /// Steps back are always followed. The clock is also followed when it then moves ahead again to a time
+    /// that it had before, or to the horizon (`reached_us`), because there are IDs with these times already.
     pub fn observe(
         &mut self,
         clock_us: i64,

@@ -1,7 +1,7 @@
-//! What can be wrong with a layout, and with a value that is to fit one.
+//! Errors in layouts, and in values that do not fit a layout.
 //!
-//! `Display` names the culprit and the numbers; [`LayoutError::allowed`] and [`RangeError::allowed`] say what
-//! would have been right, so that a program can show the two apart (PostgreSQL: DETAIL and HINT).
+//! `Display` names the invalid part and the numbers. [`LayoutError::allowed`] and [`RangeError::allowed`] say
+//! what is allowed. A program can show the two separately, as PostgreSQL does with DETAIL and HINT.
 
 use std::error::Error;
 use std::fmt;
@@ -12,72 +12,72 @@ use crate::message::{instant, nearest};
 /// The names of all fields, for messages.
 const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
 
-/// Why a text, a JSON object or a list of fields is not a layout.
+/// The reason why a text, a JSON object or a list of fields is not a layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LayoutError {
-    /// There is nothing in the text.
+    /// The text is empty.
     Empty,
     /// The text is longer than any layout has to be.
     TooLong {
-        /// How long it may be, in bytes.
+        /// The maximum length, in bytes.
         most: usize,
     },
-    /// A word that is neither a preset, nor `field:bits`, nor `unit=` or `epoch=`.
+    /// A word is not a preset, `field:bits`, `unit=` or `epoch=`.
     UnknownName {
         /// The word, shortened if it is long.
         token: String,
-        /// The known names that could stand there.
+        /// The known names that are allowed at this position.
         candidates: Vec<&'static str>,
     },
-    /// Words are separated by something else than white space.
+    /// Words are separated by something other than white space.
     Separator {
         /// The word, shortened if it is long.
         token: String,
     },
-    /// A field or an option is not followed by what belongs to it: `worker`, `worker=5`, `unit:1ms`.
+    /// A field or an option is incomplete or has the wrong form: `worker`, `worker=5`, `unit:1ms`.
     Form {
         /// The word, shortened if it is long.
         token: String,
-        /// How it is written.
+        /// The correct form.
         example: &'static str,
     },
-    /// A field or an option follows something that it cannot follow.
+    /// A field or an option is at a position where it is not allowed.
     Misplaced {
         /// The word, shortened if it is long.
         token: String,
-        /// The rule that it breaks.
+        /// The rule that the word breaks.
         rule: &'static str,
     },
-    /// `unit=` or `epoch=` is there twice.
+    /// `unit=` or `epoch=` is specified twice.
     RepeatedOption(&'static str),
-    /// A field is there twice.
+    /// A field is specified twice.
     RepeatedField(Field),
     /// The first field is not `time`.
     TimeNotFirst {
-        /// The field that stands first, if there is one.
+        /// The first field, if there is one.
         found: Option<&'static str>,
     },
-    /// A field's width is no number or out of its range.
+    /// The width of a field is not a number, or is out of range.
     FieldBits {
         /// The field.
         field: Field,
-        /// Its width as it was written.
+        /// The width as specified.
         bits: String,
     },
-    /// The fields have more than 63 bits together.
+    /// The fields have more than 63 bits in total.
     TooManyBits {
-        /// The field with which the sum passes 63.
+        /// The field at which the sum exceeds 63.
         field: Field,
         /// The width of that field.
         bits: u32,
         /// The sum over all fields.
         total: u64,
     },
-    /// The unit is no length of time, zero, or longer than 10 seconds.
+    /// The unit is not a length of time, is zero, or is longer than 10 seconds.
     Unit(String),
-    /// The epoch is no instant, or not a whole number of microseconds.
+    /// The epoch is not an instant, or not a whole number of microseconds.
     Epoch(String),
-    /// The time field reaches beyond what a `timestamptz` holds.
+    /// The time field extends beyond the times that a `timestamptz` can hold.
     EndsTooLate {
         /// The width of the time field.
         time_bits: u32,
@@ -94,7 +94,7 @@ impl fmt::Display for LayoutError {
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not known.")?;
                 match nearest(token, candidates) {
-                    // The kind of ID has that name, and many projects have a layout of that kind.
+                    // Users try this name first, because it is the name of this kind of ID.
                     None if token.eq_ignore_ascii_case("snowflake") && candidates.contains(&"twitter") => {
                         write!(f, " The default is \"standard\"; Twitter's Snowflake is \"twitter\".")
                     }
@@ -132,7 +132,7 @@ impl fmt::Display for LayoutError {
 }
 
 impl LayoutError {
-    /// What is allowed in place of the culprit: a sentence for the user.
+    /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> String {
         match self {
             LayoutError::Empty => {
@@ -176,10 +176,10 @@ impl LayoutError {
 
 impl Error for LayoutError {}
 
-/// Why a value does not fit a layout.
+/// The reason why a value does not fit a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeError {
-    /// A field's value is negative or too large. A field that the layout lacks takes only 0.
+    /// The value of a field is negative or too large. For a field that the layout lacks, only 0 fits.
     Field {
         /// The field.
         field: Field,
@@ -188,18 +188,18 @@ pub enum RangeError {
         /// The largest value that fits.
         max: u64,
     },
-    /// An instant outside the layout's time, in microseconds of Unix time.
+    /// An instant is outside the time of the layout. All instants are microseconds of Unix time.
     Time {
         /// The instant.
         unix_us: i64,
         /// The epoch.
         from_us: i64,
-        /// The layout's end; it is not part of the layout.
+        /// The end of the layout, which is the first instant after it.
         until_us: i64,
     },
-    /// No layout gives a negative ID.
+    /// An ID is negative. No layout has negative IDs.
     NegativeId(i64),
-    /// An ID that is larger than the last one of the layout.
+    /// An ID is larger than the last one of the layout.
     IdPastEnd {
         /// The ID.
         id: i64,
@@ -227,7 +227,7 @@ impl fmt::Display for RangeError {
 }
 
 impl RangeError {
-    /// What would have fitted: a sentence for the user.
+    /// Returns a sentence for the user that says what fits.
     pub fn allowed(&self) -> String {
         match self {
             RangeError::Field { field, max: 0, .. } => {

@@ -1,31 +1,34 @@
-//! The fields of an ID, and how wide they may be.
+//! The fields of an ID, and their maximum widths.
 
-/// The bits of an ID that may be used: the sign bit stays clear, so that IDs are non-negative `bigint`s.
+/// The number of bits of an ID that may be used. The sign bit is always clear, so IDs are non-negative
+/// `bigint`s.
 pub const MAX_TOTAL_BITS: u32 = 63;
-/// The widest `datacenter`, `worker` or `clock_seq` field: its values fit a PostgreSQL `integer`.
+/// The maximum width of a `datacenter`, `worker` or `clock_seq` field, in bits. Its values fit a PostgreSQL
+/// `integer`.
 pub const MAX_IDENTITY_BITS: u32 = 31;
 
 /// A part of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// Ticks since the epoch; always the most significant field.
+    /// Ticks since the epoch. Always the most significant field.
     Time,
-    /// The upper part of the identity of the server that made the ID.
+    /// The upper part of the identity of the server that created the ID.
     Datacenter,
-    /// The identity of the server that made the ID.
+    /// The identity of the server that created the ID.
     Worker,
-    /// Raised when the clock of a server was set back, as in RFC 9562's UUID version 1.
+    /// Changed when the clock of a server was set back, like the clock sequence of a version 1 UUID (RFC
+    /// 9562).
     ClockSeq,
-    /// Tells apart the IDs of one server within one tick.
+    /// Distinguishes the IDs that one server creates within one tick.
     Sequence,
 }
 
 impl Field {
-    /// Every field, in the order in which this crate lists them.
+    /// Every field, in the order used by this crate.
     pub const ALL: [Field; 5] =
         [Field::Time, Field::Datacenter, Field::Worker, Field::ClockSeq, Field::Sequence];
 
-    /// The field's name in the text form of a layout.
+    /// Returns the name of the field in the text form of a layout.
     pub fn name(self) -> &'static str {
         match self {
             Field::Time => "time",
@@ -36,7 +39,7 @@ impl Field {
         }
     }
 
-    /// How the field is written, with a width that is often used.
+    /// Returns the text form of the field with a common width.
     pub(crate) fn example(self) -> &'static str {
         match self {
             Field::Time => "time:41",
@@ -47,12 +50,12 @@ impl Field {
         }
     }
 
-    /// The field of that name, if there is one.
+    /// Returns the field with this name, if there is one.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }
 
-    /// The most bits that this field may have, whatever the other fields are.
+    /// Returns the maximum width of this field in bits, regardless of the other fields.
     pub fn max_bits(self) -> u32 {
         match self {
             Field::Time => MAX_TOTAL_BITS,

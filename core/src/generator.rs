@@ -1,9 +1,9 @@
-//! The pure step of the generator: which values come next, given what was handed out, the clock and the
-//! limit.
+//! The pure function of the generator: it determines which values come next, given the values handed out so
+//! far, the clock and the limit.
 //!
-//! A **counter** is `tick << sequence_bits | sequence`, the next free value, one integer that only grows. The
-//! other fields are put in when a value becomes an ID. So carrying into the next tick is `+ 1`, a batch is
-//! `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
+//! A **counter** is `tick << sequence_bits | sequence` of the next free value: one integer that only grows.
+//! The other fields are added when a value becomes an ID. Carrying into the next tick is therefore `+ 1`, a
+//! batch is `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
 
 use std::num::NonZeroU64;
 
@@ -13,10 +13,11 @@ use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::slot_key::SlotKey;
 
-/// 146,000 years: any `max_ahead`, and small enough that a time since the epoch plus it stays in 64 bits.
+/// The limit of `max_ahead_us`: 2^62 µs, about 146,000 years. It is larger than any `max_ahead`, and small
+/// enough that its sum with the time since the epoch fits 64 bits.
 const MAX_AHEAD_US: u64 = 1 << 62;
 
-/// Values that belong to the caller alone: `count` of them from `first` on, as counters.
+/// Values that belong to one caller: `count` counters, starting with `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "reserved values that are not used are lost"]
 pub struct Reservation {
@@ -25,62 +26,63 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How many values were reserved: at least 1, at most as many as were asked for.
+    /// The number of reserved values: at least 1, at most the number requested.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The counter after the last value: the first that is still free.
+    /// The counter after the last reserved value, which is the first free one.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.count
     }
 }
 
-/// Why no value can be had now. Nothing was taken.
+/// The reason why no value is available now. No value was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
-    /// The gate is closed, or open for another identity, which is given.
+    /// The gate is closed, or is open for another identity. Contains the identity of the gate, if it is open.
     Identity(Option<Identity>),
-    /// The next value would be too far ahead of the clock. It is allowed after this many microseconds (at
-    /// least 1) by the clock that was passed in.
+    /// The next value would be too far ahead of the clock.
     Ahead {
-        /// Microseconds to wait.
+        /// Microseconds until the value is allowed, by the clock that was passed in; at least 1.
         wait_us: u64,
     },
-    /// The horizon is reached: somebody has to extend it.
+    /// The horizon is reached. It has to be extended before more values can be taken.
     Horizon,
-    /// The layout has no further tick. This does not pass.
+    /// The layout has no further tick. Waiting does not help.
     Exhausted,
-    /// The clock stands before the layout's epoch, by this many microseconds.
+    /// The clock is before the epoch of the layout.
     BeforeEpoch {
-        /// Microseconds to the epoch.
+        /// Microseconds until the epoch.
         wait_us: u64,
     },
 }
 
-/// A layout together with all that decides about its next value, except for the shared state and the clock.
+/// A layout with everything else that determines its next value, except the shared state and the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
     layout: Layout,
     identity: Identity,
-    /// The fields that are the same in every ID, in place.
+    /// The fields that are the same in every ID, shifted to their positions.
     identity_bits: u64,
-    /// The value of the clock sequence, as it stands in the words of slots: see [`SlotKey::word`].
+    /// The value of the clock sequence, at its position in the word of a slot: see [`SlotKey::word`].
     value_bits: u64,
     sequence_bits: u32,
     max_ahead_us: u64,
-    /// `sequence_spread`, as far as the layout's sequence reaches.
+    /// `sequence_spread`, limited to the largest sequence of the layout.
     spread: u64,
 }
 
 impl Generator {
-    /// A generator for `layout`.
+    /// Creates a generator for `layout`.
     ///
-    /// `max_ahead_us`: how far the start of a tick in use may be ahead of the clock, in microseconds.
-    /// `sequence_spread`: a tick that is entered by the clock (and not by counting on from the tick before)
-    /// starts its sequence at a value from 0 to this that depends on the tick. Otherwise almost all IDs made
-    /// at a low rate would have sequence 0, and IDs that are spread over shards by hash or modulo would all
-    /// fall to a few. 0 turns it off; what exceeds the sequence field is cut down to its largest value.
+    /// `max_ahead_us` is how far the start of a tick may be ahead of the clock, in microseconds.
+    ///
+    /// `sequence_spread` is the highest sequence at which a tick starts if the clock enters it. The tick
+    /// determines its first sequence, from 0 to `sequence_spread`. A tick that is entered by counting on from
+    /// the previous tick starts at 0. Without a spread, almost all IDs created at a low rate would have
+    /// sequence 0, and sharding by hash or modulo would place all of them on a few shards. 0 turns the spread
+    /// off. A spread larger than the largest sequence of the layout is reduced to that sequence.
     ///
     /// # Errors
     /// [`RangeError::Field`] if the identity does not fit the layout.
@@ -106,10 +108,10 @@ impl Generator {
         })
     }
 
-    /// The same generator, for IDs with this value of the clock sequence.
+    /// Returns the same generator for IDs with this value of the clock sequence.
     ///
     /// # Panics
-    /// If the layout has no room for it.
+    /// If the value does not fit the layout.
     pub fn with_clock_seq(mut self, value: u8) -> Generator {
         assert!(value <= self.layout.max_clock_seq(), "bug: clock_seq {value} does not fit {}", self.layout);
         let shift = self.layout.shift(Field::ClockSeq);
@@ -119,20 +121,20 @@ impl Generator {
         self
     }
 
-    /// Whether the value of the clock sequence is another one than 0.
+    /// Returns whether the value of the clock sequence is not 0.
     #[inline]
     pub(crate) fn has_value(&self) -> bool {
         self.value_bits != 0
     }
 
-    /// The counter in the word of a slot. One with another value of the clock sequence is past the end of the layout, where
-    /// [`Generator::advance`] takes nothing.
+    /// Returns the counter in the word of a slot. If the word has another value of the clock sequence, the
+    /// result is past the end of the layout, where [`Generator::advance`] takes nothing.
     #[inline]
     pub fn counter_of(&self, word: u64) -> u64 {
         word ^ self.value_bits
     }
 
-    /// The word of a slot that holds a counter.
+    /// Returns the word of a slot that holds a counter.
     #[inline]
     pub(crate) fn word_of(&self, counter: u64) -> u64 {
         counter ^ self.value_bits
@@ -143,20 +145,20 @@ impl Generator {
         &self.layout
     }
 
-    /// The identity that the IDs carry.
+    /// The identity in the IDs.
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Decides which values come next: `n` of them, or as many as are allowed now, at least one.
+    /// Determines which values come next: `n` values, or as many as are allowed now, but at least one.
     ///
-    /// `current` is the counter as it was loaded, `now_us` the clock (microseconds of Unix time) read after
-    /// that, `limit` the horizon: the first tick that may not be used. The values are the caller's once it
-    /// has exchanged `current` for what comes after the last of them.
+    /// `current` is the counter. `now_us` is the clock in microseconds of Unix time, read after the counter
+    /// was loaded. `limit` is the horizon: the first tick that may not be used. The values belong to the
+    /// caller once it has exchanged `current` for the counter after the last of them.
     ///
     /// # Errors
-    /// The reason why not even one value is allowed, as a [`Stall`].
-    #[inline(always)] // It runs once per ID; a result in memory costs a nanosecond.
+    /// A [`Stall`] with the reason why no value is allowed.
+    #[inline(always)] // This runs once per ID; returning the result in memory would cost 1 ns.
     pub fn advance(
         &self,
         current: u64,
@@ -167,7 +169,8 @@ impl Generator {
         let elapsed_us = self.elapsed(now_us)?;
         let first = self.first_free(current, elapsed_us)?;
         let last_tick = first.saturating_add(n.get() - 1) >> self.sequence_bits;
-        // In this order, the product is that of a tick of the layout, and cannot overflow.
+        // The product is evaluated last, when `last_tick` is known to be a tick of the layout. It cannot
+        // overflow then.
         if last_tick < limit
             && last_tick < self.layout.ticks()
             && last_tick * self.layout.unit_us() <= elapsed_us + self.max_ahead_us
@@ -177,11 +180,12 @@ impl Generator {
         self.advance_partly(first, elapsed_us, limit, n)
     }
 
-    /// How long (microseconds by the clock that is passed in) it takes until the last of `n` values is
-    /// allowed, if nobody else takes any. Tells beforehand that a wait is hopeless.
+    /// Returns how long it takes until the last of `n` values is allowed, if no other caller takes values: in
+    /// microseconds, by the clock that is passed in. The caller can detect in advance that waiting is
+    /// hopeless.
     ///
     /// # Errors
-    /// [`Stall::Exhausted`] if the layout has no `n` values left, [`Stall::BeforeEpoch`].
+    /// [`Stall::Exhausted`] if fewer than `n` values of the layout are left; [`Stall::BeforeEpoch`].
     pub fn wait_us(&self, current: u64, now_us: i64, n: NonZeroU64) -> Result<u64, Stall> {
         let elapsed_us = self.elapsed(now_us)?;
         let first = self.first_free(current, elapsed_us)?;
@@ -192,7 +196,7 @@ impl Generator {
         Ok((last_tick * self.layout.unit_us()).saturating_sub(elapsed_us + self.max_ahead_us))
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     #[inline]
     fn elapsed(&self, now_us: i64) -> Result<u64, Stall> {
         let epoch_us = self.layout.epoch_us();
@@ -202,8 +206,8 @@ impl Generator {
         Ok(now_us.abs_diff(epoch_us))
     }
 
-    /// The larger of the counter and the clock. Only a call that finds the clock in a later tick than the
-    /// counter pays for a division.
+    /// Returns the larger of the counter and the clock. The division is done only if the clock is in a later
+    /// tick than the counter.
     #[inline]
     fn first_free(&self, current: u64, elapsed_us: u64) -> Result<u64, Stall> {
         let unit_us = self.layout.unit_us();
@@ -221,8 +225,8 @@ impl Generator {
         Ok((tick << self.sequence_bits) + self.spread_of(tick))
     }
 
-    /// Where a tick that is entered by the clock starts its sequence: Fibonacci hashing of the tick, scaled
-    /// to 0 to `spread`.
+    /// Returns the first sequence of a tick that the clock enters: Fibonacci hashing of the tick, scaled to 0
+    /// to `spread`.
     #[inline]
     fn spread_of(&self, tick: u64) -> u64 {
         let hash = tick.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -251,19 +255,19 @@ impl Generator {
         Ok(Reservation { first, count: free.min(n.get()) })
     }
 
-    /// The IDs of a reservation that this generator made, in increasing order.
+    /// Returns the IDs of a reservation made by this generator, in increasing order.
     pub fn ids(&self, reservation: Reservation) -> impl Iterator<Item = i64> + use<> {
         let generator = *self;
         (reservation.first..reservation.next()).map(move |counter| generator.id(counter))
     }
 
-    /// The first ID of a reservation that this generator made.
+    /// Returns the first ID of a reservation made by this generator.
     #[inline]
     pub fn first_id(&self, reservation: Reservation) -> i64 {
         self.id(reservation.first)
     }
 
-    /// Turns a counter below the layout's end into an ID.
+    /// Converts a counter to an ID. The counter must be below the end of the layout.
     #[inline]
     fn id(&self, counter: u64) -> i64 {
         let tick = counter >> self.sequence_bits;

@@ -1,39 +1,42 @@
-//! Which preset an ID may be of. An ID does not say; but few presets give it a time at which it can have been
-//! made.
+//! Guesses the preset that an ID belongs to. An ID does not contain its layout, but with most presets its
+//! time would be implausible.
 //!
-//! The first guess is the preset that needs the fewest bits to say the ID. A sequence counts twice its
-//! significant bits and one more (so that 0 counts 1, and 7 counts 7), but not more than its width: low
-//! sequences are common, and one that is full of high bits was most likely cut out of the ID at the wrong
-//! place. The other fields count their width, as one server is as good as another, and time the bits of the
-//! number of ticks since 2010.
+//! The first guess is the preset that needs the fewest bits to express the ID:
+//!
+//! * The time counts as the number of bits of the ticks since 2010.
+//! * The sequence counts as twice its significant bits plus one (so 0 counts as 1, and 7 counts as 7), but
+//!   not more than its width. Low sequences are common. A sequence with many high bits was probably cut out
+//!   of the ID at the wrong position.
+//! * The other fields count as their width, because all servers are equally likely.
 
 use crate::field::Field;
 use crate::layout::presets::{PRESETS, Preset};
 use crate::layout::{Decoded, Layout};
 
-/// 2010-01-01, in microseconds of Unix time: the year in which Twitter invented these IDs. None is older.
+/// 2010-01-01, in microseconds of Unix time. Twitter invented these IDs in that year, so no ID is older.
 pub const OLDEST_US: i64 = 1_262_304_000_000_000;
-/// How long after the epoch of a layout its first IDs are taken for such: a day. What is earlier is far more
-/// likely a small number of another kind, such as one of an ordinary sequence.
+/// The minimum time from the epoch of a layout to a plausible ID: one day, in microseconds. A number with an
+/// earlier time is far more likely to be a small number of another kind, such as a value of an ordinary
+/// sequence.
 pub const FIRST_US: i64 = 86_400_000_000;
-/// How far the clock that made an ID may be ahead of the one that reads it: a minute.
+/// How far the clock that created an ID may be ahead of the clock that reads it: one minute, in microseconds.
 pub const MAX_AHEAD_US: i64 = 60_000_000;
 
-/// A preset that an ID may be of, and what the ID says then.
+/// A preset that an ID may belong to, and the contents of the ID in that layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
     /// The preset.
     pub preset: &'static Preset,
-    /// The ID, read with the preset's layout.
+    /// The ID, decoded with the layout of the preset.
     pub decoded: Decoded,
 }
 
-/// The presets that an ID may be of, the most likely first; those that are as likely as each other in the
-/// order of [`PRESETS`]. `now_us` is the time now, in microseconds of Unix time.
+/// Returns the presets that an ID may belong to, most likely first. Equally likely presets have the order of
+/// [`PRESETS`]. `now_us` is the current time, in microseconds of Unix time.
 ///
-/// A preset counts if the ID lies within its layout, and the ID's time between 2010 and now (or a minute
-/// later, as clocks differ), and not on the first day of the layout. There is none for a negative ID, and
-/// often several: no number tells `twitter` from `leaf`.
+/// A preset is plausible if the ID fits its layout, and the time of the ID is between 2010 and now (or a
+/// minute later, because clocks differ), but not on the first day of the layout. A negative ID has no
+/// plausible preset. Many IDs have several: for example, no ID distinguishes `twitter` from `leaf`.
 pub fn guess(id: i64, now_us: i64) -> Vec<Guess> {
     let newest_us = now_us.saturating_add(MAX_AHEAD_US);
     let mut guesses: Vec<(u32, Guess)> = PRESETS
@@ -50,7 +53,7 @@ pub fn guess(id: i64, now_us: i64) -> Vec<Guess> {
     guesses.into_iter().map(|(_, guess)| guess).collect()
 }
 
-/// How many bits it takes to say an ID of the layout that was made since 2010.
+/// Returns how many bits are needed to express an ID of the layout that was created after 2010.
 fn cost(layout: &Layout, id: i64, now_us: i64) -> u32 {
     let ticks = now_us.saturating_sub(OLDEST_US).max(0).unsigned_abs() / layout.unit_us();
     let sequence = layout.field_of(Field::Sequence, id).ok().flatten().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! [`Identity`]: who makes the IDs.
+//! [`Identity`]: the server that creates the IDs.
 
 use std::fmt;
 
@@ -6,41 +6,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::field::MAX_IDENTITY_BITS;
 
-/// Who makes the IDs: what is written into the `datacenter` and `worker` fields.
+/// The identity of a server: the values of the `datacenter` and `worker` fields in its IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Identity {
-    /// 0 where the layout has no `datacenter` field; at most 2^31 - 1.
+    /// 0 if the layout has no `datacenter` field; at most 2^31 - 1.
     pub datacenter: u32,
     /// 0 to 2^31 - 1.
     pub worker: u32,
 }
 
 impl Identity {
-    /// Set in the word of every identity, so that datacenter 0 and worker 0 differ from nobody.
+    /// A bit that is set in the word of every identity, so that datacenter 0 and worker 0 differ from
+    /// [`Identity::NOBODY`].
     const SOMEBODY: u64 = 1 << 63;
-    /// The word that stands for nobody.
+    /// The word that stands for no identity.
     pub const NOBODY: u64 = 0;
 
-    /// Whether some layout has room for it.
+    /// Returns whether the identity fits some layout.
     pub fn is_possible(self) -> bool {
         self.datacenter.max(self.worker) >> MAX_IDENTITY_BITS == 0
     }
 
-    /// A possible identity in one word, never [`Identity::NOBODY`].
+    /// Returns the identity in one word, which is never [`Identity::NOBODY`]. The identity must be possible.
     #[inline]
     pub fn to_word(self) -> u64 {
         debug_assert!(self.is_possible());
         Identity::SOMEBODY | u64::from(self.datacenter) << 32 | u64::from(self.worker)
     }
 
-    /// The identity of which [`Identity::to_word`] made this word; `None` for [`Identity::NOBODY`].
+    /// Returns the identity from which [`Identity::to_word`] made this word, or `None` for
+    /// [`Identity::NOBODY`].
     pub fn from_word(word: u64) -> Option<Identity> {
         let datacenter = ((word & !Identity::SOMEBODY) >> 32) as u32;
         (word != Identity::NOBODY).then_some(Identity { datacenter, worker: word as u32 })
     }
 }
 
-/// As people read it: `worker ID 5`, `worker ID 5 of datacenter 2`.
+/// The form for people: `worker ID 5`, `worker ID 5 of datacenter 2`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "worker ID {}", self.worker)?;

@@ -1,18 +1,19 @@
-//! What the keeper of the durable horizon decides, as pure functions of what it sees. How it is carried out,
-//! and in which order, is the keeper's affair.
+//! The decisions of the keeper of the durable horizon, as pure functions of what the keeper sees. The keeper
+//! itself carries them out.
 //!
-//! The rules are few:
+//! The rules are:
 //!
-//! * The next horizon is no lower than anything that is stored, was published or was handed out.
-//! * **An unknown past means that everything was used.** Records of use that are gone say nothing: each
-//!   identity may have been used up to the highest horizon that this server has ever had. Only the identity
-//!   in use goes on, above its own horizon.
-//! * An identity goes on above its own end of use, or, if that lies too far ahead, not at all.
-//! * A leased identity is used in the range of its lease only. Nothing is stored beyond that for its sake. If
-//!   the server stands far ahead of a clock that the registry agrees with, it begins anew at the present, under
-//!   an identity that it has never used.
+//! * The next horizon is not lower than anything that is stored, was published or was handed out.
+//! * **If the history is unknown, everything counts as used.** If records of use are lost, a missing record
+//!   does not prove that an identity is unused. Each identity may have been used up to the highest horizon
+//!   that this server has ever had. Only the identity in use continues, above its own horizon.
+//! * An identity continues above its own high-water mark. If the high-water mark is too far ahead, the
+//!   identity is refused.
+//! * A leased identity is used only in the range of its lease. Nothing beyond the range is stored for its
+//!   sake. If the server is far ahead of its clock, and the registry confirms that the clock is right, the
+//!   server resets to the present, under an identity that it has never used.
 //!
-//! Each track ([`crate::track`]) has a plan of its own; the gate has one for all.
+//! Each track ([`crate::track`]) has a plan of its own. The gate has one plan for all tracks.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -23,110 +24,111 @@ use crate::reset::{MOST_AHEAD_US, check_reset, is_history_unknown};
 use crate::track::{Begun, Horizon, TRACKS, Track};
 use crate::used::{History, Scope, Use, Uses};
 
-/// What the keeper sees in one look.
+/// What the keeper sees in one cycle.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The clock.
     pub now_us: i64,
-    /// The setting `max_ahead`.
+    /// The setting `max_ahead`, in microseconds.
     pub max_ahead_us: i64,
-    /// The setting `lease`.
+    /// The setting `horizon_margin`, in microseconds.
     pub horizon_margin_us: i64,
     /// The tracks.
     pub tracks: [Track; TRACKS],
-    /// Whether what is stored is elsewhere than where this server stored it last: dropped and created again,
-    /// another database.
+    /// Whether the stored data is not where this server last stored it. The extension may have been dropped
+    /// and created again, or the database may be another one.
     pub is_elsewhere: bool,
-    /// The records of use that are stored.
+    /// The stored records of use.
     pub uses: Uses,
-    /// What the server itself knows.
+    /// What the server knows of its history from shared memory.
     pub history: History,
-    /// Where an administrator wants the floor to be.
+    /// The floor that an administrator has requested.
     pub advance_to_us: Option<i64>,
     /// The lease of the identity that the settings, the table or the registry gives.
     pub wanted: Option<Lease>,
-    /// Whether the lease was granted before the server was started. What it was used for is known from what is
-    /// stored, and from nothing else.
+    /// Whether the lease was granted before the server was started. How far such a lease has been used is
+    /// known only from what is stored.
     pub is_lease_inherited: bool,
     /// The lease for which the gate is open.
     pub open_for: Option<Lease>,
-    /// Whether the registry has found lately that this server's clock is right.
+    /// Whether the registry has recently confirmed that this server's clock is right.
     pub is_clock_confirmed: bool,
-    /// Whether an administrator wants everything to begin anew under another leased identity.
+    /// Whether an administrator has requested a reset under another leased identity.
     pub is_reset_requested: bool,
-    /// Whether there are places for the layouts in use when everything begins anew.
+    /// Whether there are enough free slots for the layouts in use, so that a reset is possible.
     pub has_room_for_reset: bool,
-    /// Whether IDs are being made, so that the horizon has to move on.
+    /// Whether IDs are being created, so that the horizon has to move on.
     pub is_active: bool,
     /// Whether the clock may be followed.
     pub is_clock_good: bool,
 }
 
-/// What the keeper is to do, in this order.
+/// What the keeper has to do, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Whether there is a past of which nothing is known but that it was there, and why.
+    /// Whether the server may have a history that is unknown, and why.
     pub loss: Option<Loss>,
-    /// Records to store, before the horizons.
+    /// The records of use to store, before the horizons.
     pub records: Vec<Use>,
-    /// What is to become of each track.
+    /// What to do with each track.
     pub tracks: [TrackPlan; TRACKS],
-    /// What is to become of the gate then.
+    /// What to do with the gate, after the tracks.
     pub gate: GatePlan,
-    /// Whether the registry is to be asked for another identity.
+    /// Whether to request another identity from the registry.
     pub is_another_needed: bool,
 }
 
-/// What is to become of a track.
+/// What to do with a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackPlan {
-    /// Its value, and where slots are to begin.
+    /// The value of the track, and the instant at which its slots start.
     pub begun: Begun,
-    /// The horizon to store, if it is to be written. It may be published once that is durable.
+    /// The horizon to store, if it has to be written. It may be published once it is durable.
     pub horizon: Option<Horizon>,
-    /// If the gate is opened: the later of the beginning of the lease and of when this server may have used the identity
-    /// with this value up to; 0 if only the horizon limits that.
+    /// If the gate is opened: the later of the start of the lease and the instant up to which this server may
+    /// have used the identity with this value. 0 if only the horizon limits the use.
     pub from_us: i64,
 }
 
-/// What was lost of the past.
+/// Why the history is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// There is no stored horizon, at the start of a server: it is new, or was restored from a dump.
+    /// There is no stored horizon at the start of the server. The server is new, or was restored from a dump.
     NothingKnown,
-    /// What is stored is not what this server stored.
+    /// The stored data is not what this server stored.
     Stored,
 }
 
-/// What is to become of the gate.
+/// What to do with the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatePlan {
-    /// It stays as it is.
+    /// The gate stays as it is.
     Stay,
-    /// It is opened, after a fence that raises every slot to `from_us` of its track at least.
+    /// The gate is opened, after a fence that raises every slot at least to `from_us` of its track.
     Open {
-        /// For what.
+        /// The lease for which the gate is opened.
         lease: Lease,
-        /// Whether the gate was last open for another identity, as far as is known: each slot then goes on in its next
-        /// tick, to keep the order.
+        /// Whether the gate was last open for another identity, or it is unknown for which. Each slot then
+        /// continues in its next tick, to preserve the order of IDs.
         is_another: bool,
     },
-    /// Everything begins anew at the present, under an identity that was never used. That opens the gate in the
-    /// next look.
+    /// The server resets to the present, under an identity that was never used. The gate is then opened in
+    /// the next cycle.
     Reset(Lease),
-    /// It is closed: there is no identity.
+    /// The gate is closed, because there is no identity.
     Close,
-    /// It is closed: the identity may have been used up to an instant that lies too far ahead.
+    /// The gate is closed, because the identity may have been used up to an instant that is too far ahead.
     Refuse {
-        /// Whose.
+        /// The identity.
         identity: Identity,
-        /// Up to when it may have been used.
+        /// The instant up to which the identity may have been used.
         until_us: i64,
     },
 }
 
-/// The records to store because what is stored is not what this server stored, or because a horizon was stored before
-/// there was an identity. What is there then proves nothing either: it may be an older copy.
+/// Returns the records to store if the stored data is not what this server stored, or if a horizon was stored
+/// before there was an identity. In both cases the present records prove nothing, because they may come from
+/// an older copy.
 fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], history: &History, is_lost: bool) -> Vec<Use> {
     let is_first = tracks[0].stored != Horizon::NONE && uses.is_empty();
     match is_lost || is_first {
@@ -135,13 +137,13 @@ fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], history: &History, is_los
     }
 }
 
-/// The records to store together with the exact end of what was handed out, given what is stored: those that
-/// are gone.
+/// Returns the records to store together with the shutdown horizon: those that are missing from the stored
+/// records.
 pub fn records_at_shutdown(uses: &Uses, tracks: &[Track; TRACKS], history: &History) -> Vec<Use> {
     lost_records(uses, tracks, history, history.lacks_record(uses))
 }
 
-/// Decides what to do about everything that was seen.
+/// Decides what to do in a cycle, given what the keeper has seen.
 pub fn plan(seen: &Seen) -> Plan {
     let is_lost = seen.is_elsewhere
         || seen.history.lacks_record(&seen.uses)
@@ -149,8 +151,8 @@ pub fn plan(seen: &Seen) -> Plan {
     let mut uses = seen.uses.clone();
     let mut records = uses.add(lost_records(&seen.uses, &seen.tracks, &seen.history, is_lost));
     if let Some(until_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {
-        // A value that is opened later begins at the present, and a leased server that is far ahead begins anew by
-        // itself; but not below that.
+        // A value that is opened later would start at the present. A leased server that is far ahead would
+        // reset to the present by itself. Neither may go below the requested floor.
         let all = Use { identity: None, scope: Scope::ZERO, until_us };
         let leased = seen.is_leased().then_some(all);
         records.extend(uses.add(uses.close_all(until_us).into_iter().chain(leased)));
@@ -161,7 +163,8 @@ pub fn plan(seen: &Seen) -> Plan {
     if let GatePlan::Open { lease: Lease { identity, from_us: begins_us, .. }, .. } = gate {
         let is_new = uses.recorded(Some(identity), Scope::ZERO).is_none() && !uses.has_values(Some(identity));
         if !seen.is_leased() && (seen.is_unknown() || is_new) {
-            // Stored together with a horizon: alone it would make the past look known.
+            // This record is stored together with a horizon. Without a horizon it would make the history look
+            // known.
             records.extend(uses.add([uses.of_unknown(identity, seen.soon_us())]));
         }
         from_us = begun.map(|begun| uses.until_us(identity, begun.value).unwrap_or(0).max(begins_us));
@@ -181,12 +184,14 @@ pub fn plan(seen: &Seen) -> Plan {
 }
 
 impl Seen {
-    /// Whether nothing is known of the past. Records alone do not say up to where it went.
+    /// Returns whether the history is unknown. Records alone do not count, because they do not say how far
+    /// the history goes.
     fn is_unknown(&self) -> bool {
         self.tracks[0].is_unknown()
     }
 
-    /// The value of a track, and where its slots begin: on a new server where no ID can have been ahead.
+    /// Returns the value of a track, and the instant at which its slots start. On a new server, slots start
+    /// `max_ahead` after the clock, which no earlier ID can have passed.
     fn begun(&self, at: usize, is_lost: bool) -> Begun {
         let track = &self.tracks[at];
         let begun = track.begun(is_lost);
@@ -198,49 +203,51 @@ impl Seen {
         Begun { floor_us, ..begun }
     }
 
-    /// Whether the gate is open for what is wanted, whose lease may have been renewed.
+    /// Returns whether the gate is open for the wanted lease, which may have been renewed.
     fn is_continued(&self) -> bool {
         self.open_for.zip(self.wanted).is_some_and(|(open, wanted)| open.is_renewed_by(&wanted))
     }
 
-    /// Whether the registry gives the identity.
+    /// Returns whether the registry gives the identity.
     fn is_leased(&self) -> bool {
         self.wanted.is_some_and(|lease| !lease.is_for_good())
     }
 
-    /// What the horizon of a track has to be at least.
+    /// Returns the lowest horizon that is allowed for a track.
     fn known_us(&self, track: &Track, begun: Begun) -> i64 {
         let begins_us = self.wanted.filter(|_| !self.is_continued()).map_or(0, |lease| lease.from_us);
         track.known_us(begun).max(begins_us)
     }
 
-    /// The horizon of a track if it is renewed. A clock that is not followed burns nothing.
+    /// Returns the next horizon of a track, if it is renewed. A clock that is not followed does not move the
+    /// horizon.
     fn next_us(&self, track: &Track, begun: Begun) -> i64 {
         let reach_us = if self.is_clock_good { self.reach_us().min(self.ends_us()) } else { 0 };
         self.known_us(track, begun).max(reach_us)
     }
 
-    /// Where the lease ends.
+    /// Returns the end of the lease.
     fn ends_us(&self) -> i64 {
         self.wanted.map_or(i64::MAX, |lease| lease.until_us)
     }
 
-    /// How far ahead of the clock IDs may be.
+    /// Returns the latest time that IDs may have now.
     fn soon_us(&self) -> i64 {
         self.now_us.saturating_add(self.max_ahead_us)
     }
 
-    /// How far ahead of the clock a horizon is written.
+    /// Returns the instant up to which a horizon is written.
     fn reach_us(&self) -> i64 {
         self.soon_us().saturating_add(self.horizon_margin_us)
     }
 
-    /// Whether a leased identity is to be exchanged for one under which everything begins at the present: IDs would
-    /// have to wait for the clock longer than they ever do otherwise, and the clock is right.
+    /// Returns whether the server should reset to the present under another leased identity, either because
+    /// an administrator requested it, or because IDs would have to wait for the clock longer than in any
+    /// other case although the clock is right.
     fn has_to_reset(&self, uses: &Uses, begun: Begun) -> bool {
         let stands_at_us = begun.floor_us.max(self.tracks[0].end_of_use_us);
         let is_far_ahead = stands_at_us > self.reach_us().saturating_add(FAR_AHEAD_US);
-        // Nobody may begin below what holds for all: then it is no use.
+        // No identity can start below the record for all identities, so until then a reset is of no use.
         let can_begin_now = uses.recorded(None, Scope::ZERO).is_none_or(|until_us| until_us <= self.now_us);
         let is_called_for =
             self.is_reset_requested || (is_far_ahead && can_begin_now && self.is_clock_confirmed);
@@ -248,7 +255,8 @@ impl Seen {
     }
 }
 
-/// Decides about one track. The identity for which the gate is opened was used up to `from_us` with its value.
+/// Plans one track. `from_us` is the instant up to which the identity for which the gate is opened was used
+/// with the value of the track.
 fn plan_track(
     seen: &Seen,
     track: &Track,
@@ -261,7 +269,7 @@ fn plan_track(
     if begun == Begun::NONE {
         return plan((is_lost && track.stored != Horizon::NONE).then_some(Horizon::NONE));
     }
-    // Whatever is lost later: what the identity may have made lies below the horizon.
+    // The horizon covers everything that the identity may have created, even if the records are lost later.
     let next_us = seen.next_us(track, begun).max(from_us);
     let has_ended = track.published.until_us_of(begun.value) >= next_us.max(seen.ends_us());
     let is_going_on = gate == GatePlan::Stay && seen.is_active && seen.is_clock_good && !has_ended;
@@ -275,12 +283,12 @@ fn plan_track(
     plan(Some(Horizon::new(begun.value, until_us)))
 }
 
-/// Decides about the gate, given where slots begin with value 0.
+/// Plans the gate. `begun` is the value of track 0, with the instant at which its slots start.
 fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan {
     let Some(lease) = seen.wanted else { return GatePlan::Close };
     let identity = lease.identity;
     if seen.is_unknown() && seen.is_lease_inherited && seen.is_leased() {
-        // An earlier life of this server may have used all of it.
+        // The server may have used the whole lease before it was started.
         return GatePlan::Refuse { identity, until_us: lease.until_us };
     }
     if seen.is_leased()
@@ -294,7 +302,7 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
         return GatePlan::Stay;
     }
     let soon_us = seen.soon_us().saturating_add(MOST_AHEAD_US);
-    // Where slots begin anyway, nothing is lifted.
+    // Slots start at the floor in any case, so an identity used up to the floor raises nothing.
     let latest_us = seen.next_us(&seen.tracks[0], begun).min(soon_us.max(begun.floor_us));
     match uses.until_us(identity, 0) {
         Some(until_us) if until_us > latest_us => GatePlan::Refuse { identity, until_us },
@@ -302,10 +310,11 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
     }
 }
 
-/// Whether a leased identity is of no use any more.
+/// Returns whether the server needs another leased identity.
 fn is_another_needed(seen: &Seen, uses: &Uses, begun: Begun, gate: GatePlan) -> bool {
     match gate {
-        // What is not known of anybody is not known of another one either.
+        // If the identity has no record of its own, it was refused because of the record for all identities,
+        // which applies to any other identity as well.
         GatePlan::Refuse { identity, .. } => {
             seen.is_unknown() || uses.recorded(Some(identity), Scope::ZERO).is_some()
         }

@@ -1,9 +1,9 @@
-//! Snowflake IDs without PostgreSQL: layouts, the generator that hands out values of a layout, and the forms
-//! in which IDs are shown outside.
+//! Snowflake IDs without PostgreSQL: layouts, the generator that creates IDs of a layout, and the forms in
+//! which IDs are shown to the public.
 //!
-//! This crate does no I/O, reads no clock and holds no state of its own: the clock, the limit and the shared
-//! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around it, and a client
-//! program can use it as well, for example to read back the time of an ID:
+//! This crate does no I/O, reads no clock and holds no state of its own. The clock, the limit and the shared
+//! counter are arguments. The PostgreSQL extension `snowflake_id` is a thin shell around this crate. A client
+//! program can use the crate as well, for example to read the time of an ID:
 //!
 //! ```
 //! use snowflake_id_core::Layout;
@@ -15,30 +15,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! | --- | --- |
-//! | [`field`], [`message`], [`error`] | names of fields, wording, errors |
-//! | [`time_scale`] | between instants and ticks |
-//! | [`layout`] | [`Layout`]: how the bits of an ID are divided; its text, its JSON, and the presets |
-//! | [`identity`] | [`Identity`]: who makes the IDs |
-//! | [`generator`] | [`Generator`]: the pure step that decides which values come next |
-//! | [`slot_key`] | [`SlotKey`]: which layouts share a slot, and its arithmetic |
-//! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that many processes share, and the fence |
-//! | [`lease`] | [`Lease`]: for which times a server has its identity |
-//! | [`lease_state`] | what a server knows of its leases, and its steps with the registry |
-//! | [`segment`] | [`Segment`]: numbers in ranges that many processes take from |
-//! | [`keeper_plan`] | what the keeper of the durable horizon decides, from what it sees |
-//! | [`track`] | [`Track`](track::Track): floor and horizon of a value of the clock sequence |
-//! | [`used`] | [`Uses`](used::Uses): what IDs may have been made under |
-//! | [`reset`] | whether everything may begin anew at the present |
-//! | [`clock_sequence`] | what becomes of the field `clock_seq` when the clock is set back |
+//! | [`field`], [`message`], [`error`] | names of fields, wording of messages, errors |
+//! | [`time_scale`] | conversion between instants and ticks |
+//! | [`layout`] | [`Layout`]: how the bits of an ID are divided; its text form, its JSON form, and the presets |
+//! | [`identity`] | [`Identity`]: the server that creates the IDs |
+//! | [`generator`] | [`Generator`]: the pure function that determines which values come next |
+//! | [`slot_key`] | [`SlotKey`]: which layouts share a slot, and the arithmetic of a slot |
+//! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that processes share, and the fence |
+//! | [`lease`] | [`Lease`]: the range of time in which a server may use an identity |
+//! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
+//! | [`segment`] | [`Segment`]: numbers in ranges, shared by processes |
+//! | [`keeper_plan`] | the decisions of the keeper, which writes the durable horizon |
+//! | [`track`] | [`Track`](track::Track): floor and horizon of one value of the clock sequence |
+//! | [`used`] | [`Uses`](used::Uses): identities and values under which IDs may have been created |
+//! | [`reset`] | whether a server may reset to the present |
+//! | [`clock_sequence`] | the value of field `clock_seq` after the clock is set back |
 //! | [`clock_watch`] | [`ClockWatch`](clock_watch::ClockWatch): which steps of the clock are followed |
 //! | [`range`] | the IDs that belong to a range of time |
 //! | [`reader_sql`] | a script of plain SQL that reads the IDs of a layout |
-//! | [`guess`] | which preset an ID may be of |
+//! | [`guess`] | the presets that an ID may belong to |
 //! | [`id_text`] | [`Encoding`]: IDs as text |
-//! | [`mask`] | [`Mask`]: IDs that do not show when they were made |
-//! | [`outside`] | IDs for the outside: texts with a prefix, and UUIDs, both with or without a key |
+//! | [`mask`] | [`Mask`]: numbers that hide when the IDs were created |
+//! | [`public`] | public IDs: texts with a prefix, and UUIDs, both with or without a key |
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

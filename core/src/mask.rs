@@ -1,14 +1,14 @@
-//! IDs with a mask: other numbers in their place, from which nobody without the key can tell when an ID was
-//! made, or how many there are.
+//! Masked IDs: other numbers in place of IDs. Without the key, a masked ID does not reveal when the ID was
+//! created, or how many IDs there are.
 //!
-//! A mask is a permutation of the numbers from 0 to 2^63 - 1, a different one for each key: no two IDs get
-//! the same masked number, and whoever has the key can take the mask off.
+//! A mask is a permutation of the numbers from 0 to 2^63 - 1, a different one for each key. No two IDs have
+//! the same masked number, and the ID can be recovered with the key.
 //!
-//! It is the block cipher CAST-128 (RFC 2144, ISO/IEC 18033-3), whose blocks have 64 bits. An ID is one
-//! block, the most significant byte first. If the first bit of what comes out is set, it is encrypted again,
-//! until it is not; this "cycle walking" makes a permutation of the smaller range out of that of the larger
-//! one, and is as hard to see through (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It
-//! takes two steps on average.
+//! The permutation is the block cipher CAST-128 (RFC 2144, ISO/IEC 18033-3), whose blocks have 64 bits. An ID
+//! is one block, most significant byte first. If the first bit of the result is set, the result is encrypted
+//! again, until the first bit is clear. This "cycle walking" makes a permutation of the smaller range from
+//! one of the larger range, and is as secure (Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
+//! 2002). It takes two steps on average.
 //!
 //! ```
 //! use snowflake_id_core::mask::Mask;
@@ -27,31 +27,37 @@ use crate::error::RangeError;
 /// The length of a key in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// A key made ready. It is wiped when it is dropped.
+/// A key prepared for masking. It is wiped from memory when dropped.
 pub struct Mask(Cast5);
 
 impl Mask {
-    /// The mask of a key. Takes as long as masking a handful of IDs.
+    /// Prepares a key. This takes as long as masking a few IDs.
     pub fn new(key: &[u8; KEY_BYTES]) -> Mask {
         Mask(Cast5::new(&Array::from(*key)))
     }
 
-    /// The number that stands for an ID. A negative ID is refused.
+    /// Returns the masked number of an ID.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn mask(&self, id: i64) -> Result<i64, RangeError> {
         walk(id, |block| self.0.encrypt_block(block))
     }
 
-    /// The ID for which a number stands. A negative number is refused; any other stands for some ID, under
-    /// any key.
+    /// Returns the ID of a masked number. With any key, every non-negative number is the masked number of
+    /// some ID.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`] if the number is negative.
     #[inline]
     pub fn unmask(&self, masked: i64) -> Result<i64, RangeError> {
         walk(masked, |block| self.0.decrypt_block(block))
     }
 }
 
-/// Takes steps from a non-negative number until there is one again. As the steps are a permutation of all
-/// numbers, they come back to where they started in the end; so this ends.
+/// Repeats `step`, starting with a non-negative number, until the result is non-negative. The steps are a
+/// permutation of all numbers, so they eventually return to the start, and the loop ends.
 #[inline]
 fn walk(start: i64, step: impl Fn(&mut Block<Cast5>)) -> Result<i64, RangeError> {
     if start < 0 {

@@ -1,18 +1,20 @@
-//! The wording of messages: instants, and what is shown of the user's text.
+//! The wording of messages: instants, and excerpts of the user's text.
 
 use jiff::Timestamp;
 
-/// The mean year of the Gregorian calendar.
+/// The mean length of a year in the Gregorian calendar.
 const US_PER_YEAR: i64 = 31_556_952_000_000;
-/// The longest piece of the user's text that goes into a message.
+/// The length of the longest excerpt of the user's text in a message, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// The year of an instant (microseconds of Unix time), however far away.
+/// Returns the year of an instant (microseconds of Unix time), even if it is far beyond the range of
+/// timestamps.
 pub(crate) fn year(unix_us: i128) -> i128 {
     1970 + unix_us / i128::from(US_PER_YEAR)
 }
 
-/// An instant in RFC 3339; past the year 9999, which that cannot write, the year.
+/// Formats an instant (microseconds of Unix time) as in RFC 3339. After the year 9999, which RFC 3339 cannot
+/// represent, the result is the year.
 pub fn instant(unix_us: i64) -> String {
     match Timestamp::from_microsecond(unix_us) {
         Ok(instant) => instant.to_string(),
@@ -20,20 +22,20 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// The start of the user's text, fit for a message: not too long, printable, and ASCII, as a message may have
-/// to be shown in any encoding.
+/// Returns the start of the user's text in a form fit for a message: at most 60 characters, printable, and
+/// ASCII, because a message may have to be shown in any encoding.
 ///
-/// Messages never have such a text in another form. It may take a gigabyte, and a copy for which there is no
-/// memory ends the process: in a server, every session.
+/// Messages contain the user's text only in this form. The text may be as large as 1 GB, and a failed attempt
+/// to allocate memory for a copy of it would end the process: in a server, every session.
 pub fn shown(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
-    // One character more than is shown, also if each has the four bytes that UTF-8 takes at most.
+    // One character more than is shown, even if each takes 4 bytes, the maximum in UTF-8.
     let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
     let text = String::from_utf8_lossy(start);
     let mut shown = String::new();
     for character in text.chars().take(SHOWN_CHARS) {
         match character {
-            '\'' => shown.push(character), // Messages put pieces between double quotes.
+            '\'' => shown.push(character), // Excerpts are enclosed in double quotes.
             _ => shown.extend(character.escape_default()),
         }
     }
@@ -43,8 +45,8 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// The candidate that the token is most likely a misspelling of: it differs in one slip for each six characters,
-/// or is the beginning of no other one.
+/// Returns the candidate of which the token is most likely a misspelling or the beginning. A misspelling has
+/// at most one slip for each six characters of the candidate. A beginning counts if no other candidate has it.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);

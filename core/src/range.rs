@@ -1,18 +1,19 @@
-//! The IDs that belong to a range of time: where in the order of IDs an instant lies.
+//! The IDs that belong to a range of time: conversion from instants to IDs.
 
 use crate::field::Field;
 use crate::layout::Layout;
 
 impl Layout {
-    /// The smallest ID whose time is at or after an instant (microseconds of Unix time).
+    /// Returns the smallest ID whose time is at or after an instant (microseconds of Unix time).
     ///
-    /// `id >= min_id(t)` says the same as `time_of(id) >= t`, and `id < min_id(t)` the same as
-    /// `time_of(id) < t`, for every instant `t` and every ID of the layout, with one exception below. Before
-    /// the epoch it is 0. After the start of the last tick it is the largest ID of the layout plus one, which
-    /// no ID reaches.
+    /// For every instant `t` and every ID of the layout, `id >= min_id(t)` is equivalent to `time_of(id) >=
+    /// t`, and `id < min_id(t)` is equivalent to `time_of(id) < t`, with one exception below. For an instant
+    /// before the epoch the result is 0. For an instant after the start of the last tick it is the largest ID
+    /// of the layout plus one, which is larger than every ID.
     ///
-    /// The exception: a layout of all 63 bits has no number above its largest ID, `i64::MAX`. After the start
-    /// of its last tick the result is that very ID, the only one for which the two comparisons then differ.
+    /// The exception is a layout that uses all 63 bits. Its largest ID is `i64::MAX`, so there is no larger
+    /// number. After the start of its last tick the result is that ID itself, and this is the only ID for
+    /// which the equivalences do not hold.
     #[inline]
     pub fn min_id(&self, unix_us: i64) -> i64 {
         let first_tick = match unix_us > self.epoch_us() {
@@ -22,18 +23,19 @@ impl Layout {
         i64::try_from(first_tick << self.shift(Field::Time)).unwrap_or(i64::MAX)
     }
 
-    /// The largest ID whose time is at or before an instant (microseconds of Unix time).
+    /// Returns the largest ID whose time is at or before an instant (microseconds of Unix time).
     ///
-    /// `id <= max_id(t)` says the same as `time_of(id) <= t`, and `id > max_id(t)` the same as
-    /// `time_of(id) > t`, for every instant `t` and every ID of the layout. Before the epoch it is -1, which
-    /// lies below every ID; after the start of the last tick the largest ID of the layout.
+    /// For every instant `t` and every ID of the layout, `id <= max_id(t)` is equivalent to `time_of(id) <=
+    /// t`, and `id > max_id(t)` is equivalent to `time_of(id) > t`. For an instant before the epoch the
+    /// result is -1, which is smaller than every ID. For an instant after the start of the last tick it is
+    /// the largest ID of the layout.
     #[inline]
     pub fn max_id(&self, unix_us: i64) -> i64 {
         let ticks_begun = match unix_us >= self.epoch_us() {
             true => (unix_us.abs_diff(self.epoch_us()) / self.unit_us() + 1).min(self.ticks()),
             false => 0,
         };
-        // At most 2^63, so that what is left is an i64; -1 if no tick has begun.
+        // The shifted number is at most 2^63, so the result fits an i64. It is -1 if no tick has started.
         (ticks_begun << self.shift(Field::Time)).wrapping_sub(1) as i64
     }
 }

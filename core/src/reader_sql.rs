@@ -1,12 +1,12 @@
-//! A script of functions in plain SQL that read the IDs of a layout, for servers that do not have the extension.
+//! A script of functions in plain SQL that read the IDs of a layout, for servers without the extension.
 //!
-//! They have the names of the extension's functions, and give the same answers. All that they name has its
-//! schema, so that it does not matter who calls them with which search path. Each is one expression of
-//! immutable parts and not STRICT, so that the planner puts it in the place of the call, and an index on the ID
-//! answers the conditions on time.
+//! The functions have the names of the extension's functions and return the same results. All names in their
+//! bodies are schema-qualified, so the search path of the caller does not matter. Each body is a single
+//! immutable expression, and no function is STRICT. The planner can therefore inline the functions, and
+//! conditions on time can use an index on the ID.
 //!
-//! An ID that is negative or past the end of the layout is an error, as in the extension: it is multiplied by
-//! the smallest number there is, so that "bigint out of range" (22003) is what comes out.
+//! An ID that is negative or past the end of the layout is an error, as in the extension. The script
+//! multiplies such an ID by the smallest `bigint`, which fails with "bigint out of range" (22003).
 
 use crate::field::Field;
 use crate::layout::Layout;
@@ -16,7 +16,8 @@ const US_PER_DAY: u64 = 86_400_000_000;
 const US_PER_SECOND: u64 = 1_000_000;
 
 impl Layout {
-    /// The script. It names no schema for what it creates: that goes where the search path leads of who runs it.
+    /// Returns the script. The names of the new functions are not schema-qualified: the functions are created
+    /// in the first schema of the search path.
     pub fn reader_sql(&self) -> String {
         let int4 = "pg_catalog.int4";
         let int8 = "pg_catalog.int8";
@@ -113,7 +114,8 @@ impl Layout {
         script
     }
 
-    /// An expression of the ID, or the error for an ID that the layout cannot have. NULL stays NULL.
+    /// Returns SQL that evaluates an expression of the ID, or raises an error if the layout cannot have the
+    /// ID. NULL stays NULL.
     fn checked_sql(&self, expression: &str) -> String {
         let mut condition = binary("id", ">=", "0");
         if self.total_bits() < u64::BITS - 1 {
@@ -123,7 +125,7 @@ impl Layout {
         format!("CASE WHEN {condition} THEN {expression} ELSE {error} END")
     }
 
-    /// One field of the ID; NULL if the layout lacks it.
+    /// Returns SQL for one field of the ID; NULL if the layout lacks the field.
     fn field_sql(&self, field: Field, sql_type: &str) -> String {
         let value = match self.bits(field) {
             0 => "NULL::pg_catalog.int8".into(),
@@ -132,8 +134,9 @@ impl Layout {
         format!("({})::{sql_type}", self.checked_sql(&value))
     }
 
-    /// The time of the ID. An interval counts days and microseconds apart, each of which it multiplies exactly;
-    /// a `timestamp`, other than a `timestamptz`, has only days of 24 hours.
+    /// Returns SQL for the time of the ID. An interval stores days and microseconds separately, and
+    /// multiplication of each is exact. The sum is a `timestamp`, in which every day has 24 hours, unlike in
+    /// a `timestamptz`.
     fn time_sql(&self) -> String {
         let base_tick = self.base_tick();
         let base = instant(self.scale().start_us(base_tick));
@@ -150,8 +153,9 @@ impl Layout {
         format!("pg_catalog.timezone('UTC', {time})")
     }
 
-    /// The tick from which microseconds are counted: 0, unless a `bigint` did not hold those up to the end of
-    /// the layout. The epoch lies before 1970 then, and it is the first tick that does not.
+    /// Returns the tick from which microseconds are counted. It is 0, unless the microseconds up to the end
+    /// of the layout do not fit a `bigint`. In that case the epoch is before 1970, and the result is the
+    /// first tick that starts in 1970 or later.
     fn base_tick(&self) -> u64 {
         match i64::try_from(u128::from(self.ticks()) * u128::from(self.unit_us())) {
             Ok(_) => 0,
@@ -159,7 +163,7 @@ impl Layout {
         }
     }
 
-    /// See [`Layout::min_id`].
+    /// Returns SQL for [`Layout::min_id`].
     fn min_id_sql(&self, instant: &str) -> String {
         let tick = self.tick_sql(instant, self.unit_us() - 1);
         self.bound_sql(
@@ -170,14 +174,15 @@ impl Layout {
         )
     }
 
-    /// See [`Layout::max_id`].
+    /// Returns SQL for [`Layout::max_id`].
     fn max_id_sql(&self, instant: &str) -> String {
         let next = binary(&self.tick_sql(instant, 0), "+", "1");
         let id = binary(&shifted(&next, "<<", self.shift(Field::Time)), "-", "1");
         self.bound_sql(instant, ("<", "-1"), (">=", self.max_id(i64::MAX)), &id)
     }
 
-    /// A bound before the epoch, one from the last tick on, and one in between.
+    /// Returns SQL with three cases: an instant before the epoch, one after the start of the last tick, and
+    /// one in between.
     fn bound_sql(
         &self,
         instant_sql: &str,
@@ -188,7 +193,7 @@ impl Layout {
         let utc = utc(instant_sql);
         let epoch = instant(self.epoch_us());
         let epoch = format!("TIMESTAMP '{}'", epoch.trim_end_matches('Z'));
-        // The last tick may start in a year that has more than four digits.
+        // The last tick may start in a year with more than four digits.
         let last_us = (u128::from(self.ticks() - 1) * u128::from(self.unit_us())) as u64;
         let (days, rest) = (last_us / US_PER_DAY, last_us % US_PER_DAY);
         let (seconds, us) = (rest / US_PER_SECOND, rest % US_PER_SECOND);
@@ -202,8 +207,8 @@ impl Layout {
         )
     }
 
-    /// The tick of an instant within the layout, after so many microseconds are added. Seconds are numeric, and
-    /// `div` is exact.
+    /// Returns SQL for the tick of an instant within the layout, after `added_us` microseconds have been
+    /// added. Seconds are `numeric`, and `div` is exact.
     fn tick_sql(&self, instant: &str, added_us: u64) -> String {
         let us = binary(&format!("EXTRACT(EPOCH FROM {})", utc(instant)), "*", &US_PER_SECOND.to_string());
         let offset = i128::from(added_us) - i128::from(self.epoch_us());
@@ -216,7 +221,7 @@ fn utc(instant: &str) -> String {
     format!("pg_catalog.timezone('UTC', {instant})")
 }
 
-/// In SQL an operator that is written with its schema binds like any other such: only parentheses tell.
+/// All schema-qualified operators have the same precedence in SQL, so parentheses are required.
 fn binary(left: &str, operator: &str, right: &str) -> String {
     format!("({left} OPERATOR(pg_catalog.{operator}) {right})")
 }

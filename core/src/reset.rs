@@ -1,30 +1,31 @@
-//! Beginning anew at the present, under an identity that was never used.
+//! Resetting to the present, under an identity that was never used.
 //!
 //! All instants are microseconds of Unix time.
 
 use crate::identity::Identity;
 use crate::used::{History, Scope, Use, Uses};
 
-/// For how long an identity may have to wait until it has come to its own end of use, beyond what the clock
-/// allows: if it would have to wait longer, it is not let in. To let it in lifts every slot to that end, and
-/// another one that comes next would have to wait as well.
+/// How far the high-water mark of an identity may be beyond what the clock allows: 10 seconds, in
+/// microseconds. An identity that is further ahead is refused. Accepting it would raise every slot to its
+/// high-water mark, and the next identity would have to wait for that time as well.
 pub const MOST_AHEAD_US: i64 = 10_000_000;
 
-/// Why everything cannot begin anew for an identity.
+/// The reason why a reset is refused for an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetRefusal {
-    /// IDs are being made under it.
+    /// IDs are being created under the identity.
     InUse,
-    /// IDs were made under it.
+    /// IDs were created under the identity.
     Used,
-    /// It is not known which identities were used.
+    /// It is unknown which identities were used.
     HistoryUnknown,
 }
 
-/// Whether everything may begin anew at `now_us` for an identity: not if IDs may have been made under it.
+/// Checks that the server may reset to `now_us` under an identity. It may not if IDs may have been created
+/// under that identity.
 ///
 /// # Errors
-/// The reason why not.
+/// The reason why the reset is refused.
 pub fn check_reset(
     identity: Identity,
     uses: &Uses,
@@ -44,25 +45,26 @@ pub fn check_reset(
     }
 }
 
-/// Whether it is not known which identities were used. An unknown past that ends soon does not count: an identity begins
-/// above it.
+/// Returns whether it is unknown which identities were used. An unknown history that ends within 10 seconds
+/// does not count, because an identity can start above it.
 pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: bool, now_us: i64) -> bool {
     let soon_us = now_us.saturating_add(MOST_AHEAD_US);
     is_history_lost(uses, history, is_elsewhere) || uses.recorded(None, Scope::ZERO) > Some(soon_us)
 }
 
-/// Without any record, unless there is no past at all.
+/// Returns whether records are lost, or the server has a history without any record.
 fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
     is_elsewhere || history.lacks_record(uses) || (uses.is_empty() && history.highest_us > 0)
 }
 
-/// The records to store before everything begins anew: each identity that was used is shut out up to `end_us`, the
-/// highest horizon so far, and has used the value in use; the new one has used none.
+/// Returns the records to store before a reset. They shut out each identity that was used up to `end_us`, the
+/// highest horizon so far. They also close the value in use up to that instant, for all identities except the
+/// new one, which has used no value.
 pub fn records_before_reset(uses: &Uses, identity: Identity, value: u8, end_us: i64) -> Vec<Use> {
     let mut known = uses.clone();
     let mut records = known.add(uses.shut_out(end_us));
     if value > 0 {
-        // The new one has a record already if this was ordered before, and was cut short.
+        // The new identity already has a record if the same reset was requested before and was interrupted.
         let closing = uses.close(value, end_us).into_iter();
         records.extend(known.add(closing.filter(|record| record.identity != Some(identity))));
     }

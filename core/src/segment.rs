@@ -1,18 +1,20 @@
-//! Numbers in ranges: what all processes of a server share of one segment.
+//! Numbers in ranges: the part of a segment that all processes of a server share.
 //!
-//! A registry hands out ranges, one writer publishes them here, and any number of callers take from them. All that
-//! callers change is one word: in which range the server is (its generation) and how many numbers of it are gone.
-//! Four ranges have room, so that the next one is there before this one is used up.
+//! A registry grants ranges, one writer publishes them here, and any number of callers take numbers from
+//! them. Callers change a single word, which holds the generation of the current range and the count of
+//! numbers taken from it. There is room for four ranges, so that the next range is present before the current
+//! one is exhausted.
 //!
-//! Why no number can be taken twice:
+//! No number is ever taken twice, for these reasons:
 //!
-//! * A caller reads the word, then the range of that generation, and takes by an exchange of the word. If the
-//!   exchange succeeds, the word was what it had read all the time, and so was the range: the writer puts nothing
-//!   in its place before the word has gone on to the next generation. (What a caller read of a range that was
-//!   replaced meanwhile may be anything. Its exchange fails.)
-//! * The word only grows: a generation is never entered again. It has 24 bits, so that 16 million ranges would have to
-//!   pass, each written to disk, while one caller stands between its read and its exchange.
-//! * Whether a range lies above all before it is for the writer to see to.
+//! * A caller reads the word, then the range of that generation, and takes numbers by an exchange of the
+//!   word. If the exchange succeeds, the word did not change in between. The range did not change either,
+//!   because the writer does not overwrite a range before the word has moved to a later generation. (If the
+//!   range was overwritten, the caller may have read anything, but its exchange fails.)
+//! * The word only grows, so a generation is not entered again. The generation has 24 bits. To repeat it, 16
+//!   million ranges, each written to disk, would have to pass between the read and the exchange of one
+//!   caller.
+//! * The writer must ensure that each range is above all ranges before it.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 
@@ -23,14 +25,14 @@ use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// How many ranges have room: the one in use, and those ahead.
+/// The number of ranges that fit: the current one, and those after it.
 const RANGES: u64 = 4;
-/// How many bits say how much of a range is gone; the other 24 are the generation.
+/// The number of bits for the count of numbers taken from the range. The other 24 bits are the generation.
 const OFFSET_BITS: u32 = 40;
 const GENERATIONS: u64 = 1 << (u64::BITS - OFFSET_BITS);
-/// The most numbers that a range can have.
+/// The largest count of numbers in a range.
 pub const MOST_NUMBERS: u64 = (1 << OFFSET_BITS) - 1;
-/// The end of a range that has none in time.
+/// The value of [`Range::ends_us`] in a range that has no end in time.
 pub const NEVER_ENDS: i64 = i64::MAX;
 
 /// A range of numbers: `first + k * increment` for `k` from 0 to `count - 1`.
@@ -38,16 +40,18 @@ pub const NEVER_ENDS: i64 = i64::MAX;
 pub struct Range {
     /// The lowest number.
     pub first: i64,
-    /// The difference between two numbers.
+    /// The difference between a number and the next one.
     pub increment: i64,
-    /// How many numbers there are.
+    /// The count of numbers.
     pub count: u64,
-    /// When it ends, in microseconds of the clock that [`Segment::take`] is given; or [`NEVER_ENDS`].
+    /// When the range ends, in microseconds of the clock that is passed to [`Segment::take`]; or
+    /// [`NEVER_ENDS`].
     pub ends_us: i64,
 }
 
 impl Range {
-    /// The highest number; `None` if this is no range: its numbers have to be positive or 0, grow, and fit a `bigint`.
+    /// Returns the highest number, or `None` if the range is invalid. The numbers of a valid range are 0 or
+    /// positive, increase, and fit a `bigint`. Their count is 1 to [`MOST_NUMBERS`].
     pub fn last(&self) -> Option<i64> {
         let is_range = self.first >= 0 && self.increment > 0 && (1..=MOST_NUMBERS).contains(&self.count);
         let steps = i64::try_from(self.count).ok()? - 1;
@@ -55,75 +59,77 @@ impl Range {
     }
 }
 
-/// What a call has taken.
+/// The numbers that a call has taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The lowest number.
     pub first: i64,
-    /// The difference between two numbers.
+    /// The difference between a number and the next one.
     pub increment: i64,
-    /// How many there are, one at least.
+    /// The count of numbers, at least 1.
     pub count: u64,
-    /// Whether it is time to fetch the next range: of all calls that take from a range one learns so.
+    /// Whether the next range should be fetched now. Of all calls that take from a range, only one gets
+    /// `true`.
     pub is_next_wanted: bool,
 }
 
 impl Taken {
-    /// The numbers, rising.
+    /// Returns the numbers in increasing order.
     pub fn numbers(self) -> impl Iterator<Item = i64> {
         (0..self.count).map(move |at| self.first + at as i64 * self.increment)
     }
 
-    /// The highest of them.
+    /// Returns the highest number.
     pub fn last(&self) -> i64 {
         self.first + (self.count as i64 - 1) * self.increment
     }
 }
 
-/// There is no number left whose time has not passed.
+/// The error for a segment without usable numbers: every range is exhausted or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dry;
 
-/// All places are taken by ranges that are not used up.
+/// The error for a segment without room for another range: none of its ranges is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// How things stand: a snapshot.
+/// A snapshot of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The range in use; `None` before the first one.
+    /// The current range; `None` before the first one.
     pub current: Option<Range>,
-    /// How many of its numbers are gone.
+    /// How many numbers of the current range have been taken.
     pub offset: u64,
-    /// The range after that, if it is there.
+    /// The range after the current one, if present.
     pub next: Option<Range>,
-    /// How many numbers are left, over all ranges.
+    /// The count of numbers left in all ranges.
     pub left: u64,
-    /// Whether the next range has to be fetched: so much of the last one is gone.
+    /// Whether the next range should be fetched: the current range is the last one, and enough of its numbers
+    /// have been taken.
     pub is_next_wanted: bool,
 }
 
 impl Standing {
-    /// Whether there has never been a range.
+    /// Returns whether there has never been a range.
     pub fn is_unused(&self) -> bool {
         self.current.is_none() && self.next.is_none()
     }
 
-    /// Whether a number can be taken at this time.
+    /// Returns whether a number can be taken at this time.
     pub fn is_usable(&self, now_us: i64) -> bool {
         let current = self.current.filter(|range| self.offset < range.count);
         [current, self.next].into_iter().flatten().any(|range| range.ends_us > now_us)
     }
 }
 
-/// Room for one range.
+/// The stored form of one range.
 #[derive(Debug)]
 struct RangeWords {
     first: AtomicI64,
     increment: AtomicI64,
     count: AtomicU64,
     ends_us: AtomicI64,
-    /// With which offset it is time to fetch the next range.
+    /// The count of numbers taken from this range at which the next range should be fetched.
     wanted_at: AtomicU64,
 }
 
@@ -148,23 +154,23 @@ impl RangeWords {
     }
 }
 
-/// A word on cache lines of its own: 128 bytes, as processors fetch lines in pairs.
+/// A word on cache lines of its own. It is aligned to 128 bytes, because processors fetch lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
 /// The ranges of one segment, shared by all processes of a server.
 ///
-/// The word, which every call writes, lies apart from the ranges, which hardly ever change: a processor that failed
-/// its exchange still has them.
+/// Every call writes the word, while the ranges hardly ever change. They are on different cache lines, so
+/// that a processor whose exchange failed still has the ranges in its cache.
 #[derive(Debug)]
 pub struct Segment {
     /// `generation << 40 | offset`. Written by callers, by exchange.
     word: Apart,
-    /// The generation of the newest range. Written by the one writer. Release and Acquire: who sees a generation
-    /// sees its range.
+    /// The generation of the newest range. Written by the one writer. Release and Acquire: a process that
+    /// sees a generation sees its range.
     newest: AtomicU64,
-    /// Written by the one writer. Relaxed: see above, and the head of this module.
+    /// Written by the one writer. Relaxed: see `newest`, and the top of this module.
     ranges: [RangeWords; RANGES as usize],
 }
 
@@ -191,11 +197,11 @@ impl Segment {
         &self.ranges[(generation % RANGES) as usize]
     }
 
-    /// Takes `n` numbers, or as many as are left in the range in use. A range whose end has come is left for the next.
-    /// `clock` is read only for a range that ends.
+    /// Takes `n` numbers, or as many as are left in the current range. If the current range has ended, the
+    /// rest of it is skipped. `clock` is read only if the range has an end.
     ///
     /// # Errors
-    /// [`Dry`]; then nothing was taken.
+    /// [`Dry`] if no number is left. No number was taken.
     #[inline]
     pub fn take(&self, clock: impl Fn() -> i64, n: NonZeroU64) -> Result<Taken, Dry> {
         loop {
@@ -210,7 +216,8 @@ impl Segment {
             }
             let wanted_at = words.wanted_at.load(Ordering::Relaxed);
             let count = n.get().min(left);
-            // Release: who replaces this range has seen a later generation, and so comes after the loads above.
+            // Release: a writer that overwrites this range has seen a later generation, so its stores come
+            // after the loads above.
             let exchanged =
                 self.word.0.compare_exchange_weak(word, word + count, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
@@ -221,27 +228,27 @@ impl Segment {
         }
     }
 
-    /// Enters the next range, if there is one. Whoever fails the exchange finds that somebody else has done so, or has
-    /// taken from this one.
+    /// Enters the next range, if there is one. If the exchange fails, another process has entered the next
+    /// range, or has taken numbers from this one.
     #[cold]
     fn go_on(&self, word: u64, generation: u64) -> Result<(), Dry> {
         if self.newest.load(Ordering::Acquire) == generation {
             return Err(Dry);
         }
         let next = after(generation) << OFFSET_BITS;
-        // A failure is as good: the word is loaded again.
+        // A failed exchange needs no handling, because the caller loads the word again.
         let _ = self.word.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Adds a range, which has to lie above all before it. By the one writer alone. The next one will be wanted when
-    /// `wanted_at` numbers of this one are gone.
+    /// Adds a range, which must be above all ranges before it. Only the one writer may call this. The next
+    /// range will be requested when `wanted_at` numbers of this range have been taken.
     ///
     /// # Errors
-    /// [`Full`]; then the range was not added.
+    /// [`Full`] if there is no room. The range was not added.
     ///
     /// # Panics
-    /// If it is no range.
+    /// If the range is invalid.
     pub fn publish(&self, range: Range, wanted_at: u64) -> Result<(), Full> {
         assert!(range.last().is_some(), "bug: {range:?} is no range");
         let (generation, _) = split(self.word.0.load(Ordering::Acquire));
@@ -260,7 +267,7 @@ impl Segment {
         Ok(())
     }
 
-    /// How things stand. The numbers of a range count as long as they are not taken, also if its end has come.
+    /// Returns a snapshot. Numbers that have not been taken count as left, even if their range has ended.
     pub fn standing(&self) -> Standing {
         loop {
             let word = self.word.0.load(Ordering::Acquire);
@@ -286,7 +293,8 @@ impl Segment {
                 is_next_wanted: generation == newest
                     && offset >= self.range_words(generation).wanted_at.load(Ordering::Relaxed),
             };
-            // Within one generation nothing of it is replaced; more may be added.
+            // While the generation stays the same, its range and those after it are not overwritten, though
+            // more may be added.
             if split(self.word.0.load(Ordering::Acquire)).0 == generation {
                 return standing;
             }

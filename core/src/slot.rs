@@ -1,15 +1,16 @@
-//! The atomics that all processes of a server share, and the rules by which they are used.
+//! The atomics that all processes of a server share, and the rules for using them.
 //!
-//! A [`Slot`] is the state of one layout, the [`Gate`] that of the server. **Fence** is the one primitive
-//! with which somebody else than a caller of [`Slot::reserve`] interferes: close the gate, raise the counter
-//! of every slot by at least one, act, open the gate. After the raise no attempt that began before the fence
-//! can succeed any more:
+//! A [`Slot`] is the state of one layout; the [`Gate`] is the state of the server. A **fence** is the only
+//! primitive by which other code interferes with callers of [`Slot::reserve`]. It closes the gate, raises the
+//! counter of every slot by at least one, acts, and opens the gate. After the counters are raised, no attempt
+//! that started before the fence can succeed:
 //!
 //! * An attempt loads the counter *first*, then the gate. If it loaded the counter before the raise, its
-//!   exchange finds another word and fails; no word returns from which anything was, or could be, taken.
-//! * If it loaded the counter after the raise (Acquire of a value that was written, directly or by later
-//!   exchanges, on top of the Release of the raise), it happens after the closing of the gate and sees the
-//!   gate closed.
+//!   exchange finds another word and fails. A word from which values were taken, or could have been taken,
+//!   never returns.
+//! * If it loaded the counter after the raise, it sees that the gate is closed. Its load (Acquire) read a
+//!   value that was written by the raise (Release), or by later exchanges on top of it. The load therefore
+//!   happens after the gate was closed.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 
@@ -23,29 +24,30 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One word: who may generate. Empty, it is closed and nobody may.
+/// One word: the identity for which IDs may be generated. While the gate is closed, the word holds no
+/// identity, and no IDs may be generated.
 ///
-/// Written by whoever runs a fence, read by every attempt.
+/// Written by the process that runs a fence; read by every attempt.
 #[derive(Debug, Default)]
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// Lets calls with this identity through. Release: they see what was written before, such as raised
-    /// counters.
+    /// Opens the gate for calls with this identity. Release: these calls see everything that was written
+    /// before, such as raised counters.
     ///
     /// # Panics
-    /// If no layout has room for the identity.
+    /// If the identity does not fit any layout.
     pub fn open(&self, identity: Identity) {
         assert!(identity.is_possible(), "bug: no layout has room for {identity:?}");
         self.0.store(identity.to_word(), Ordering::Release);
     }
 
-    /// Lets no call through.
+    /// Closes the gate for all calls.
     pub fn close(&self) {
         self.0.store(Identity::NOBODY, Ordering::Release);
     }
 
-    /// The identity for which the gate is open.
+    /// The identity for which the gate is open, if any.
     pub fn identity(&self) -> Option<Identity> {
         Identity::from_word(self.0.load(Ordering::Acquire))
     }
@@ -54,10 +56,12 @@ impl Gate {
         self.0.load(Ordering::Acquire) == identity.to_word()
     }
 
-    /// Closes the gate and raises the counter of every slot by at least one, and at least to what the
-    /// function beside it makes of the counter. When this returns, no attempt that began before will succeed,
-    /// and none that begins until [`Gate::open`]. Returns for each slot the counter before and after: what
-    /// lies before the first was handed out, or skipped earlier; what lies between the two never will be.
+    /// Closes the gate, and raises the counter of every slot by at least one, and at least to the value that
+    /// the function of the slot returns. After this function has returned, no attempt that started before it
+    /// will succeed, and no attempt that starts before the next [`Gate::open`].
+    ///
+    /// Returns the counter of each slot before and after the raise. Values below the first counter were
+    /// handed out, or skipped earlier. Values between the two counters will never be handed out.
     pub fn fence<'a, F: Fn(u64) -> u64>(
         &self,
         slots: impl IntoIterator<Item = (&'a Slot, F)>,
@@ -69,46 +73,47 @@ impl Gate {
 
 /// The state of one layout, shared by all processes of a server.
 ///
-/// It fills two cache lines: the processor fetches lines in pairs, so that neighbours closer than 128 bytes
+/// A slot fills two cache lines. The processor fetches lines in pairs, so neighbors closer than 128 bytes
 /// would slow each other down. Counter and horizon share a line on purpose: every attempt needs both, and the
-/// horizon changes rarely.
+/// horizon rarely changes.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Slot {
-    /// The next free value, as `tick << sequence_bits | sequence`, and above it the value of the clock sequence: see
-    /// [`SlotKey::word`](crate::SlotKey::word). Written by attempts and fences, both by exchange; with one value it only
-    /// grows.
+    /// The next free value, as `tick << sequence_bits | sequence`, and above it the value of the clock
+    /// sequence: see [`SlotKey::word`](crate::SlotKey::word). Written by attempts and fences, both by
+    /// exchange. For each value of the clock sequence, it only grows.
     word: AtomicU64,
     /// The first tick that may not be used. Written by the owner of the horizon.
     horizon: AtomicU64,
 }
 
 impl Slot {
-    /// A slot that holds this word first, and whose ticks end before `horizon`.
+    /// Creates a slot with this word. The ticks that may be used end before `horizon`.
     pub fn new(word: u64, horizon: u64) -> Slot {
         Slot { word: AtomicU64::new(word), horizon: AtomicU64::new(horizon) }
     }
 
-    /// The next free value, with that of the clock sequence: a snapshot.
+    /// Returns a snapshot of the next free value, with the value of the clock sequence.
     pub fn word(&self) -> u64 {
         self.word.load(Ordering::Acquire)
     }
 
-    /// The first tick that may not be used: a snapshot.
+    /// Returns a snapshot of the first tick that may not be used.
     #[inline]
     pub fn horizon(&self) -> u64 {
         self.horizon.load(Ordering::Relaxed)
     }
 
-    /// Makes the slot that of a layout. Only while no process knows it yet: neither value is compared with
-    /// the old one.
+    /// Assigns the slot to a layout. Call this only while no other process knows the slot, as it does not
+    /// compare the new word and horizon with the old ones.
     pub fn assign(&self, word: u64, horizon: u64) {
         self.horizon.store(horizon, Ordering::Release);
         self.word.store(word, Ordering::Release);
     }
 
-    /// Goes over to another value of the clock sequence: an attempt with the former one succeeds no more. Nothing may be
-    /// used until a horizon is set: whoever sees the new word does not see the horizon of the former value.
+    /// Switches to another value of the clock sequence. An attempt with the former value can no longer
+    /// succeed. No value may be taken until a horizon is set: a process that sees the new word does not see
+    /// the horizon of the former value.
     pub fn change_value(&self, word: u64) {
         self.horizon.store(0, Ordering::Release);
         self.word.swap(word, Ordering::AcqRel);
@@ -121,13 +126,13 @@ impl Slot {
 
     /// Reserves `n` values in one exchange, or as many as are allowed now.
     ///
-    /// The order of the loads is part of the proof at the head of this module: the counter first, then gate
-    /// and horizon, then the clock. A failed exchange starts over with all of them. Some attempt succeeded
-    /// each time one fails, so that all processes together never stand still.
+    /// The order of the loads is part of the proof at the top of this module: first the counter, then gate
+    /// and horizon, then the clock. After a failed exchange all of them are loaded again. Whenever an
+    /// exchange fails, another one has succeeded, so the processes together always make progress.
     ///
     /// # Errors
-    /// A [`Stall`]; then nothing was taken.
-    #[inline(always)] // As Generator::advance.
+    /// A [`Stall`] with the reason why no value is allowed. No value was taken.
+    #[inline(always)] // For the same reason as Generator::advance.
     pub fn reserve(
         &self,
         gate: &Gate,
@@ -141,7 +146,7 @@ impl Slot {
         }
     }
 
-    #[cold] // Rare, and so that the others do not pay for it.
+    #[cold] // A value other than 0 is rare, and must not slow down the common case.
     fn reserve_with_value(
         &self,
         gate: &Gate,
@@ -169,7 +174,8 @@ impl Slot {
             let counter = if HAS_VALUE { generator.counter_of(word) } else { word };
             let reservation = generator.advance(counter, clock(), limit, n)?;
             let next = if HAS_VALUE { generator.word_of(reservation.next()) } else { reservation.next() };
-            // AcqRel: whoever loads the new value sees what this process saw (a closed gate, above all).
+            // AcqRel: a process that loads the new word sees what this process saw, in particular a closed
+            // gate.
             let exchanged = self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
                 return Ok(reservation);
@@ -177,9 +183,9 @@ impl Slot {
         }
     }
 
-    /// Raises the counter by at least one and at least to what `floor` makes of it; of words, which keep their value of
-    /// the clock sequence. Returns the word as it was and as it is. No attempt that loaded the word before succeeds any
-    /// more; without a fence others may follow.
+    /// Raises the word by at least one, and at least to what `floor` makes of it. `floor` must keep the value
+    /// of the clock sequence in the word. Returns the words before and after the raise. An attempt that
+    /// loaded the word before the raise can no longer succeed. Without a fence, later attempts can.
     pub fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
         let mut current = self.word.load(Ordering::Acquire);
         loop {

@@ -1,19 +1,20 @@
-//! [`Track`]: what one value of the clock sequence has of its own.
+//! [`Track`]: the state that each value of the clock sequence has for itself.
 //!
-//! A server has track 0, for value 0, which layouts without the field have as well; and at most one more, for the value
-//! that is in use since the clock was set back. The rules are the same for both:
+//! A server has track 0 for value 0, which layouts without the field also have. After the clock is set back,
+//! it can have one more track, for the value in use since then. The rules are the same for both:
 //!
-//! * A **horizon** is durable before it is published. IDs start before it, and after a start they begin at it.
-//! * The next horizon is no lower than anything that is stored, was published or was handed out.
-//! * Slots begin at the **floor**.
+//! * A **horizon** is durable before it is published. The ticks of all IDs start before the horizon. After a
+//!   start of the server, IDs continue at the horizon.
+//! * The next horizon is not lower than anything that is stored, was published or was handed out.
+//! * Slots start at the **floor**.
 //!
 //! All instants are microseconds of Unix time.
 
-/// How many tracks a server has.
+/// The number of tracks of a server.
 pub const TRACKS: usize = 2;
 
-/// A value of the clock sequence with its horizon. It fits one word, so that nobody ever reads the value without its
-/// horizon.
+/// A value of the clock sequence with its horizon. Both fit one word, so no process ever reads the value
+/// without its horizon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Horizon {
     value: u8,
@@ -21,15 +22,16 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// No horizon was ever stored, or there is no value but 0.
+    /// No horizon was ever stored, or there is no value other than 0.
     pub const NONE: Horizon = Horizon { value: 0, until_us: 0 };
     const INSTANT_BITS: u32 = 55;
-    /// Set in the word of every value but 0.
+    /// A bit that is set in the word of every value other than 0.
     const IS_OF_VALUE: u64 = 1 << 63;
-    /// The highest horizon of such a value: in the year 3111. Beyond it there are no IDs with it.
+    /// The highest horizon of a value other than 0, in the year 3111. There are no IDs with such a value
+    /// after it.
     pub const LAST_US: i64 = (1 << Horizon::INSTANT_BITS) - 1;
 
-    /// A value, and up to when it may be used.
+    /// Creates the horizon of a value. An instant outside the valid range is clamped to it.
     pub fn new(value: u8, until_us: i64) -> Horizon {
         let last_us = if value > 0 { Horizon::LAST_US } else { i64::MAX };
         Horizon { value, until_us: until_us.clamp(0, last_us) }
@@ -40,17 +42,17 @@ impl Horizon {
         self.value
     }
 
-    /// The horizon.
+    /// The instant up to which the value may be used.
     pub fn until_us(&self) -> i64 {
         self.until_us
     }
 
-    /// The horizon if it is that of this value, else 0.
+    /// Returns the horizon if it belongs to this value; otherwise 0.
     pub fn until_us_of(&self, value: u8) -> i64 {
         if self.value == value { self.until_us } else { 0 }
     }
 
-    /// In one word; 0 for none.
+    /// Returns the value and its horizon in one word; 0 for [`Horizon::NONE`].
     pub fn to_word(&self) -> u64 {
         match self.value {
             0 => self.until_us as u64,
@@ -58,7 +60,8 @@ impl Horizon {
         }
     }
 
-    /// What [`Horizon::to_word`] made a word of. A word that it cannot have made is none.
+    /// Returns the horizon from which [`Horizon::to_word`] made a word. For a word that `to_word` cannot
+    /// return, the result is [`Horizon::NONE`].
     pub fn from_word(word: u64) -> Horizon {
         let value = (word >> Horizon::INSTANT_BITS) as u8;
         match word & Horizon::IS_OF_VALUE {
@@ -69,28 +72,28 @@ impl Horizon {
     }
 }
 
-/// The value of a track, and where slots begin that have it.
+/// The value of a track, and the instant at which slots with this value start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Begun {
-    /// The value; on the second track 0 if there is none.
+    /// The value. On the second track, 0 means that there is no value.
     pub value: u8,
-    /// Where slots begin.
+    /// The instant at which slots start.
     pub floor_us: i64,
 }
 
-/// What the keeper sees of a track.
+/// The state of a track as seen by the keeper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Track {
-    /// The value, and where its slots begin, once the keeper has found that out.
+    /// The value, and the instant at which its slots start, once the keeper has determined them.
     pub begun: Option<Begun>,
-    /// What is stored.
+    /// The stored horizon.
     pub stored: Horizon,
-    /// What was published last.
+    /// The horizon that was last published.
     pub published: Horizon,
-    /// The value that was opened, or was about to be opened, last, and the highest horizon of it that may have been stored
-    /// since everything began anew last.
+    /// The value that was last opened, or was about to be opened, with the highest horizon that may have been
+    /// stored for it since the last reset.
     pub promised: Horizon,
-    /// The end of what was handed out, over all slots.
+    /// The high-water mark of what was handed out, over all slots.
     pub end_of_use_us: i64,
 }
 
@@ -100,8 +103,8 @@ impl Begun {
 }
 
 impl Track {
-    /// Whether what is stored is not what this server stored. (A value that was promised, but never published, was about
-    /// to be opened.)
+    /// Returns whether the stored horizon is not the one that this server stored. A value that was promised
+    /// but never published is no such change, because the server was about to open it.
     pub fn is_changed(&self) -> bool {
         let Track { stored, published, promised, .. } = self;
         let is_promised = stored.value == promised.value;
@@ -114,29 +117,31 @@ impl Track {
         }
     }
 
-    /// Whether nothing is known of its past, as on a new server. A promise that was not kept says nothing of that.
+    /// Returns whether the history of the track is unknown, as on a new server. A promise that was not kept
+    /// says nothing about the history.
     pub fn is_unknown(&self) -> bool {
         [self.stored, self.published] == [Horizon::NONE; 2]
     }
 
-    /// The value, and where its slots begin; at a start that is found here.
+    /// Returns the value, and the instant at which its slots start. After a start of the server this function
+    /// determines them.
     pub fn begun(&self, is_lost: bool) -> Begun {
         self.begun.unwrap_or_else(|| {
             let from = if is_lost { self.promised } else { self.stored };
-            // A fence publishes the floor, which need not have been promised.
+            // A published horizon may be higher than the promised one, because a fence publishes the floor.
             let known = [self.stored, self.published].map(|known| known.until_us_of(from.value));
             Begun { value: from.value, floor_us: known.into_iter().fold(from.until_us, i64::max) }
         })
     }
 
-    /// Up to where this server itself may have used it. (The promise alone does not say that: another value may have been
-    /// promised since, and not opened.)
+    /// Returns the instant up to which this server itself may have used the value. (The promise alone is not
+    /// enough, because another value may have been promised since, but not opened.)
     pub fn used_us(&self, begun: Begun) -> i64 {
         let known = [self.published, self.promised].map(|known| known.until_us_of(begun.value));
         known.into_iter().fold(begun.floor_us, i64::max)
     }
 
-    /// What everything that is known says of where the horizon has to be at least.
+    /// Returns the lowest horizon that is allowed, given everything that is known.
     pub fn known_us(&self, begun: Begun) -> i64 {
         self.used_us(begun).max(self.end_of_use_us).max(self.stored.until_us_of(begun.value))
     }

@@ -1,5 +1,5 @@
-//! [`Uses`]: under which identities a server may have made IDs, with which values of the clock sequence, and up to when; and
-//! what it knows of that if the records are lost.
+//! [`Uses`]: the records of IDs that a server may have created: under which identity, with which value of the
+//! clock sequence, and up to when. [`History`]: what the server still knows if these records are lost.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -8,33 +8,36 @@ use std::collections::BTreeMap;
 use crate::identity::Identity;
 use crate::track::{Begun, TRACKS, Track};
 
-/// Which values of the clock sequence a record is about.
+/// The values of the clock sequence that a record covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// This one.
+    /// This value.
     Value(u8),
-    /// Every value but 0 of which the identity has no record.
+    /// Every value other than 0 for which the identity has no record of its own.
     Others,
 }
 
 impl Scope {
-    /// Value 0, which layouts without the field have as well.
+    /// Value 0, which layouts without the field also have.
     pub const ZERO: Scope = Scope::Value(0);
 }
 
-/// A record that IDs may have been made.
+/// A record of use: IDs may have been created up to an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Use {
-    /// Under which identity. `None` stands for every one that has no record of its own about these values.
+    /// The identity of the IDs. `None` stands for every identity that has no record of its own for these
+    /// values.
     pub identity: Option<Identity>,
-    /// With which values.
+    /// The values of the clock sequence in the IDs.
     pub scope: Scope,
-    /// Up to when. 0: with value 0, as long as only the stored horizon limits it; with others, not at all.
+    /// The instant up to which IDs may have been created. For value 0, an instant of 0 means that only the
+    /// stored horizon limits the use. For other values, it means that they have not been used.
     pub until_us: i64,
 }
 
-/// The records of one server: of two about the same the later instant counts, so that there is one at most of each kind.
-/// Their number is bounded by that of the identities and of the values, however often the clock is stepped.
+/// The records of use of one server. There is at most one record for each identity and scope, which is the
+/// one with the latest instant. The number of records is limited by the numbers of identities and values,
+/// however often the clock is stepped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses(BTreeMap<(Option<Identity>, Scope), i64>);
 
@@ -47,17 +50,17 @@ impl FromIterator<Use> for Uses {
 }
 
 impl Uses {
-    /// The records.
+    /// Returns all records.
     pub fn iter(&self) -> impl Iterator<Item = Use> {
         self.0.iter().map(|(&(identity, scope), &until_us)| Use { identity, scope, until_us })
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds records, unless what there is says as much already. Returns those that were added.
+    /// Adds the records whose instants are later than those recorded so far. Returns the added records.
     pub fn add(&mut self, records: impl IntoIterator<Item = Use>) -> Vec<Use> {
         let is_new = |record: &Use| {
             let is_new = self.recorded(record.identity, record.scope) < Some(record.until_us);
@@ -69,13 +72,14 @@ impl Uses {
         records.into_iter().filter(is_new).collect()
     }
 
-    /// What is recorded of just that.
+    /// Returns the instant recorded for exactly this identity and scope.
     pub fn recorded(&self, identity: Option<Identity>, scope: Scope) -> Option<i64> {
         self.0.get(&(identity, scope)).copied()
     }
 
-    /// Up to when IDs may have been made under an identity with a value; `None` if none ever were. What is recorded of the
-    /// identity stands before what is recorded of all, and what is recorded of the value before that of the others.
+    /// Returns the instant up to which IDs may have been created under an identity with a value, or `None` if
+    /// there are no such IDs. A record of the identity takes precedence over a record for all identities.
+    /// Among records of the same identity, a record of the value takes precedence over [`Scope::Others`].
     pub fn until_us(&self, identity: Identity, value: u8) -> Option<i64> {
         let known = |identity| {
             let others = || self.recorded(identity, Scope::Others).filter(|_| value > 0);
@@ -84,12 +88,13 @@ impl Uses {
         known(Some(identity)).or_else(|| known(None))
     }
 
-    /// The latest instant in any record.
+    /// Returns the latest instant in any record; 0 if there are no records.
     pub fn latest_us(&self) -> i64 {
         self.0.values().copied().max().unwrap_or(0)
     }
 
-    /// Whether there are records about values other than 0 under an identity, or under all of them.
+    /// Returns whether there are records for values other than 0, either of this identity or, if it is
+    /// `None`, for all identities.
     pub fn has_values(&self, identity: Option<Identity>) -> bool {
         self.of_values().any(|record| record.identity == identity)
     }
@@ -98,19 +103,22 @@ impl Uses {
         self.iter().filter(|record| record.scope != Scope::ZERO)
     }
 
-    /// Records by which each identity that has one was used up to an instant with value 0.
+    /// Returns records that shut out every recorded identity up to an instant, by stating that it has used
+    /// value 0 until then.
     pub fn shut_out(&self, until_us: i64) -> Vec<Use> {
         let own = self.iter().filter(|record| record.identity.is_some() && record.scope == Scope::ZERO);
         own.map(|record| Use { until_us, ..record }).collect()
     }
 
-    /// Records by which a value other than 0 was used up to an instant, by whomever.
+    /// Returns records that close a value other than 0 for all identities, by stating that it was used up to
+    /// an instant.
     pub fn close(&self, value: u8, until_us: i64) -> Vec<Use> {
         let mut identities: Vec<_> = self.of_values().map(|record| record.identity).collect();
         identities.insert(0, None);
         identities.dedup();
         let records = identities.into_iter().map(|identity| {
-            // It stands before all others, and must not say less.
+            // The new record takes precedence over the records found here, so its instant must not be
+            // earlier.
             let others = || self.recorded(None, Scope::Value(value)).or(self.recorded(None, Scope::Others));
             let known_us = identity.map_or_else(others, |identity| self.until_us(identity, value));
             Use { identity, scope: Scope::Value(value), until_us: until_us.max(known_us.unwrap_or(0)) }
@@ -118,15 +126,17 @@ impl Uses {
         records.collect()
     }
 
-    /// Records by which all values but 0 were used up to an instant, by whomever.
+    /// Returns records that close all values other than 0 for all identities, by stating that they were used
+    /// up to an instant.
     pub fn close_all(&self, until_us: i64) -> Vec<Use> {
         let all = Use { identity: None, scope: Scope::Others, until_us };
         [all].into_iter().chain(self.of_values().map(|record| Use { until_us, ..record })).collect()
     }
 
-    /// The records of a server that has lost its own: everything was used up to `highest_us`. Only the last identity goes
-    /// on, with the values in use, each up to the instant beside it. Its record of value 0 comes last: as long as that is
-    /// missing, the loss is found again, by whoever comes after a crash in the middle.
+    /// Returns the records for a server that has lost its own: every identity may have been used up to
+    /// `highest_us`. Only the last identity can continue, with the values in use, each from the instant given
+    /// with it in `own`. The record of its value 0 comes last. While that record is missing, the loss is
+    /// detected again, so the records are completed even after a crash in the middle.
     pub fn after_loss(&self, last: Option<Identity>, own: [(u8, i64); 2], highest_us: i64) -> Vec<Use> {
         let [zero, other] = own;
         let of_last = |(value, until_us)| Use { identity: last, scope: Scope::Value(value), until_us };
@@ -139,33 +149,35 @@ impl Uses {
         others.into_iter().filter(|record| !is_own(record)).chain(own.iter().copied()).collect()
     }
 
-    /// The record of an identity that is opened for the first time, of whose past nothing is known: it has used every value
-    /// but 0 up to an instant.
+    /// Returns the record of an identity that is opened for the first time and whose history is unknown. It
+    /// states that the identity has used every value other than 0 up to an instant.
     pub fn of_unknown(&self, identity: Identity, until_us: i64) -> Use {
-        // It stands before what holds for all, and must not say less.
+        // The new record takes precedence over the records for all identities, so its instant must not be
+        // earlier.
         let all = self.of_values().filter(|record| record.identity.is_none());
         let until_us = all.map(|record| record.until_us).fold(until_us, i64::max);
         Use { identity: Some(identity), scope: Scope::Others, until_us }
     }
 }
 
-/// What a server knows of its own past without looking at what is stored: in shared memory. What it knows of horizons is
-/// with the tracks.
+/// What a server knows of its own history from shared memory, without reading what is stored. What it knows
+/// of horizons is in the tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// The highest horizon that may ever have been stored.
     pub highest_us: i64,
-    /// The identity for which the gate was open last.
+    /// The identity for which the gate was last open.
     pub last_identity: Option<Identity>,
 }
 
 impl History {
-    /// Whether records are gone: the identity in use was recorded before its first ID.
+    /// Returns whether records are lost. The identity in use is recorded before its first ID, so a missing
+    /// record means a loss.
     pub(crate) fn lacks_record(&self, uses: &Uses) -> bool {
         self.last_identity.is_some_and(|last| uses.recorded(Some(last), Scope::ZERO).is_none())
     }
 
-    /// The records that have to be there if all were lost but these: see [`Uses::after_loss`].
+    /// Returns the records that have to be added to `uses` after a loss: see [`Uses::after_loss`].
     pub fn records(&self, tracks: &[Track; TRACKS], begun: &[Begun; TRACKS], uses: &Uses) -> Vec<Use> {
         let own = [0, 1].map(|at| (begun[at].value, tracks[at].used_us(begun[at])));
         let stored_us = tracks[0].stored.until_us();

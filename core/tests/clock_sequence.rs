@@ -1,4 +1,4 @@
-//! Values of the clock sequence: when another one is opened, and which.
+//! Values of the clock sequence: when another value is opened, and which.
 
 use proptest::prelude::*;
 use snowflake_id_core::clock_sequence::{Asked, FAR_AHEAD_US, NextValue, Widths, next_value};
@@ -27,7 +27,7 @@ fn horizon(value: u8, until_us: i64) -> Horizon {
     Horizon::new(value, until_us)
 }
 
-/// The record that is there before the first ID.
+/// The record that exists before the first ID.
 fn mine() -> Uses {
     Uses::from_iter([used(Some(ME), Some(0), 0)])
 }
@@ -37,14 +37,14 @@ fn asked() -> Asked {
     Asked { now_us: NOW_US, reach_us: REACH_US, widths: Widths(0b10), lease: Lease::for_good(ME) }
 }
 
-/// One with this horizon, which is all used.
+/// A track whose whole horizon has been used.
 fn track(value: u8, until_us: i64) -> Track {
     let stored = horizon(value, until_us);
     let begun = Some(Begun { value, floor_us: if value > 0 { 1 } else { until_us } });
     Track { begun, stored, published: stored, promised: stored, end_of_use_us: until_us }
 }
 
-/// A server that has been set back by an hour, with a value of the clock sequence that stands this far ahead.
+/// A server whose clock has been set back by an hour. Its value of the clock sequence is this far ahead of the clock.
 fn in_use(value: u8, ahead_us: i64) -> [Track; 2] {
     let second = Track { begun: Some(Begun::NONE), ..Track::default() };
     [track(0, NOW_US + HOUR_US), if value > 0 { track(value, NOW_US + ahead_us) } else { second }]
@@ -67,7 +67,7 @@ fn the_first_value_that_is_opened_is_1_and_0_needs_no_end() {
     assert_eq!(next(&in_use(0, 0), &Asked { widths: Widths::default(), ..asked() }), None);
 }
 
-/// Somebody empties the records between two transactions of the keeper.
+/// The records are emptied between two transactions of the keeper.
 #[test]
 fn nothing_is_opened_without_the_record_of_who_makes_ids() {
     assert_eq!(next_of(&in_use(2, HOUR_US), &Uses::default(), &asked()), None);
@@ -81,7 +81,7 @@ fn nothing_is_opened_for_a_step_that_a_crash_makes_as_well() {
         let tracks = [track(0, NOW_US + ahead_us), in_use(0, 0)[1]];
         assert_eq!(next(&tracks, &asked()), value);
     }
-    // With another value in use it does not matter where value 0 stands.
+    // If another value is in use, the position of value 0 does not matter.
     assert_eq!(next(&in_use(1, REACH_US), &asked()), None);
     assert_eq!(next(&in_use(1, HOUR_US), &asked()), Some(2));
 }
@@ -94,7 +94,7 @@ fn the_end_of_the_value_in_use_is_recorded_before_it_is_left() {
     assert_eq!(next.closing, [used(None, Some(1), NOW_US + HOUR_US)]);
     uses.add(next.closing);
     assert_eq!(next_value(&tracks, &uses, &asked()).unwrap().closing, []);
-    // It went on since.
+    // The value was used further since.
     tracks[1].published = horizon(1, NOW_US + HOUR_US + SECOND_US);
     assert_eq!(
         next_value(&tracks, &uses, &asked()).unwrap().closing,
@@ -113,7 +113,7 @@ fn the_lowest_value_is_taken_whose_use_has_ended() {
     assert_eq!(with(&[(1, 1)]), Some(3));
     assert_eq!(with(&[(1, 0)]), Some(1));
     assert_eq!(with(&[(1, 1), (3, 1)]), None);
-    // Never 0, and never the one in use, whatever is recorded.
+    // Neither 0 nor the value in use, whatever is recorded.
     assert_eq!(with(&[(1, 1), (2, -5), (3, 1), (0, -5)]), None);
 }
 
@@ -135,7 +135,7 @@ fn a_field_that_is_too_narrow_has_0() {
     assert_eq!([0, 1, 2, 255].map(|current| narrow.clock_seq_at(current)), [0, 1, 0, 0]);
     assert_eq!(layout("standard").clock_seq_at(1), 0);
     assert_eq!(layout("time:31 clock_seq:31").max_clock_seq(), 255);
-    // It asks for a value that it has room for, although the one in use is not ahead.
+    // It requests a value that it has room for, although the value in use is not ahead.
     let narrow = Widths::of(&narrow);
     assert_eq!(next(&in_use(2, 0), &Asked { widths: narrow, ..asked() }), Some(1));
     assert_eq!(next(&in_use(2, 0), &asked()), None);
@@ -146,18 +146,18 @@ fn no_layout_asks_over_another_one() {
     let widths = ["standard", "time:41 clock_seq:1", "time:41 clock_seq:2", "time:31 clock_seq:31"];
     assert_eq!(widths.map(|text| Widths::of(&layout(text)).0), [0, 1, 0b10, 1 << 7]);
     assert_eq!(Widths(0b1000_0011).max_values().collect::<Vec<_>>(), [1, 3, 255]);
-    // One value for both, if there is one; else one for whichever can have it.
+    // One value for both if there is one. Otherwise a value for the layout that can have one.
     let both = Asked { widths: Widths(0b11), ..asked() };
     assert_eq!(next(&in_use(2, HOUR_US), &both), Some(1));
     let mut one_is_used = mine();
     one_is_used.add([used(None, Some(1), NOW_US + 1)]);
     assert_eq!(next_of(&in_use(2, HOUR_US), &one_is_used, &both), Some(3));
-    // The narrow one asks, with value 0, and the wide one does not, which stands well.
+    // The narrow layout, which has value 0, requests another value. The wide one is not ahead and does not.
     assert_eq!(next_of(&in_use(2, 0), &one_is_used, &both), None);
     assert_eq!(next(&in_use(2, 0), &both), Some(1));
 }
 
-/// Up to when this server and another may have used a value.
+/// Up to when this server and another server may have used a value.
 fn ends_us(uses: &Uses, value: u8) -> [i64; 2] {
     [ME, OTHER].map(|identity| uses.until_us(identity, value).unwrap_or(0))
 }
@@ -170,7 +170,7 @@ fn after_loss(uses: &Uses, last: Option<Identity>, in_use: (u8, i64), highest_us
 fn records_for_one_value_stand_before_those_for_all() {
     let mut uses = Uses::from_iter([used(None, None, 70), used(Some(ME), None, 0)]);
     assert_eq!(ends_us(&uses, 1), [0, 70]);
-    // The end of a value that others may have used longer is not made earlier by that.
+    // If others may have used the value longer, the record for them keeps its later end.
     let closing = uses.close(1, 50);
     assert_eq!(closing, [used(None, Some(1), 70), used(Some(ME), Some(1), 50)]);
     uses.add(closing);
@@ -191,11 +191,11 @@ fn after_a_loss_only_the_last_identity_goes_on_with_the_values_in_use() {
     let ends = [0, 1, 2, 3].map(|value| ends_us(&uses, value));
     assert_eq!(ends, [[40_000, 90_000], [90_000; 2], [50_000, 90_000], [90_000; 2]]);
     assert_eq!(after_loss(&uses, Some(ME), (2, 50_000), 90_000), []);
-    // The last one had records of its own, older ones.
+    // The last identity already had older records of its own.
     let mut uses = Uses::from_iter([used(Some(ME), None, 0), used(Some(ME), Some(1), 7)]);
     uses.add(after_loss(&uses, Some(ME), (1, 50_000), 90_000));
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)[0]), [50_000, 90_000]);
-    // Without one, nobody goes on.
+    // Without a last identity, every identity counts as used up to the highest horizon.
     let uses = Uses::from_iter(after_loss(&Uses::default(), None, (1, 50_000), 90_000));
     assert_eq!([0, 1].map(|value| ends_us(&uses, value)[0]), [90_000; 2]);
 }
@@ -207,7 +207,7 @@ fn an_identity_that_was_never_used_has_used_no_value() {
     uses.add([used(None, Some(1), 60)]);
     uses.add(records_before_reset(&uses, ME, 2, 70));
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)), [[0, 60], [0, 70]]);
-    // Nor if that was cut short, and is ordered again.
+    // The same holds if the reset was interrupted and is requested again.
     uses.add(records_before_reset(&uses, ME, 2, 80));
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)), [[0, 60], [0, 80]]);
 }
@@ -220,17 +220,17 @@ fn what_somebody_else_stored_is_noticed() {
         Track { stored, published, promised, begun, end_of_use_us: 0 }.is_changed()
     };
     let (one, two, none) = (horizon(1, 50_000), horizon(2, 20_000), Horizon::NONE);
-    // At a start whatever is stored is the truth.
+    // At a start the stored horizon is taken as it is.
     assert!(!changed(one, history(none, none), None));
     assert!(!changed(one, history(none, none), Some(1)));
     assert!(changed(two, history(none, none), Some(1)));
     assert!(changed(one, history(none, none), Some(0)));
-    // Lowered; another one; gone.
+    // The horizon was lowered, replaced by that of another value, or removed.
     assert!(!changed(one, history(one, one), Some(1)));
     assert!(changed(horizon(1, 49_000), history(one, one), Some(1)));
     assert!(changed(two, history(one, one), Some(1)));
     assert!(changed(none, history(one, one), Some(1)));
-    // About to be opened.
+    // The value is about to be opened.
     assert!(!changed(two, history(one, two), Some(1)));
     assert!(!changed(one, history(none, one), Some(0)));
 }
@@ -290,11 +290,11 @@ fn a_lost_value_is_written_again() {
     let uses = Uses::from_iter(lost.records);
     assert_eq!([1, 2].map(|value| ends_us(&uses, value)[0]), [NOW_US + SECOND_US, NOW_US + HOUR_US]);
     assert_eq!(ends_us(&uses, 1)[1], NOW_US + HOUR_US);
-    // After a crash of a backend: the value that was promised.
+    // After a backend crash the promised value is used.
     let tracks = in_use(1, SECOND_US).map(|track| Track { begun: None, ..track });
     let found = plan(&Seen { tracks, is_elsewhere: true, open_for: None, ..busy_server() });
     assert_eq!(found.tracks[1].begun, Begun { value: 1, floor_us: NOW_US + SECOND_US });
-    // An older copy has another one. There is none in use: that is stored.
+    // An older copy has another value, but none is in use, so that is stored.
     let mut tracks = in_use(0, 0);
     tracks[1].stored = horizon(3, 7_000);
     let copy = plan(&Seen { tracks, is_elsewhere: true, ..busy_server() });
@@ -326,7 +326,7 @@ fn an_identity_begins_above_its_own_use_of_the_value() {
     let opened = plan(&seen);
     assert!(matches!(opened.gate, GatePlan::Open { is_another: true, .. }));
     assert_eq!(opened.tracks.map(|track| track.from_us), [0, NOW_US + 9_000]);
-    // Nobody knows what another server did under it; and never below what holds for all.
+    // What other servers did under this identity is not known. The start is never below the floor for all.
     for (recorded_us, expected_us) in [(9_000, SECOND_US), (2 * SECOND_US, 2 * SECOND_US)] {
         seen.uses = Uses::from_iter([&mine[..], &[used(None, Some(1), NOW_US + recorded_us)]].concat());
         assert_eq!(plan(&seen).tracks[1].from_us, NOW_US + expected_us);
@@ -352,7 +352,7 @@ proptest! {
         prop_assert!(horizon == Horizon::NONE || horizon.to_word() == word);
     }
 
-    /// Whatever is recorded, in whatever order: no record is ever outdone by another one.
+    /// Records may be made in any order, but none makes an end earlier.
     #[test]
     fn records_only_make_ends_later(
         steps in prop::collection::vec((0u8..4, 0u8..3, 0i64..50, 0u32..3), 0..12),
@@ -371,7 +371,8 @@ proptest! {
             for worker in 0..3 {
                 let identity = Identity { datacenter: 0, worker };
                 for other in 0..4 {
-                    // Only the last identity's own use of the values in use is known better than that of everybody.
+                    // Only for the last identity's own use of the values in use may a more exact record replace that
+                    // for everybody.
                     let is_last = kind == 2 && [0, value].contains(&other);
                     prop_assert!(is_last || uses.until_us(identity, other) >= before.until_us(identity, other));
                 }
@@ -393,7 +394,8 @@ fn an_identity_with_unknown_history_has_used_every_value() {
     let all = used(Some(ME), None, NOW_US + fresh.max_ahead_us);
     assert_eq!(of_values(&first), [all]);
     assert!(first.tracks[0].horizon.is_some());
-    // Not if it is leased: no one else has had the range. Not if it is known that it was never used.
+    // A leased identity has not used them, because no other server has had the range. Nor has an identity that is known
+    // to be unused.
     let until_us = NOW_US + HOUR_US;
     let lease = Lease { identity: ME, from_us: NOW_US, until_us };
     assert_eq!(of_values(&plan(&Seen { wanted: Some(lease), ..fresh.clone() })), []);
@@ -401,7 +403,7 @@ fn an_identity_with_unknown_history_has_used_every_value() {
     known.tracks[0].stored = horizon(0, NOW_US);
     known.uses = Uses::from_iter([used(Some(ME), None, 0), used(Some(OTHER), Some(0), 0)]);
     assert_eq!(of_values(&plan(&known)), []);
-    // Once: then it has a record.
+    // This happens only once: after that the identity has a record.
     let mut again = Seen { uses: Uses::from_iter(first.records.clone()), ..fresh };
     again.tracks[0].stored = first.tracks[0].horizon.unwrap();
     assert_eq!(of_values(&plan(&again)), []);

@@ -18,14 +18,14 @@ fn layouts_share_a_slot_while_their_values_are_equal() {
         assert_eq!(key("standard", current), SlotKey::of(&layout("standard")));
         assert_eq!(key("rollback3", current) == key("standard", current), current == 0);
     }
-    // Side by side, the same field at the same place; one is too narrow for 2.
+    // Two layouts with the same field at the same position. One is too narrow for value 2.
     let (wide, narrow) =
         ("time:41 clock_seq:2 worker:8 sequence:12", "time:41 datacenter:1 clock_seq:1 worker:8 sequence:12");
-    let same = "time:41 clock_seq:2 datacenter:1 worker:7 sequence:12"; // At the same place, as wide.
+    let same = "time:41 clock_seq:2 datacenter:1 worker:7 sequence:12"; // At the same position and as wide.
     assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(same, current)), [true, true, true]);
     assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(narrow, current)), [true, true, false]);
     assert_eq!(key(narrow, 2).track(), 0);
-    // At another place: with value 1 they are other numbers of other layouts.
+    // At another position: with value 1 they give the numbers of other layouts.
     let elsewhere = "time:41 worker:8 clock_seq:2 sequence:12";
     assert_eq!([0, 1, 2].map(|current| key(wide, current) == key(elsewhere, current)), [true, false, false]);
     assert_eq!(key(wide, 1), key(wide, 2));

@@ -11,20 +11,20 @@ fn the_watch_follows_small_steps_and_steps_back_but_no_jump_ahead() {
     // An hour back, then on from there.
     assert_eq!(watch.observe(-2_590 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
     assert_eq!(watch.observe(-2_530 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
-    // Back to where it was, and a little further.
+    // Back to the former time, and a little further.
     assert_eq!(watch.observe(1_040 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0), None);
-    // Ten years ahead, as often as one looks.
+    // Ten years ahead, however often the clock is observed.
     for _ in 0..2 {
         let jump = watch.observe(315_001_040 * SECOND_US, 20 * SECOND_US, 60 * SECOND_US, 0);
         assert_eq!(jump, Some(315_000_000 * SECOND_US));
     }
-    // A horizon that lies there shows that the clock has been there, before the server was started.
+    // A horizon that high shows that the clock was at that time before the server was started.
     let reached_us = 400_000_000 * SECOND_US;
     let mut restarted = ClockWatch::new(1_000 * SECOND_US, 10 * SECOND_US);
     assert_eq!(restarted.observe(reached_us, 20 * SECOND_US, 60 * SECOND_US, reached_us), None);
-    // Set right again.
+    // The clock is set right again.
     assert_eq!(watch.observe(1_041 * SECOND_US, 21 * SECOND_US, 60 * SECOND_US, 0), None);
-    // Time that the machine slept through is no jump.
+    // Time during which the machine was asleep is not a jump.
     assert_eq!(watch.observe(101_040 * SECOND_US, 100_020 * SECOND_US, 60 * SECOND_US, 0), None);
 }
 

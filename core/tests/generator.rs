@@ -7,10 +7,10 @@ use snowflake_id_core::{Gate, Generator, Identity, Layout, RangeError, Slot, Slo
 const ME: Identity = Identity { datacenter: 0, worker: 0 };
 const MAX_AHEAD_US: u64 = 1_000_000;
 const NO_LIMIT: u64 = u64::MAX;
-/// 2024-01-01T00:00:00Z, the epoch of layouts that name none.
+/// 2024-01-01T00:00:00Z, the epoch of layouts without the option.
 const EPOCH_US: i64 = 1_704_067_200_000_000;
 
-/// Everything that a server has, in one process.
+/// The shared state of a server, in one process.
 struct Server {
     gate: Gate,
     slot: Slot,
@@ -28,14 +28,14 @@ impl Server {
         server
     }
 
-    /// Takes up to `n` IDs when the clock stands `now_us` after the epoch.
+    /// Takes up to `n` IDs when the clock is `now_us` after the epoch.
     fn take(&self, now_us: i64, n: u64) -> Result<Vec<i64>, Stall> {
         let now_us = self.generator.layout().epoch_us() + now_us;
         let reservation = self.slot.reserve(&self.gate, &self.generator, || now_us, count(n))?;
         Ok(self.generator.ids(reservation).collect())
     }
 
-    /// Ticks and sequences of what `take` gives.
+    /// Ticks and sequences of the IDs that `take` returns.
     fn parts(&self, now_us: i64, n: u64) -> Result<Vec<(u64, u64)>, Stall> {
         let parts = |id| self.generator.layout().unpack(id).unwrap();
         Ok(self.take(now_us, n)?.into_iter().map(|id| (parts(id).tick, parts(id).sequence)).collect())
@@ -63,7 +63,7 @@ fn a_full_tick_carries_into_the_next() {
     let server = Server::new("time:41 sequence:2", MAX_AHEAD_US, 0);
     assert_eq!(server.parts(5_000, 3), Ok(vec![(5, 0), (5, 1), (5, 2)]));
     assert_eq!(server.parts(5_000, 3), Ok(vec![(5, 3), (6, 0), (6, 1)]));
-    // The clock enters tick 6, which is in use already.
+    // The clock enters tick 6, which is already in use.
     assert_eq!(server.parts(6_500, 1), Ok(vec![(6, 2)]));
 }
 
@@ -89,7 +89,7 @@ fn a_clock_far_ahead_is_followed_at_once() {
 #[test]
 fn ids_run_ahead_up_to_the_limit() {
     let server = Server::new("time:41", 3_000, 0);
-    // Without sequence bits every ID is a tick of its own: now and three ahead.
+    // Without sequence bits every ID needs a tick: the current one and three ahead.
     assert_eq!(server.parts(0, 10), Ok(vec![(0, 0), (1, 0), (2, 0), (3, 0)]));
     assert_eq!(server.parts(0, 10), Err(Stall::Ahead { wait_us: 1_000 }));
     assert_eq!(server.parts(999, 10), Err(Stall::Ahead { wait_us: 1 }));
@@ -128,7 +128,7 @@ fn the_last_tick_of_a_layout_is_exhausted() {
     let late = Server::new("time:3 sequence:1 unit=1s", MAX_AHEAD_US, 0);
     assert_eq!(late.parts(8_000_000, 1), Err(Stall::Exhausted));
     assert_eq!(late.parts(i64::MAX - EPOCH_US, 1), Err(Stall::Exhausted));
-    // Nothing was taken, and nothing is broken, if the clock was wrong.
+    // Nothing was taken: the slot still works after a wrong clock is set right.
     assert_eq!(late.parts(7_000_000, 1), Ok(vec![(7, 0)]));
 }
 
@@ -197,7 +197,7 @@ fn a_stall_takes_nothing() {
 #[test]
 fn a_batch_is_one_exchange_and_takes_what_fits() {
     let server = Server::new("time:41 sequence:12", MAX_AHEAD_US, 0);
-    // 1 s ahead and the tick of now, 4096 each.
+    // 1 s ahead and the current tick, 4096 IDs each.
     assert_eq!(server.take(0, 5_000_000).map(|ids| ids.len()), Ok(1001 * 4096));
     assert_eq!(server.slot.word(), 1001 * 4096);
     assert_eq!(server.take(1_000, 5_000).map(|ids| ids.len()), Ok(4096));
@@ -281,11 +281,11 @@ fn spread_moves_ticks_entered_by_the_clock() {
         let parts = server.parts(tick * 1_000, 2).unwrap();
         let (at, start) = parts[0];
         assert_eq!(at, tick as u64);
-        // From there on it counts.
+        // Within the tick the sequence counts up.
         assert_eq!(parts[1], (at, start + 1));
         starts[start as usize] += 1;
     }
-    // Evenly: 1000 each.
+    // Evenly distributed, with a mean of 1000.
     assert!(starts.iter().all(|&ticks| (900..=1_100).contains(&ticks)), "{starts:?}");
 }
 

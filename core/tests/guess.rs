@@ -1,4 +1,4 @@
-//! Guessing the layout of an ID: known ones, and what holds for every ID.
+//! Guessing the layout of an ID: known IDs, and properties of every ID.
 
 use proptest::prelude::*;
 use snowflake_id_core::guess::{FIRST_US, MAX_AHEAD_US, OLDEST_US, guess};
@@ -12,7 +12,7 @@ fn names(id: i64) -> Vec<&'static str> {
     guess(id, NOW_US).iter().map(|guess| guess.preset.name).collect()
 }
 
-/// The ID that a preset gives to an instant and fields.
+/// The ID of a preset for an instant and fields.
 fn encoded(preset: &str, instant: &str, worker: u64, sequence: u64) -> i64 {
     let layout: Layout = preset.parse().unwrap();
     let unix_us = instant.parse::<jiff::Timestamp>().unwrap().as_microsecond();
@@ -33,7 +33,7 @@ fn known_ids() {
     assert_eq!(discord[..5], ["wide", "standard", "twitter", "leaf", "discord"]);
     // The example in the README of redis-id-generator: Unix time, far beyond what the others have reached.
     assert_eq!(names(5981966696448054276), ["redis", "baidu"]);
-    // The example in pgEdge's documentation, of 2024: node 1, sequence 0. The layout is that of `standard`.
+    // The example in pgEdge's documentation, of 2024: node 1, sequence 0. Its layout is that of `standard`.
     assert_eq!(names(170505378935607296)[..5], ["standard", "twitter", "leaf", "discord", "pgedge"]);
     // The example in "Sharding & IDs at Instagram": 1387263000 ms, shard 1341, sequence 905.
     let instagram = 1387263000 << 23 | 1341 << 10 | 905;
@@ -47,22 +47,22 @@ fn ids_of_a_few_presets_come_first() {
     assert_eq!(names(encoded("standard", "2025-10-01T12:00:00.123Z", 7, 0))[0], "standard");
     assert_eq!(names(encoded("js53", "2025-10-01T12:00:00Z", 7, 0))[0], "js53");
     assert_eq!(names(encoded("redis", "2025-10-01T12:00:00.123Z", 7, 0))[0], "redis");
-    // The worker of a Sonyflake is half of an IP address, 10.0.171.205.
+    // The worker of a Sonyflake is half an IP address, 10.0.171.205.
     assert_eq!(names(encoded("sonyflake", "2025-10-01T12:00:00.12Z", 0xabcd, 0))[0], "sonyflake");
     assert_eq!(names(encoded("wide", "2025-10-01T12:00:00.123Z", 63, 3))[0], "wide");
 }
 
 #[test]
 fn an_id_of_no_preset_may_look_like_one() {
-    // Mastodon: Unix milliseconds above 16 bits of what is as good as random.
+    // Mastodon: Unix milliseconds above 16 bits that are as good as random.
     let mastodon = 1_669_037_000_123 << 16 | 0xabcd;
     let unix_ms: Layout = "time:47 sequence:16 epoch=1970-01-01T00:00:00Z".parse().unwrap();
     assert_eq!(unix_ms.time_of(mastodon), Ok(1_669_037_000_123_000));
     assert!(!names(mastodon).is_empty());
-    // An ordinary sequence gives small numbers, which are not taken for IDs.
+    // An ordinary sequence gives small numbers, which are not recognized as IDs.
     assert!([0, 1, 1_000_000, 2_147_483_647, 45_000_000_000].iter().all(|&id| names(id).is_empty()));
     assert!(names(-1).is_empty() && names(i64::MIN).is_empty());
-    // The largest number of all is the last ID of the one preset that has ended.
+    // The largest number is the last ID of the only preset that has ended.
     assert_eq!(names(i64::MAX), ["baidu"]);
 }
 
@@ -93,7 +93,7 @@ proptest! {
         }
     }
 
-    /// Whoever made an ID with a preset finds the preset among the guesses, with the time and the fields.
+    /// An ID made with a preset has this preset among its guesses, with its time and fields.
     #[test]
     fn the_right_preset_is_among_the_guesses(
         at in 0..PRESETS.len(), age_us in 0..NOW_US - OLDEST_US, worker in any::<u64>(), sequence in any::<u64>(),

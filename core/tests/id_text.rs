@@ -1,10 +1,9 @@
-//! IDs as text: against a model that divides and multiplies digit by digit, and against whatever people may
-//! type.
+//! IDs as text: compared with a model that divides and multiplies digit by digit, and with arbitrary input.
 
 use proptest::prelude::*;
 use snowflake_id_core::id_text::{Encoding, Fault, MAX_WIDTH, TextError};
 
-/// The digits of an encoding, from zero on.
+/// The digits of an encoding, in ascending order.
 fn alphabet(encoding: Encoding) -> &'static [u8] {
     match encoding {
         Encoding::Crockford32 => b"0123456789ABCDEFGHJKMNPQRSTVWXYZ",
@@ -44,7 +43,7 @@ fn encodings() -> impl Strategy<Value = Encoding> {
     prop::sample::select(Encoding::ALL.to_vec())
 }
 
-/// IDs of all lengths.
+/// IDs of all magnitudes.
 fn ids() -> impl Strategy<Value = i64> {
     (0..=i64::MAX, 0u32..63).prop_map(|(id, shift)| id >> shift)
 }
@@ -167,7 +166,7 @@ fn texts_that_are_none() {
         for bad in ["+1", "\u{e9}1", " 1", "\n", "\0", "=", "!", "\u{1f600}"] {
             assert_eq!(fault(encoding, bad.as_bytes()), Fault::Character(1), "{bad:?}");
         }
-        // The text after them is not ASCII, and in no encoding that Rust knows.
+        // The text after them is not ASCII, and is invalid in every encoding that Rust supports.
         assert_eq!(fault(encoding, b"23\xe9\xff45"), Fault::Character(3));
     }
     for (encoding, text, position) in [
@@ -236,7 +235,7 @@ proptest! {
         }
     }
 
-    /// Whatever has one wrong character is refused, at that character.
+    /// Any text with one wrong character is refused, and the error names that character.
     #[test]
     fn a_wrong_character_is_found(
         encoding in encodings(),
@@ -258,15 +257,15 @@ proptest! {
         let at = at.index(text.len());
         text[at] = wrong;
         prop_assert_eq!(fault(encoding, &text), Fault::Character(at + 1));
-        // The first one is reported.
+        // The error names the first wrong character.
         text[at..].fill(wrong);
         prop_assert_eq!(fault(encoding, &text), Fault::Character(at + 1));
         text.push(wrong);
         prop_assert_eq!(fault(encoding, &text), Fault::Character(at + 1));
     }
 
-    /// Digits at random: either they are the text of an ID, or they pass the largest at the first place at
-    /// which they differ from its text.
+    /// Random digits are either the text of an ID, or exceed the largest ID at the first position at which they differ
+    /// from its text.
     #[test]
     fn any_digits_are_an_id_or_too_large(encoding in encodings(), values in prop::collection::vec(any::<u8>(), MAX_WIDTH)) {
         let known = alphabet(encoding);
@@ -300,7 +299,7 @@ proptest! {
         }
     }
 
-    /// What is nearly a text: characters that some encoding has, and hyphens.
+    /// Strings close to a text: characters of some encoding, and hyphens.
     #[test]
     fn text_that_is_nearly_right_never_panics(encoding in encodings(), text in "[0-9A-Za-z_+=-]{0,25}") {
         if let Ok(id) = encoding.decode(text.as_bytes()) {

@@ -1,4 +1,4 @@
-//! What the keeper decides.
+//! The decisions of the keeper.
 
 mod servers;
 
@@ -20,7 +20,8 @@ fn a_new_server_begins_above_any_id_that_ran_ahead() {
     assert_eq!(plan.tracks[0].from_us, 0);
 }
 
-/// A horizon that could not be stored, as at the first look of a server without disk space, says nothing of the past.
+/// A horizon that could not be stored, as in the first cycle of a server without disk space, says nothing about the
+/// history.
 #[test]
 fn a_promise_that_was_not_kept_is_no_history() {
     let mut seen = new_server();
@@ -31,7 +32,8 @@ fn a_promise_that_was_not_kept_is_no_history() {
     assert!(horizon_us(&plan) >= Some(NOW_US + 70));
 }
 
-/// The records are there still, also one with an end, which the server has read: they do not say where its IDs ended.
+/// The records still exist, one of them with an end that the server has read. They do not say where the server's IDs
+/// ended.
 #[test]
 fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
     let until_us = NOW_US - 5_000_000;
@@ -41,7 +43,7 @@ fn a_start_without_the_stored_horizon_is_that_of_a_new_server() {
     assert_eq!(plan.loss, Some(Loss::NothingKnown));
     assert_eq!(floor_us(&plan), NOW_US + MAX_AHEAD_US);
     assert_eq!(plan.gate, GatePlan::Open { lease: settled(1), is_another: true });
-    // Nor do they say which values of the clock sequence were used.
+    // They do not say either which values of the clock sequence were used.
     let of_values: Vec<_> = plan.records.iter().filter(|record| record.scope != Scope::ZERO).collect();
     assert_eq!(of_values.len(), 1);
     assert!(of_values[0].until_us >= NOW_US + MAX_AHEAD_US, "{of_values:?}");
@@ -59,7 +61,7 @@ fn a_start_begins_at_the_stored_horizon() {
 fn a_horizon_is_renewed_only_while_ids_are_made() {
     assert_eq!(horizon_us(&plan(&busy_server())), Some(AHEAD_US));
     assert_eq!(horizon_us(&plan(&Seen { is_active: false, ..busy_server() })), None);
-    // A clock that is not followed burns nothing.
+    // A clock that is not followed does not raise the horizon.
     assert_eq!(horizon_us(&plan(&Seen { is_clock_good: false, ..busy_server() })), None);
 }
 
@@ -92,7 +94,7 @@ fn an_identity_goes_on_above_its_own_end_or_not_at_all() {
     assert_eq!(horizon_us(&refused), None);
 }
 
-/// An older copy has records that are out of date: what was used since counts for all of them.
+/// An older copy has outdated records: IDs issued since then may belong to any identity in them.
 #[test]
 fn the_records_of_an_older_copy_prove_nothing() {
     let history = History { highest_us: NOW_US + 9_000_000, ..busy_server().history };
@@ -109,7 +111,7 @@ fn the_records_of_an_older_copy_prove_nothing() {
     );
 }
 
-/// A record may be durable without those that are written after it.
+/// A record may be durable without the records that are written after it.
 #[test]
 fn a_loss_is_found_again_when_its_records_were_not_all_written() {
     let without = Seen { uses: Uses::default(), ..busy_server() };
@@ -129,7 +131,7 @@ fn a_loss_is_found_again_when_its_records_were_not_all_written() {
     }
 }
 
-/// With a lease of an hour an identity that was shut out would lift all slots by an hour.
+/// With a horizon margin of an hour, admitting an excluded identity would raise all slots by an hour.
 #[test]
 fn an_identity_that_would_wait_for_long_is_not_let_in() {
     let until_us = NOW_US + 60_000_000;
@@ -140,14 +142,14 @@ fn an_identity_that_would_wait_for_long_is_not_let_in() {
         ..busy_server()
     };
     assert_eq!(plan(&seen).gate, GatePlan::Refuse { identity: worker(2), until_us });
-    // Slots begin there anyway.
+    // The slots start there anyway.
     let seen = seen.with(|seen| seen.tracks[0].begun = Some(Begun { value: 0, floor_us: until_us }));
     assert!(matches!(plan(&seen).gate, GatePlan::Open { .. }));
     assert_eq!(plan(&seen).tracks[0].from_us, until_us);
 }
 
-/// Dropped and created again, emptied, or lowered: the identity in use goes on above its own horizon, each
-/// other one may have been used up to the highest horizon that there ever was.
+/// The history was dropped and created again, emptied, or lowered. The identity in use continues above its own horizon.
+/// Every other identity may have been used up to the highest horizon that was ever reached.
 #[test]
 fn an_unknown_history_means_that_everything_was_used() {
     let history = History { highest_us: NOW_US + 9_000_000, ..busy_server().history };
@@ -161,7 +163,7 @@ fn an_unknown_history_means_that_everything_was_used() {
         assert_eq!(of_zero(&plan.records), [everybody(history.highest_us), used(1, NOW_US + 50)]);
         assert_eq!(plan.gate, GatePlan::Stay);
         assert!(horizon_us(&plan) >= Some(NOW_US + 50));
-        // Once that is stored, another one is refused.
+        // After that is stored, another identity is refused.
         let uses = seen.uses.iter().chain(plan.records.iter().copied()).collect();
         let again = Seen { uses, wanted: Some(settled(2)), history, ..busy_server() };
         let again = again.with(|seen| seen.tracks[0].stored = plan.tracks[0].horizon.unwrap());
@@ -171,7 +173,7 @@ fn an_unknown_history_means_that_everything_was_used() {
     }
 }
 
-/// Another value was promised, and not opened: the promise for the one in use is forgotten, its IDs are not.
+/// Another value was promised but not opened. The promise for the value in use is forgotten, but its IDs are not.
 #[test]
 fn after_a_loss_the_value_counts_as_used_up_to_what_was_published() {
     let until_us = NOW_US + 70;
@@ -195,7 +197,8 @@ fn a_loss_before_the_first_cycle_raises_the_floor_to_what_was_promised() {
     assert_eq!(floor_us(&plan(&Seen { tracks, ..seen })), NOW_US + 50);
 }
 
-/// A server without an identity fences, for a reset, and publishes the floor with it. What that stores is lost with a backend.
+/// A server without an identity fences for a reset, and publishes the floor with that. A backend crash loses what the
+/// fence stores.
 #[test]
 fn a_loss_before_anything_was_stored_raises_the_floor_to_what_was_published() {
     let floor = Horizon::new(0, NOW_US + 70);
@@ -218,7 +221,7 @@ fn a_lost_horizon_is_written_again_but_not_by_a_clock_that_is_not_followed() {
 fn a_request_moves_floor_and_horizon_without_an_identity() {
     let seen = Seen { advance_to_us: Some(NOW_US + 700), wanted: None, open_for: None, ..busy_server() };
     assert_eq!((floor_us(&plan(&seen)), horizon_us(&plan(&seen))), (NOW_US + 700, Some(NOW_US + 700)));
-    // It takes the place of nothing that is stored.
+    // The request does not replace a stored horizon.
     let seen = Seen { advance_to_us: Some(5), tracks: stored(NOW_US), ..new_server() };
     assert_eq!(floor_us(&plan(&seen)), NOW_US);
 }
@@ -239,14 +242,14 @@ fn everything_is_reset_only_for_an_identity_that_was_never_used() {
     assert!(check_reset(worker(3), &uses, &history, true, NOW_US).is_err());
     let before_reset = |uses: &Uses| records_before_reset(uses, worker(3), 0, 5_000);
     assert_eq!(before_reset(&uses), [used(1, 5_000), used(2, 5_000)]);
-    // The new identity has no record, and is not shut out.
+    // The new identity gets no record, so it is not excluded.
     assert_eq!(before_reset(&unknown), [used(1, 5_000)]);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// Whatever is seen: the horizon is never lowered, and covers all that was handed out or promised.
+    /// In every state, the horizon is never lowered, and covers all issued IDs and all promises.
     #[test]
     fn the_horizon_is_never_lower_than_what_is_known(
         stored in proptest::option::of(0i64..1000),

@@ -1,4 +1,4 @@
-//! Layouts: presets pinned for ever, real IDs, every kind of error.
+//! Layouts: presets that never change, real IDs, and every kind of error.
 
 use snowflake_id_core::layout::presets::{PRESETS, find};
 use snowflake_id_core::message::shown;
@@ -13,8 +13,8 @@ fn error(text: &str) -> LayoutError {
     text.parse::<Layout>().expect_err(text)
 }
 
-/// Name, (field, shift, bits) from the top, unit in microseconds, epoch in milliseconds of Unix time. These
-/// numbers are in people's tables: a change here is a mistake.
+/// Name, (field, shift, bits) from the top, unit in microseconds, epoch in milliseconds of Unix time. Existing tables
+/// depend on these numbers, so they must never change.
 type Pinned = (&'static str, &'static [(&'static str, u32, u32)], u64, i64);
 
 #[rustfmt::skip]
@@ -80,7 +80,7 @@ fn real_ids_decode() {
         ("redis", 5981966696448054276, "2015-03-13T02:00:00Z", None, Some(53), 4),
         // An example in pgEdge's documentation: node 1, the first of its millisecond.
         ("pgedge", 170505378935607296, "2024-04-15T12:07:30.175Z", None, Some(1), 0),
-        // Two neighbours in the README of tsid-creator, between which it notes "millisecond changed", and a text
+        // Two neighbors in the README of tsid-creator, which notes "millisecond changed" between them, and a text from
         // there, 01226N0640J7Q.
         ("tsid", 38352658567418874, "2020-04-15T19:59:46.360Z", None, Some(421), 1018),
         ("tsid", 38352658573940759, "2020-04-15T19:59:46.361Z", None, Some(989), 2071),
@@ -128,7 +128,7 @@ fn fields_have_the_unit_and_epoch_of_standard() {
 
 #[test]
 fn errors_name_the_token_and_what_is_allowed() {
-    // Text, a part of the message, a part of what is allowed.
+    // Text, a part of the message, a part of the allowed forms.
     let cases = [
         ("", "empty", "standard"),
         (" \t ", "empty", "standard"),
@@ -205,11 +205,11 @@ fn errors_name_the_token_and_what_is_allowed() {
         assert!(error.to_string().contains(message), "{text}: {error}");
         assert!(error.allowed().contains(allowed), "{text}: {}", error.allowed());
     }
-    // The longest layout that there is.
+    // The longest possible layout.
     assert_eq!(layout("time:63 unit=1us epoch=1969-12-31T23:59:59.999999Z").ticks(), 1 << 63);
 }
 
-/// A server's worker ID or datacenter ID that is too large: one clause with the layout and the limit.
+/// An error about a worker ID or datacenter ID that is too large contains the layout and the limit.
 #[test]
 fn an_identity_that_does_not_fit() {
     let problem = |text: &str, datacenter, worker| {
@@ -257,7 +257,7 @@ fn hostile_text_is_shown_shortened_and_escaped() {
     assert!(message.len() < 120 && message.contains("\\u{7}x") && message.contains("..."), "{message}");
 }
 
-/// Sixty characters, whatever bytes they have; what follows is not looked at.
+/// Sixty characters, whatever their bytes are. The rest of the text is not read.
 #[test]
 fn the_start_of_a_text_is_shown() {
     for (character, as_shown) in [("y", "y"), ("é", "\\u{e9}"), ("\u{1f600}", "\\u{1f600}")] {

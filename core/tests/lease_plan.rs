@@ -1,4 +1,4 @@
-//! What the keeper decides for a leased identity.
+//! The keeper's decisions for a leased identity.
 
 mod servers;
 
@@ -13,19 +13,19 @@ fn leased(from_us: i64, until_us: i64) -> Lease {
     Lease { identity: worker(3), from_us, until_us }
 }
 
-/// One that has made IDs as worker 3 under a lease, and goes on.
+/// A server that has issued IDs as worker 3 under a lease, and continues.
 fn leasing_server(lease: Lease) -> Seen {
     let history = History { last_identity: Some(worker(3)), ..busy_server().history };
     let uses = Uses::from_iter([used(3, 0)]);
     Seen { wanted: Some(lease), open_for: Some(lease), history, uses, ..busy_server() }
 }
 
-/// The horizon never goes beyond the lease for its sake, and what is published already is not written again.
+/// The keeper never raises the horizon beyond the lease, and does not write a published horizon again.
 #[test]
 fn a_horizon_ends_with_the_lease() {
     let ends_soon = NOW_US + 80;
     assert_eq!(horizon_us(&plan(&leasing_server(leased(5, ends_soon)))), Some(ends_soon));
-    let ended = leased(5, NOW_US + 50); // Where the horizon is.
+    let ended = leased(5, NOW_US + 50); // The end equals the horizon.
     assert_eq!(horizon_us(&plan(&leasing_server(ended))), None);
     // A renewed lease is the same one.
     let renewed = Seen { open_for: Some(ended), ..leasing_server(leased(5, NOW_US + 60)) };
@@ -33,7 +33,7 @@ fn a_horizon_ends_with_the_lease() {
     assert_eq!((plan.gate, horizon_us(&plan)), (GatePlan::Stay, Some(NOW_US + 60)));
 }
 
-/// A clock that is years ahead, and no registry to say so: nothing is burnt but the lease.
+/// The clock is years ahead, and the registry cannot be asked: only the time of the lease is lost.
 #[test]
 fn a_clock_far_ahead_burns_nothing_beyond_the_lease() {
     let until_us = NOW_US + 200;
@@ -45,7 +45,7 @@ fn a_clock_far_ahead_burns_nothing_beyond_the_lease() {
     assert_eq!(horizon_us(&plan(&without)), None);
 }
 
-/// Another range of the same identity begins where it begins, and so does the horizon.
+/// Another range of the same identity starts at its own start, and so does the horizon.
 #[test]
 fn a_lease_begins_where_it_begins() {
     let again = leased(NOW_US + 700, NOW_US + 900);
@@ -56,7 +56,7 @@ fn a_lease_begins_where_it_begins() {
     assert!(plan.records.is_empty());
 }
 
-/// Where this server itself may have used the leased identity further than that, it begins there.
+/// If this server may have used the leased identity beyond the start of the range, it starts after that use.
 #[test]
 fn a_leased_identity_that_was_used_before() {
     let lease = leased(NOW_US, NOW_US + 900);
@@ -71,7 +71,7 @@ fn a_leased_identity_that_was_used_before() {
     assert!(refused.is_another_needed);
 }
 
-/// The server stands an hour ahead of a clock that the registry confirms.
+/// The server is an hour ahead of a clock that the registry has confirmed.
 #[test]
 fn a_server_far_ahead_exchanges_its_identity_and_resets() {
     const HOUR_US: i64 = 3_600_000_000;
@@ -93,20 +93,20 @@ fn a_server_far_ahead_exchanges_its_identity_and_resets() {
     assert_eq!((exchanged.gate, exchanged.is_another_needed), (GatePlan::Reset(another), false));
     assert_eq!((horizon_us(&exchanged), exchanged.records), (None, vec![]));
 
-    // One that was used before will not do, nor is there anything to exchange for an identity of the settings.
+    // An identity that was used before is not suitable, and an identity from the settings cannot be exchanged.
     let uses = Uses::from_iter([used(3, 0), used(4, 0)]);
     let used_before = plan(&Seen { wanted: Some(another), uses, ..stuck.clone() });
     assert!(matches!(used_before.gate, GatePlan::Open { .. }) && used_before.is_another_needed);
     let settled = plan(&Seen { wanted: Some(settled(4)), ..stuck.clone() });
     assert!(matches!(settled.gate, GatePlan::Open { .. }) && !settled.is_another_needed);
 
-    // By order also where nothing is far ahead.
+    // On request, the identity is exchanged even if the server is not far ahead.
     let ordered = Seen { is_reset_requested: true, ..leasing_server(lease) };
     assert!(plan(&ordered).is_another_needed);
     assert_eq!(plan(&Seen { wanted: Some(another), ..ordered }).gate, GatePlan::Reset(another));
 }
 
-/// The file has a lease from an earlier life of the server, and nothing that is stored says how far it was used.
+/// The file has a lease from the server's former history, and no stored record says how far it was used.
 #[test]
 fn a_lease_from_a_life_that_is_forgotten() {
     let lease = leased(5, NOW_US + 900);
@@ -115,13 +115,13 @@ fn a_lease_from_a_life_that_is_forgotten() {
     assert_eq!(plan_of_start.gate, GatePlan::Refuse { identity: worker(3), until_us: lease.until_us });
     assert!(plan_of_start.is_another_needed);
     assert_eq!(horizon_us(&plan_of_start), None);
-    // One that is granted now is good, and so is an old one where the past is known.
+    // A new lease is valid, and so is an old one if the history is known.
     assert!(matches!(plan(&Seen { is_lease_inherited: false, ..start.clone() }).gate, GatePlan::Open { .. }));
     let known = Seen { tracks: stored(NOW_US), uses: Uses::from_iter([used(3, 0)]), ..start };
     assert!(matches!(plan(&known).gate, GatePlan::Open { .. }));
 }
 
-/// A floor that an administrator has ordered is no reason to begin anew below it.
+/// A floor that an administrator has requested is no reason for a reset to below it.
 #[test]
 fn a_requested_floor_holds_under_a_lease() {
     let floor_us = NOW_US + 60_000_000;
@@ -130,7 +130,7 @@ fn a_requested_floor_holds_under_a_lease() {
     let first = plan(&ordered);
     assert!(!first.is_another_needed);
     assert!(first.records.contains(&everybody(floor_us)));
-    // Nor is it one after a restart, when only what is stored says so.
+    // The same holds after a restart, when only the stored records say so.
     let uses = ordered.uses.iter().chain(first.records.iter().copied()).collect();
     let restarted = Seen {
         tracks: stored(horizon_us(&first).unwrap()),
@@ -149,7 +149,7 @@ fn a_requested_floor_holds_under_a_lease() {
     assert!(!matches!(plan(&Seen { wanted: Some(another), ..restarted }).gate, GatePlan::Reset(_)));
 }
 
-/// What is not known of anybody shuts out every identity: another one would not help.
+/// A record for unknown identities excludes every identity, so another one would not help.
 #[test]
 fn an_unknown_history_is_no_reason_for_another_identity() {
     let until_us = NOW_US + 1_000_000_000;

@@ -1,4 +1,4 @@
-//! What a server knows of its leases.
+//! A server's knowledge of its leases.
 
 use std::cell::Cell;
 
@@ -115,18 +115,19 @@ fn evidence_outlives_the_lease_and_is_replaced_by_later_evidence() {
     }
     let told = |state: &LeaseState| state.evidence.iter().map(|it| it.token.clone()).collect::<Vec<_>>();
     assert_eq!(told(&state), ["second of 4", "second of 3"]);
-    // A copy may show it, and holds nothing.
+    // A copy may show the evidence, but holds no lease.
     let mut stranger = state.clone().of_an_unrecognized_server();
     assert_eq!(told(&stranger), told(&state));
     assert!(!stranger.is_proved());
     stranger.prove("of nothing".into(), 15);
     assert_eq!(told(&stranger), told(&state));
-    // What is long past is not told any more.
+    // Evidence of leases that ended long ago is dropped.
     state.prove("last".into(), 25 + 50 * 3_600_000_000);
     assert_eq!(told(&state), ["last"]);
 }
 
-/// Of many leases those that end last are told; but a server that cannot show the lease in hand cannot use it.
+/// Of many leases, evidence is kept for those that end last. Evidence of the lease in hand is always kept, because the
+/// server cannot use the lease without it.
 #[test]
 fn evidence_of_the_lease_in_hand_is_never_pushed_out() {
     let new_token = tokens();

@@ -23,7 +23,7 @@ fn server() -> Arc<Server> {
     Arc::new(server)
 }
 
-/// Two sequence bits, a clock that stands still in tick 1, room to run ahead.
+/// Two sequence bits, a clock that stays in tick 1, and room to run ahead.
 fn generator(identity: Identity) -> Generator {
     let layout = "time:40 worker:2 sequence:2 epoch=1970-01-01T00:00:00Z".parse().unwrap();
     Generator::new(layout, identity, 1_000_000, 0).unwrap()
@@ -81,8 +81,8 @@ fn an_id_returned_before_a_call_is_smaller_than_what_the_call_returns() {
     });
 }
 
-/// After a fence nothing below the raised counter is handed out any more, and nothing at all until the gate
-/// opens: what the fencing process reads after the fence is the end.
+/// After a fence no ID below the raised counter is issued any more, and no ID at all until the gate opens: the counter
+/// that the fencing process reads after the fence is final.
 #[test]
 fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
     loom::model(|| {
@@ -101,7 +101,7 @@ fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
         fenced.store(true, Ordering::Release);
         let end = server.slot.word();
         let ids = caller.join().unwrap();
-        // Had the caller succeeded after the fence, the counter would have moved.
+        // If the caller had succeeded after the fence, the counter would have changed.
         assert_eq!(server.slot.word(), end, "an attempt succeeded after the fence");
         if let Ok(ids) = ids {
             let layout = *generator(OLD).layout();
@@ -111,7 +111,7 @@ fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
     });
 }
 
-/// A change of identity: no ID with the old identity above the floor, none with the new one below it.
+/// A change of identity: no ID with the old identity is above the floor, and none with the new one below it.
 #[test]
 fn a_change_of_identity_keeps_the_order() {
     const FLOOR: u64 = 2 << 2;
@@ -138,7 +138,7 @@ fn a_change_of_identity_keeps_the_order() {
     });
 }
 
-/// The horizon is published after it is durable; a call never passes the one it can see.
+/// The horizon is published after it is durable. A call never exceeds the horizon that it can see.
 #[test]
 fn no_call_passes_a_published_horizon() {
     loom::model(|| {
@@ -160,8 +160,7 @@ fn no_call_passes_a_published_horizon() {
     });
 }
 
-/// Numbers in ranges: a caller takes while a range that is used up is replaced. What it may have read of either is
-/// never what it gets of the other.
+/// Numbers in ranges: a caller takes a number while an exhausted range is replaced. It never mixes values from the two.
 #[test]
 fn concurrent_calls_share_no_number_of_a_segment() {
     loom::model(|| {
@@ -177,7 +176,7 @@ fn concurrent_calls_share_no_number_of_a_segment() {
             thread::spawn(move || take_numbers(&segment, 1))
         };
         let mut all = take_numbers(&segment, 2);
-        // Into the place of the first range.
+        // This replaces the first range.
         segment.publish(numbers_from(40, 3), 1).unwrap();
         assert!(all.is_sorted(), "{all:?}");
         all.extend(other.join().unwrap());
@@ -195,9 +194,9 @@ fn take_numbers(segment: &Segment, calls: usize) -> Vec<i64> {
     (0..calls).filter_map(take).collect()
 }
 
-/// A slot goes over to another value of the clock sequence, at a lower counter, while a call is under way with the former
-/// one. Without a fence: no call with the new value sees the horizon of the former one, and no call with the former one
-/// takes what the new one begins with.
+/// A slot changes to another value of the clock sequence, at a lower counter, while a call with the former value is in
+/// progress. There is no fence: no call with the new value sees the horizon of the former one, and no call with the
+/// former value takes the first IDs of the new one.
 #[test]
 fn a_slot_that_goes_over_to_another_value_gives_nothing_twice() {
     let layout: Layout =
@@ -233,14 +232,14 @@ fn a_slot_that_goes_over_to_another_value_gives_nothing_twice() {
     }
 }
 
-/// A value of the clock sequence is opened again, at or after the end of its use: without a fence, as the slot is raised
-/// before it has a horizon again.
+/// A value of the clock sequence is opened again, at or after the end of its use. No fence is needed, because the slot
+/// is raised before it has a horizon again.
 #[test]
 fn a_value_that_is_opened_again_gives_nothing_below_its_floor() {
     const FLOOR: u64 = 2 << 2;
     loom::model(|| {
         let server = server();
-        server.slot.set_horizon(0); // It was left.
+        server.slot.set_horizon(0); // The value was closed.
         let caller = {
             let server = server.clone();
             thread::spawn(move || take(&server, OLD, 1).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! Masks: the cipher against its standard, and what makes a permutation of IDs out of it.
+//! Masks: the cipher compared with its standard, and the permutation of IDs made from it.
 
 use std::collections::HashSet;
 
@@ -30,8 +30,8 @@ fn the_cipher_gives_the_single_vector_of_its_standard() {
     assert_eq!(u64::from_be_bytes(block.0), 0x0123_4567_89AB_CDEF);
 }
 
-/// What masks gave from the first version on, checked with another implementation (CAST5 of OpenSSL in ECB
-/// mode). A change here makes every masked ID that is out in the world worthless.
+/// The masks of the first version, checked with another implementation (CAST5 of OpenSSL in ECB mode). They must never
+/// change, because masked IDs are in use outside.
 #[test]
 fn masked_ids_never_change() {
     let mask = Mask::new(&KEY);
@@ -39,7 +39,7 @@ fn masked_ids_never_change() {
         (0, 3877918020290857650),
         (1, 1829345981326065705),
         (2, 6234484493262867458),
-        // These two take two steps.
+        // These two need two steps.
         (1541815603606036480, 221274310923782015),
         (i64::MAX, 2277571381837204430),
     ] {
@@ -58,8 +58,7 @@ fn negative_numbers_are_refused() {
     }
 }
 
-/// IDs as a server makes them one after the other: none masked twice the same, and nothing left of their
-/// order.
+/// Consecutive IDs of a server: no two masks are equal, and their order is lost.
 #[test]
 fn a_run_of_ids_is_masked_without_duplicates_and_out_of_order() {
     const COUNT: usize = 200_000;
@@ -68,12 +67,12 @@ fn a_run_of_ids_is_masked_without_duplicates_and_out_of_order() {
     let mask = Mask::new(&KEY);
     let masked: Vec<i64> = (first..).take(COUNT).map(|id| mask.mask(id).unwrap()).collect();
     assert_eq!(masked.iter().collect::<HashSet<_>>().len(), COUNT);
-    // Half of the pairs of neighbours stand in order, give or take ten standard deviations.
+    // Half of the pairs of neighbors are in order, give or take ten standard deviations.
     let in_order = masked.windows(2).filter(|pair| pair[0] < pair[1]).count();
     assert!(in_order.abs_diff(COUNT / 2) < 1_500, "{in_order}");
 }
 
-/// The share of the 63 bits that differ, over many pairs of masked numbers.
+/// The share of the 63 bits that differ, over many pairs of masked IDs.
 fn share_of_differing_bits(pairs: impl Iterator<Item = (i64, i64)>) -> f64 {
     let (mut bits, mut count) = (0, 0);
     for (one, other) in pairs {
@@ -114,7 +113,7 @@ proptest! {
         let masked = mask.mask(id).unwrap();
         prop_assert!(masked >= 0);
         prop_assert_eq!(mask.unmask(masked), Ok(id));
-        // The other way round as well: every number stands for some ID.
+        // In the other direction too: every number is the mask of some ID.
         let unmasked = mask.unmask(id).unwrap();
         prop_assert!(unmasked >= 0);
         prop_assert_eq!(mask.mask(unmasked), Ok(id));

@@ -1,4 +1,4 @@
-//! What holds for every layout, every ID and every text.
+//! Properties of every layout, every ID and every text.
 
 use std::num::NonZeroU64;
 
@@ -61,8 +61,8 @@ proptest! {
         prop_assert_eq!(layout.decode(id).is_ok(), fits);
     }
 
-    /// In the word of a slot, counter and value of the clock sequence do not touch each other, up to the end of the layout.
-    /// A session with another value finds the layout at its end.
+    /// In the word of a slot, the counter and the value of the clock sequence never overlap, up to the end of the
+    /// layout. A session with another value finds the layout exhausted.
     #[test]
     fn words_keep_counters_and_values_apart(
         layout in layouts(),
@@ -135,8 +135,8 @@ proptest! {
         }
     }
 
-    /// The promises, for any layout, clock, limit and history: IDs increase strictly, none lies past the
-    /// `max_ahead`, the limit or the end, none before the clock, and a stall takes nothing.
+    /// The promises for any layout, clock, limit and history: IDs increase strictly, none exceeds `max_ahead`, the
+    /// limit or the end, none is earlier than the clock, and a stall takes nothing.
     #[test]
     fn any_history_keeps_the_promises(
         layout in layouts(),
@@ -182,7 +182,7 @@ proptest! {
                 Err(stall) => {
                     prop_assert_eq!(slot.word(), before);
                     match stall {
-                        // After exactly that wait it works (unless the limit holds it back), a microsecond
+                        // After exactly this wait the call succeeds, unless the limit prevents it. A microsecond
                         // earlier it does not.
                         Stall::Ahead { wait_us } => {
                             let one = NonZeroU64::MIN;

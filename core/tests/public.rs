@@ -1,4 +1,4 @@
-//! IDs for the outside: vectors that another implementation gave, what is refused, and how often.
+//! Public IDs: vectors from another implementation, invalid inputs, and how often forged IDs are detected.
 
 use std::collections::HashSet;
 
@@ -56,8 +56,8 @@ fn texts_without_a_key_never_change() {
     }
 }
 
-/// What keys gave from the first version on, checked with another implementation: KBKDF, CAST5-ECB and
-/// AES-128-ECB of OpenSSL. A change here makes every public ID that is out in the world worthless.
+/// The results for keys in the first version, checked with another implementation: KBKDF, CAST5-ECB and AES-128-ECB of
+/// OpenSSL. They must never change, because public IDs are in use outside.
 #[test]
 fn texts_with_a_key_never_change() {
     for (key, prefix, id, text) in [
@@ -129,13 +129,13 @@ fn texts_that_are_no_public_ids() {
         (None, "cust_4aaW4SzAyQK", other("cus")),
         (None, "CUS_4aaW4SzAyQK", other("cus")),
         (None, "cus_", length(0, 11)),
-        // Zeros in front are not left out, nor are there too many.
+        // Leading zeros must not be omitted or added.
         (None, "cus_2", length(1, 11)),
         (None, "cus_14aaW4SzAyQK", length(12, 11)),
         (None, "cus_4aaW4SzAyQ0", PublicTextError::Character(15)),
         (None, "cus_4aaW4SzAyQé", PublicTextError::Character(15)),
         (None, "cus_NQm6nKp8qFD", PublicTextError::TooLarge),
-        // With a key in place of none, and the other way round.
+        // With a key where none was used, and vice versa.
         (None, "cus_1RaoBzHuVr44yahB", length(16, 11)),
         (Some(&KEY), "cus_4aaW4SzAyQK", length(11, 16)),
         (Some(&KEY), "cus_1RaoBzHuVr44yah-", PublicTextError::Character(20)),
@@ -145,7 +145,7 @@ fn texts_that_are_no_public_ids() {
     for (key, text, problem) in cases {
         assert_eq!(public("cus", key).id(text.as_bytes()), Err(problem), "{text}");
     }
-    // The letters of another table, under this one's prefix.
+    // A text of another table, with this table's prefix.
     let moved = public("cus", Some(&KEY)).id(b"cus_ELBfswJNuTtjD5ic");
     assert_eq!(moved, Err(PublicTextError::Tag));
 }
@@ -170,7 +170,7 @@ fn uuids_that_are_of_no_id() {
         ("1565a11f-6217-8a00-8000-000000000000", UuidError::Tag),
         ("abdefba1-845f-45f4-9e5f-8f0586170cb0", UuidError::Version(4)),
         ("abdefba1-845f-85f4-5e5f-8f0586170cb0", UuidError::Variant),
-        // That of the prefix "cus".
+        // The tag of the prefix "cus".
         ("f9a71419-76e8-823f-b10d-2949ee9b5803", UuidError::Tag),
     ] {
         assert_eq!(uuids(&KEY, "").id(&read(uuid)), Err(problem), "{uuid}");
@@ -187,7 +187,7 @@ fn negative_numbers_are_refused() {
     }
 }
 
-/// Every bit but those of version and variant counts.
+/// Every bit matters except those of version and variant.
 #[test]
 fn a_uuid_of_which_one_bit_was_changed_is_refused() {
     let sealed = uuids(&KEY, "cus");
@@ -210,8 +210,7 @@ fn a_text_of_which_one_letter_was_changed_is_refused() {
     }
 }
 
-/// Texts and UUIDs with one key, and masks, have nothing in common, from which one could tell that they are of
-/// one ID.
+/// Texts and UUIDs with the same key, and masks, have nothing in common that would reveal that they are of the same ID.
 #[test]
 fn forms_and_prefixes_of_one_id_look_unrelated() {
     let mut numbers = HashSet::new();
@@ -248,7 +247,7 @@ proptest! {
         prop_assert_eq!(ids.id(&uuid), Ok(id));
     }
 
-    /// There is one text, and one UUID, for an ID: what is read is what is written.
+    /// An ID has exactly one text and one UUID: reading and writing are inverse.
     #[test]
     fn what_is_read_is_written_so(key in any::<Option<[u8; KEY_BYTES]>>(), text in "cus_[1-9A-Za-z]{11}([1-9A-Za-z]{5})?", bits in any::<u128>()) {
         let ids = public("cus", key.as_ref());

@@ -1,4 +1,4 @@
-//! The bounds of a range of time: comparing IDs with them says what comparing times would say.
+//! The bounds of a range of time: comparing IDs with them is equivalent to comparing times.
 
 use proptest::prelude::*;
 use snowflake_id_core::{Field, Layout};
@@ -16,8 +16,8 @@ fn largest(layout: &Layout) -> i64 {
     ((1u64 << layout.total_bits()) - 1) as i64
 }
 
-/// An instant as people choose them for a range: anywhere, in the layout, near the start of a tick, at an
-/// end, or infinite as PostgreSQL passes it on.
+/// An instant as users choose it for a range: anywhere, in the layout, near the start of a tick, at an end, or infinite
+/// as PostgreSQL passes it on.
 fn instants(layout: Layout) -> impl Strategy<Value = i64> {
     let (epoch_us, end_us) = (layout.epoch_us(), layout.end_us());
     let near = move |tick: u64, offset: i64| {
@@ -35,7 +35,7 @@ fn instants(layout: Layout) -> impl Strategy<Value = i64> {
     ]
 }
 
-/// An ID of the layout: any, or one next to a bound.
+/// An ID of the layout: any, or next to a bound.
 fn ids(layout: Layout, bounds: [i64; 2]) -> impl Strategy<Value = i64> {
     let largest = largest(&layout);
     let bound = prop_oneof![Just(bounds[0]), Just(bounds[1]), Just(0), Just(largest)];
@@ -58,7 +58,7 @@ proptest! {
     #[test]
     fn comparing_ids_says_what_comparing_times_says((layout, instant, id) in layouts_instants_and_ids()) {
         let time = layout.time_of(id).unwrap();
-        // The one exception, which the documentation names.
+        // The only exception, which the documentation describes.
         let has_no_number_above = id == i64::MAX && instant > time;
         prop_assert!(has_no_number_above || (id >= layout.min_id(instant)) == (time >= instant));
         prop_assert_eq!(id <= layout.max_id(instant), time <= instant);
@@ -69,8 +69,8 @@ proptest! {
         let largest = largest(&layout);
         prop_assert!((0..=largest.saturating_add(1)).contains(&layout.min_id(instant)));
         prop_assert!((-1..=largest).contains(&layout.max_id(instant)));
-        // Whatever is not at or before an instant lies after it: nothing falls between the two, and what
-        // falls into both is the tick that starts at the instant.
+        // Every ID that is not at or before an instant is after it: none is between the two bounds, and the IDs within
+        // both are those of the tick that starts at the instant.
         let one_tick = 1u64 << layout.shift(Field::Time);
         let both = i128::from(layout.max_id(instant)) + 1 - i128::from(layout.min_id(instant));
         prop_assert!(both == 0 || both == i128::from(one_tick) || layout.min_id(instant) == i64::MAX && both == 1);
@@ -88,7 +88,7 @@ proptest! {
 fn bounds_of_a_layout() {
     let layout = layout("time:10 worker:2 sequence:3 unit=1s epoch=2024-01-01T00:00:00Z");
     let epoch_us = layout.epoch_us();
-    // Microseconds after the epoch, smallest ID at or after, largest ID at or before.
+    // Microseconds after the epoch, the smallest ID at or after, the largest ID at or before.
     let bounds = [
         (-1, 0, -1),
         (0, 0, 31),

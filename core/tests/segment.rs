@@ -1,4 +1,4 @@
-//! Numbers in ranges: what a caller gets, and when the next range is wanted.
+//! Numbers in ranges: what a caller gets, and when the next range is requested.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -59,7 +59,7 @@ fn one_call_learns_that_the_next_range_is_wanted() {
 #[test]
 fn four_ranges_have_room() {
     let segment = Segment::default();
-    // Before the first number the place of the range in use is empty.
+    // Before the first number, the entry of the range in use is empty.
     for at in 0..3 {
         segment.publish(range(at * 10, 1, 2), 1).unwrap();
     }
@@ -87,7 +87,7 @@ fn what_is_left_at_the_end_of_a_period_is_never_used() {
     assert_eq!(take(), Err(Dry));
     segment.publish(Range { ends_us: 200, ..range(1001, 1, 10) }, 1).unwrap();
     assert_eq!(take(), Ok(1001));
-    // The clock is set back: the day stays.
+    // The clock is set back: the day does not change.
     now.set(50);
     assert_eq!(take(), Ok(1002));
 }
@@ -119,7 +119,7 @@ fn the_highest_number_of_all_is_taken_like_any_other() {
 }
 
 proptest! {
-    /// Whatever is published and taken in whichever order: all numbers come, each once, rising.
+    /// However publishing and taking are interleaved, every number is given exactly once, in ascending order.
     #[test]
     fn every_number_comes_once(steps in prop::collection::vec((any::<bool>(), 1u64..20, 1i64..4), 1..200)) {
         let segment = Segment::default();

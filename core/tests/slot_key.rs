@@ -1,4 +1,4 @@
-//! Between counters, ticks and instants.
+//! Conversions between counters, ticks and instants.
 
 use proptest::prelude::*;
 use snowflake_id_core::{Layout, SlotKey};
@@ -39,7 +39,7 @@ fn the_next_whole_tick_begins_where_one_begins() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
-    /// A floor at the end of use repeats nothing, and as a horizon it covers all that was used.
+    /// A floor at the end of use repeats nothing. As a horizon it covers all IDs that were issued.
     #[test]
     fn end_of_use_and_floor_agree(
         counter in 0u64..1 << 50,

@@ -1,3 +1,3 @@
--- Stores what the server knows of its past, if this is the keeper's database: see src/keeper/store.rs. Warns if the server
--- is not set up to make IDs.
+-- Stores what the server knows of its history, if this is the keeper's database: see src/keeper/store.rs. Warns if the
+-- server cannot issue IDs yet.
 SELECT snowflake_internal.store_history();

@@ -356,9 +356,9 @@ COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'has the triggers t
 PERFORM snowflake_registry.switch_guards_on();
 
 -- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
--- then suggests CASCADE, which would forget all grants. So an error of ours comes first. Only a superuser can create an
--- event trigger; without it PostgreSQL's error names the view, and that names the function to call. With CASCADE the
--- command goes through.
+-- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error before that. Only
+-- a superuser can create an event trigger. Without it, the error of PostgreSQL contains the name of the view, which contains
+-- the name of the function to call. The trigger does not prevent DROP .. CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1326,7 +1326,8 @@ BEGIN
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'run SELECT snowflake_registry.start_fleet() in the database of the registry';
+        answer.detail := 'run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers '
+                         'may hold worker IDs from another registry';
         RETURN answer;
     ELSIF acquire.datacenter_id > registry.last_datacenter THEN
         answer.outcome := 'taken';
@@ -1783,7 +1784,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'a sign that what had been committed is gone: numbers that a server has and the registry has not given';
 
--- The segment whose name was probably meant: the same but for case, or for one slip in a name of four letters or more.
+-- Returns the segment of which a name is probably a misspelling: it differs in case only, or, from four letters on, in one
+-- slip.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1796,7 +1798,7 @@ BEGIN
           AND (known = wanted OR length(wanted) > 3 AND EXISTS (
               SELECT FROM generate_series(0, length(wanted)) AS at
               WHERE left(known, at) = left(wanted, at)
-                -- Another letter, one too many, one too few, or two in the wrong order.
+                -- A wrong letter, an extra one, a missing one, or two that are transposed.
                 AND (substr(known, at + 2) = substr(wanted, at + 2)
                      OR substr(known, at + 1) = substr(wanted, at + 2)
                      OR substr(known, at + 2) = substr(wanted, at + 1)

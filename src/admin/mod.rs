@@ -1,4 +1,4 @@
-//! What administrators see of the server, and what they can order its keeper to do.
+//! The views of the server's state, and the requests of administrators to the keeper.
 
 mod requests;
 mod status;

@@ -1,10 +1,12 @@
-//! What an administrator can order the keeper to do: `snowflake_accept_clock()`, `snowflake_advance()`,
-//! `snowflake_reset_horizon()`.
+//! The requests that an administrator can send to the keeper: `snowflake_accept_clock()`,
+//! `snowflake_advance()`, `snowflake_reset_horizon()`.
 //!
-//! All three follow one protocol: see [`crate::shared::command_slot`]. Whoever calls learns that the order was
-//! carried out, or that it was not. A call that is cancelled or that has waited for too long takes its order
-//! back. If the keeper has begun with it by then, one that has waited for too long waits for the end of that, which is the
-//! time of a commit or two. One that is cancelled leaves at once, and says that the keeper goes on.
+//! All three follow the same protocol: see [`crate::shared::command_slot`]. The caller learns whether the
+//! request was carried out. A call that is canceled or times out withdraws its request. If the keeper has
+//! already claimed the request:
+//!
+//! - A call that timed out waits until the keeper is done, which takes one or two commits.
+//! - A call that was canceled returns at once, with a warning that the keeper goes on.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -24,22 +26,23 @@ use crate::shared::memory::{self, State};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
-/// How far ahead of the clock `snowflake_advance` goes at most: a day. Further is a slip of the pen.
+/// How far ahead of the clock `snowflake_advance` may move the floor: one day. A later time is taken for a
+/// mistake.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
-/// For how long a call waits for the keeper at least, also with a shorter `max_wait`: long enough for one
-/// that has nothing else to do.
+/// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. It is long enough for an
+/// idle keeper.
 const MIN_WAIT: Duration = Duration::from_secs(1);
-/// For how long a call waits for the end of what the keeper has begun. Only a commit that waits for a standby
+/// How long a call waits for a request that the keeper has claimed. Only a commit that waits for a standby
 /// takes longer.
 const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 
-/// Follows a clock that jumped ahead.
+/// Lets the keeper follow a clock that jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
     carry_out(Request::AcceptClock).or_report();
 }
 
-/// Moves the floor up: no ID whose time is earlier will be made. When it returns, that is durable.
+/// Raises the floor: no ID with an earlier time will be issued. The new floor is durable when this returns.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_advance(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
@@ -49,8 +52,8 @@ fn snowflake_advance(floor: TimestampWithTimeZone) {
     carry_out(Request::Advance(floor_us)).or_report();
 }
 
-/// Begins anew at the present, for an identity that this server has never used. Where identities are leased, the
-/// registry gives it, and no worker ID is passed.
+/// Resets the horizon to the present, for an identity that this server has never used. With a registry, the
+/// registry selects the identity, and `worker_id` must be NULL.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_id: default!(i32, 0)) {
     let identity = wanted_identity(worker_id, datacenter_id).or_report();
@@ -64,7 +67,7 @@ fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_
     }
 }
 
-/// The identity that is to be the next one; `None` if the registry gives it.
+/// Returns the identity to be used after the reset; `None` if the registry grants it.
 fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<Identity>, Error> {
     let worker_id = match (worker_id, config::registry()) {
         (None, Some(_)) => return Ok(None),
@@ -78,10 +81,10 @@ fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<
     }
 }
 
-/// Has the keeper carry out an order.
+/// Submits a request to the keeper, and waits for the answer.
 fn carry_out(request: Request) -> Result<(), Error> {
     let shared = memory::state()?;
-    // During recovery there is no keeper: an order would be forgotten at the next restart.
+    // During recovery there is no keeper, and a restart would lose the request.
     if server::is_in_recovery() {
         return Err(Error::NoKeeperInRecovery);
     }
@@ -99,18 +102,18 @@ fn carry_out(request: Request) -> Result<(), Error> {
     }
 }
 
-/// An order of this backend that is on the desk. It leaves the desk when the call ends, in whichever way.
+/// A request of this backend in the command slot. It leaves the slot when the call ends, even by an error.
 struct Submitted {
     shared: &'static State,
     ticket: Ticket,
 }
 
-/// The last order of this backend, for when it is terminated: then nothing is dropped. A ticket that is no longer
-/// on the desk does nothing.
+/// The last request of this backend. It is needed when the backend is terminated, because then no destructor
+/// runs. A ticket that is no longer in the slot has no effect.
 static LAST_TICKET: BackendLocal<Cell<Option<Ticket>>> = BackendLocal::new(Cell::new(None));
 static LEAVES_AT_EXIT: Once = Once::new();
 
-/// Takes what this backend has ordered off the desk.
+/// Removes the last request of this backend from the slot.
 fn leave() {
     if let (Some(ticket), Ok(shared)) = (LAST_TICKET.get(), memory::state()) {
         shared.server_status.commands.leave(ticket);
@@ -118,7 +121,7 @@ fn leave() {
 }
 
 impl Submitted {
-    /// Waits for its turn.
+    /// Submits the request as soon as the slot is free.
     fn submit(shared: &'static State, request: Request, deadline: &Deadline) -> Result<Submitted, Error> {
         LEAVES_AT_EXIT.call_once(|| process::at_exit(leave));
         let slot = &shared.server_status.commands;
@@ -135,8 +138,8 @@ impl Submitted {
         }
     }
 
-    /// Waits for the answer; if it does not come in time, takes the order back. `None`: nothing was done, or, after a
-    /// warning, nothing is known.
+    /// Waits for the answer. If it does not come in time, withdraws the request. Returns `None` if nothing
+    /// was done, or if the outcome is unknown, which is reported by a warning.
     fn wait(&self, deadline: &Deadline) -> Option<Answer> {
         let answer = PgTryBuilder::new(|| self.answer_before(deadline).or_else(|| self.withdraw_or_wait()))
             .catch_others(|cancel| {
@@ -161,7 +164,7 @@ impl Submitted {
         }
     }
 
-    /// Takes the order back; if the keeper has begun with it, waits for the answer.
+    /// Withdraws the request. If the keeper has claimed it already, waits for the answer.
     fn withdraw_or_wait(&self) -> Option<Answer> {
         if self.shared.server_status.commands.withdraw(self.ticket) {
             return None;
@@ -173,7 +176,7 @@ impl Submitted {
         answer
     }
 
-    /// Leaves the desk, and says so if the keeper has begun.
+    /// Leaves the slot. Raises a warning if the keeper has claimed the request.
     fn leave(&self) {
         let slot = &self.shared.server_status.commands;
         if slot.withdraw(self.ticket) {
@@ -188,7 +191,7 @@ impl Submitted {
 }
 
 impl Drop for Submitted {
-    /// Does nothing if the answer was taken.
+    /// Has no effect if the answer was taken.
     fn drop(&mut self) {
         self.shared.server_status.commands.leave(self.ticket);
     }

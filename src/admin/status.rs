@@ -17,7 +17,7 @@ use crate::shared::lease;
 use crate::shared::memory::{self, State};
 use crate::shared::report;
 
-/// The state of the server: one row.
+/// Returns the state of the server, in one row.
 #[pg_extern(volatile, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_server_status() -> TableIterator<
@@ -57,7 +57,7 @@ fn snowflake_server_status() -> TableIterator<
     };
     let lease_status = config::registry().map(|_| lease::lease_status());
     let report = report::report();
-    // That of the session's layout.
+    // The horizon and the floor are shown for the track of the session's layout.
     let track = config::valid_layout().map_or(0, |layout| shared.key_of(&layout).track());
     let instant = |us: i64| (us > 0).then(|| timestamptz(us));
     let statistics = &shared.statistics;
@@ -89,7 +89,7 @@ fn snowflake_server_status() -> TableIterator<
     ))
 }
 
-/// One row for each layout in use.
+/// Returns one row for each layout in use.
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_layouts_in_use() -> TableIterator<
     'static,
@@ -106,14 +106,14 @@ fn snowflake_layouts_in_use() -> TableIterator<
     TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
         let last_us = slot.key.last_tick_us(slot.counter);
         let ahead = Interval::from_micros(last_us - now_us);
-        // 0 for a layout with the field as well as for one without; those show NULL.
+        // The value is 0 for a layout without the field, too; such a layout shows NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
         (slot.layout.to_string(), timestamptz(last_us), ahead, slot.issued as i64, value)
     }))
 }
 
-/// The value of the clock sequence that is in use, and those that the session's layout can have but not yet again: a row
-/// each.
+/// Returns one row for the value of the clock sequence in use, and one for each value that fits the session's
+/// layout but may not be used again yet.
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_clock_sequence_values() -> TableIterator<
     'static,
@@ -122,29 +122,31 @@ fn snowflake_clock_sequence_values() -> TableIterator<
     let server_status = &memory::state().or_report().server_status;
     let (in_use, now_us) = (server_status.value(), clock::clock_us());
     let max_value = config::valid_layout().map_or(0, |layout| layout.max_clock_seq());
-    let used_up = server_status
+    let exhausted = server_status
         .values
         .used()
         .filter(|&(value, end_us)| value != in_use && value <= max_value && end_us > now_us);
     let mut rows: Vec<_> =
-        used_up.map(|(value, end_us)| (value.into(), false, Some(timestamptz(end_us)))).collect();
+        exhausted.map(|(value, end_us)| (value.into(), false, Some(timestamptz(end_us)))).collect();
     rows.push((in_use.into(), true, None));
     rows.sort_unstable_by_key(|row| row.0);
     TableIterator::new(rows)
 }
 
-/// When the clock will have come far enough for IDs in every layout that is in use: now, if it has.
+/// Returns when the clock allows IDs again in every layout in use, in microseconds of Unix time; `now_us` if
+/// it allows them now.
 fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
     now_us.max(latest_us(shared, now_us, SlotKey::tick_us))
 }
 
-/// Whether the clock was set back too far: the floor, or an ID that was made, is further ahead of it than any
-/// ID may be. (At saturation the next ID is as well, for less than a tick.)
+/// Whether the clock was set back too far: the floor, or an issued ID, is more than `max_ahead` ahead of it.
+/// (At saturation this holds for the next ID as well, but for less than a tick.)
 fn is_clock_behind(shared: &State, now_us: i64) -> bool {
     latest_us(shared, now_us, SlotKey::last_tick_us) > now_us
 }
 
-/// When the clock allows IDs again at the floor and at what `time_of` makes of each slot's counter.
+/// Returns when the clock allows IDs at the floor and at the times of all slots in use, in microseconds of
+/// Unix time. `time_of` converts a slot's counter to its time.
 fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
     let in_use = shared.slots_in_use();
     let in_use = in_use.iter().filter(|slot| !slot.is_left);
@@ -156,7 +158,7 @@ fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64
     let allowed = times.chain([begin]).map(|(max_value, time_us)| {
         let allowed_us = time_us - max_ahead_us();
         match shared.server_status.another_value_from_us(max_value) {
-            // Not to be waited for.
+            // The layout switches to another value instead of waiting.
             Some(from_us) if is_far_ahead(allowed_us - now_us) => allowed_us.min(from_us.max(now_us)),
             _ => allowed_us,
         }
@@ -170,8 +172,8 @@ fn max_ahead_us() -> i64 {
 
 fn state_word(shared: &State, now_us: i64) -> &'static str {
     let server_status = &shared.server_status;
-    // Without a call that waits, a horizon that was reached only tells that nobody has taken IDs; unless the
-    // keeper could not extend it anyway.
+    // If no call waits, a horizon in the past only means that no IDs were taken lately, unless the keeper
+    // could not extend it anyway.
     let is_hindered = report::report().error().is_some()
         || server_status.keeper.committing_for_us(now_us).is_some()
         || server_status.wakeup.is_wanted()

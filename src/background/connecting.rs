@@ -1,8 +1,9 @@
-//! Making a connection: the part of the helper thread, which may block and compute for as long as somebody else likes.
-//! The name service is asked here, and a server may have libpq hash a password for hours.
+//! Connecting to a registry, as done by the helper thread. The thread may block or compute for an unbounded
+//! time: it asks the name service, and a server may make libpq hash a password for hours.
 //!
-//! So nothing here calls PostgreSQL's server. What the thread is at it tells beforehand, with the time that this should
-//! take. Whoever waits for the thread can thus see that it does not let go, and where.
+//! So this code calls no function of PostgreSQL's server. Before each step, the thread publishes what it is
+//! about to do and how long that should take. The process that waits for the thread can then tell whether it
+//! is stuck, and at which host.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
@@ -13,23 +14,24 @@ use crate::pg::helper::poll;
 use crate::pg::libpq::{Connection, Options};
 use crate::pg::wait::Interest;
 
-/// How long reading the options may take (a service file may name a directory service), and how long a lookup: a name
-/// server that says nothing costs 10 s, and there may be three.
+/// Time limit for reading the options. A service file may refer to a directory service.
 const TIME_FOR_OPTIONS: Duration = Duration::from_secs(30);
+/// Time limit for one name lookup. A name server that does not answer costs 10 s, and up to three may be
+/// configured.
 const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
 
-/// What the thread is at.
+/// The current step of the thread.
 #[derive(Clone)]
 pub struct Step {
-    /// By when it should be done.
+    /// When the step should be done.
     pub deadline: Instant,
-    /// What to say of it if it is not.
+    /// The problem to report if it is not done by then.
     pub problem: String,
-    /// The hosts that have to do with it.
+    /// The keys of the hosts that the step is about.
     pub hosts: Vec<u64>,
 }
 
-/// The same, where both threads see it.
+/// The current step, shared between the two threads.
 pub struct Progress(Mutex<Step>);
 
 impl Progress {
@@ -45,21 +47,22 @@ impl Progress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = step;
     }
 
-    /// The step, if it should be done.
+    /// Returns the current step if its deadline has passed.
     pub fn overdue(&self) -> Option<Step> {
         let step = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (Instant::now() >= step.deadline).then(|| step.clone())
     }
 }
 
-/// How it has ended.
+/// The result of the helper thread.
 pub struct Attempt {
     pub connection: Result<Connection, String>,
-    /// Hosts whose name was looked up for longer than a host has.
+    /// The keys of hosts whose name lookup took longer than the time limit of a host.
     pub late: Vec<u64>,
 }
 
-/// Connects, to the first host of the list that can be had. They are asked in order of `order_of`, and of the list.
+/// Connects to the first host of the list that accepts the connection. Hosts are tried in ascending order of
+/// `order_of`, and otherwise in the order of the list.
 pub fn connect(string: &CStr, order_of: impl Fn(u64) -> i64, progress: &Progress) -> Attempt {
     let mut late = vec![];
     let connection = connect_to_any(string, order_of, progress, &mut late);
@@ -72,7 +75,7 @@ fn connect_to_any(
     progress: &Progress,
     late: &mut Vec<u64>,
 ) -> Result<Connection, String> {
-    // The list may come from a service file.
+    // The list of hosts may come from a service file.
     let mut hosts = Hosts::of(&Options::in_effect(&parameters(string, &[])))?;
     hosts.list.sort_by_key(|host| order_of(host.key()));
     let mut problems = vec![];
@@ -107,8 +110,8 @@ fn connect_to_any(
     Err(problems.join("; "))
 }
 
-/// Goes on until the connection is made, refused, or the time for a host is over. Libpq's own `connect_timeout` does not
-/// count when a connection is made in steps.
+/// Connects to one host. Returns when the connection is established or refused, or when the time limit of a
+/// host has passed. Libpq ignores its own `connect_timeout` when a connection is made in steps.
 fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connection, String> {
     let deadline = Instant::now() + hosts.time;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
@@ -127,7 +130,7 @@ fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connect
     }
 }
 
-/// The connection string and what belongs to it. Some parameters win over those in the string.
+/// Returns the connection string with our defaults, followed by parameters that override the string.
 fn parameters<'a>(string: &'a CStr, instead: &'a [(&'a CStr, CString)]) -> Vec<(&'a CStr, &'a CStr)> {
     let usual =
         [(c"fallback_application_name", c"snowflake_id"), (c"dbname", string), (c"client_encoding", c"UTF8")];

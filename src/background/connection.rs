@@ -1,8 +1,8 @@
-//! A connection to the registry, made for one round of questions and closed again.
+//! A connection to the registry. It is made for one round of questions, and then closed.
 //!
-//! Nothing here waits for the network alone: each wait ends as well when the process is asked to stop, and at its
-//! deadline. While a connection is being made libpq may block and compute, so that this is the work of a helper thread
-//! ([`connecting`](super::connecting)). If that does not let go, the process has to end. The next one asks the other hosts first
+//! Every wait here also ends at its deadline, or when the process is asked to stop. While libpq makes a
+//! connection it may block or compute, so a helper thread does this work ([`connecting`](super::connecting)).
+//! If the thread gets stuck, the process has to exit. The next process tries the other hosts first
 //! ([`crate::shared::stuck`]).
 
 use std::ffi::{CStr, CString};
@@ -16,35 +16,36 @@ use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
 
-/// How long the registry has for an answer.
+/// How long to wait for an answer of the registry.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
-/// How long a wait is at most before [`KeepWaiting`] is called.
+/// The longest time between two calls of [`KeepWaiting`].
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// How long the helper thread is given to come back after it should have. This process may not have run either.
+/// How long an overdue helper thread may still take. Perhaps this process, too, was not scheduled for a
+/// while.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 pub enum NoAnswer {
-    /// The process has been asked to stop.
+    /// The process was asked to stop.
     Stopping,
-    /// In words for the log.
+    /// The connection failed, for this reason.
     Failed(String),
-    /// The same. The statement has failed, and changed nothing: another one may not.
+    /// The statement failed, for this reason, and changed nothing. Another statement may succeed.
     Refused(String),
-    /// The statement has failed because the role of this server lacks a privilege.
+    /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
-    /// The same. The process has to tell it and to end: its helper thread does not let go.
+    /// The helper thread is stuck, for this reason. The process has to report it and exit.
     Stuck(String),
 }
 
-/// A privilege that is missing at the registry.
+/// An error about a privilege that the role of this server lacks in the registry.
 pub struct Denied {
     error: StatementError,
     role: String,
 }
 
 impl Denied {
-    /// In words for the log, with the statements that grant the privileges to call these functions.
+    /// Returns the error message, followed by the statements that grant the privilege to call these functions.
     pub fn text(self, functions: &[&str]) -> String {
         let Denied { error, role } = self;
         if error.has_hint {
@@ -60,7 +61,7 @@ impl Denied {
     }
 }
 
-/// A name as an identifier of SQL, between quotes if it needs them.
+/// Returns a name as an SQL identifier, quoted if necessary.
 fn quoted(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit();
     match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -75,12 +76,15 @@ impl From<String> for NoAnswer {
     }
 }
 
-/// Called again and again during waits; false ends them.
+/// Called repeatedly during waits. A wait ends when it returns false.
 pub type KeepWaiting<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Connects, to the first host of the list that can be had. When the process is stopping or stuck, it has to end.
+/// Connects to the first host of the list that accepts the connection.
+///
+/// # Errors
+/// After [`NoAnswer::Stopping`] and [`NoAnswer::Stuck`] the process has to exit.
 pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, NoAnswer> {
-    // Not at once, if a process before this one got stuck.
+    // If a previous process got stuck, wait before connecting.
     loop {
         if !keep_waiting() {
             return Err(NoAnswer::Stopping);
@@ -117,13 +121,13 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     Ok(attempt.connection?)
 }
 
-/// Waits a little. Whatever has happened then, the connection is looked at.
+/// Waits for the socket, for at most [`LONGEST_WAIT`]. The caller then checks the connection in any case.
 fn wait_until(connection: &Connection, interest: Interest, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
     wait_for_socket(connection.socket(), interest, left, WaitEvent::Registry.number());
 }
 
-/// Asks a question, and returns the one row of the answer.
+/// Sends a query, and returns the single row of its result.
 pub fn ask(
     connection: &mut Connection,
     query: &CStr,
@@ -137,8 +141,8 @@ pub fn ask(
     }
 }
 
-/// Asks a question, and returns all rows of the answer. One with a warning is none: what the registry says may not have
-/// reached its standby.
+/// Sends a query, and returns all rows of its result. A result with a warning is an error: the registry's
+/// commit may not have reached its standby.
 pub fn ask_for_rows(
     connection: &mut Connection,
     query: &CStr,

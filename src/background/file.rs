@@ -1,5 +1,5 @@
-//! A file in the data directory that is replaced as a whole, so that it is there in the old or in the new form, whenever
-//! the process dies.
+//! A file in the data directory that is always replaced as a whole. Whenever the process dies, the file is
+//! complete: either the old or the new version.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use crate::pg::server;
 
-/// Opens the file; `None` if there is none.
+/// Opens the file for reading. Returns `None` if it does not exist.
 pub fn open(name: &str) -> io::Result<Option<File>> {
-    // Without the flag, whoever opens a pipe waits until somebody writes.
+    // Without O_NONBLOCK, opening a named pipe would block until a writer opens it.
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -23,7 +23,8 @@ pub fn open(name: &str) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Replaces the file by what `contents` makes of the new one, as JSON. When it returns, that is durable.
+/// Replaces the file by the JSON of what `contents` returns for the new file. When this returns, the new
+/// version is durable.
 pub fn replace<T: Serialize>(name: &str, contents: impl FnOnce(&File) -> io::Result<T>) -> io::Result<()> {
     let temporary = path(&format!("{name}.tmp"));
     match fs::remove_file(&temporary) {

@@ -1,4 +1,4 @@
-//! The hosts that a connection string lists.
+//! The hosts listed in a connection string.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use crate::pg::libpq::Options;
 
-/// The port of a host without one.
+/// The port of a host for which none is given.
 const USUAL_PORT: &str = "5432";
-/// How long one host has, unless `connect_timeout` says otherwise.
+/// Time limit for one host, unless `connect_timeout` sets another one.
 const TIME_FOR_A_HOST: Duration = Duration::from_secs(5);
-/// How long it has at most, whatever that says.
+/// The highest time limit that `connect_timeout` can set.
 const MOST_TIME_FOR_A_HOST: Duration = Duration::from_secs(60);
 
 pub struct Hosts {
     pub list: Vec<Host>,
-    /// How long each address has.
+    /// Time limit for each address.
     pub time: Duration,
     has_names: bool,
     has_addresses: bool,
 }
 
-/// One of them. Name and address are empty where they are not given.
+/// One host of the list. A name or an address that is not given is empty.
 #[derive(Clone, Hash)]
 pub struct Host {
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Host {
 }
 
 impl Hosts {
-    /// Those of a connection string's options, or what is wrong with them.
+    /// Returns the hosts in the options of a connection string, or the reason why the options are invalid.
     pub fn of(options: &Options) -> Result<Hosts, String> {
         let all =
             |keyword| -> Vec<&str> { options.get(keyword).map_or(vec![], |text| text.split(',').collect()) };
@@ -48,7 +48,7 @@ impl Hosts {
         let mut list: Vec<_> = (0..count)
             .map(|at| {
                 let text = |list: &[&str]| list.get(at).copied().unwrap_or_default().to_owned();
-                // One port stands for all hosts.
+                // A single port applies to all hosts.
                 let port = if ports.len() == 1 { ports[0].to_owned() } else { text(&ports) };
                 let port = if port.is_empty() { USUAL_PORT.to_owned() } else { port };
                 Host { name: text(&names), address: text(&addresses), port }
@@ -68,14 +68,15 @@ impl Hosts {
         })
     }
 
-    /// The parameters that have libpq connect to one of them.
+    /// Returns the parameters with which libpq connects to this host only.
     pub fn parameters(&self, host: &Host) -> [(&'static CStr, CString); 3] {
-        // An empty text would leave what the connection string says, which is the whole list. Twice nothing is not empty.
+        // An empty parameter would not override the list of hosts in the connection string. A list of two
+        // empty entries does.
         let is_twice =
             self.has_names && host.name.is_empty() || self.has_addresses && host.address.is_empty();
         let text = |text: &str| {
             let text = if is_twice { format!("{text},{text}") } else { text.to_owned() };
-            // No text of libpq's has a NUL in it.
+            // Texts that come from libpq contain no NUL.
             CString::new(text).unwrap_or_default()
         };
         [(c"host", text(&host.name)), (c"hostaddr", text(&host.address)), (c"port", text(&host.port))]
@@ -83,13 +84,13 @@ impl Hosts {
 }
 
 impl Host {
-    /// The name that has to be looked up.
+    /// Returns the host's name if it has to be looked up.
     pub fn unknown_name(&self) -> Option<&str> {
         let is_known = self.name.is_empty() || self.name.starts_with(['/', '@']) || !self.address.is_empty();
         (!is_known).then_some(self.name.as_str())
     }
 
-    /// The same host, once for each address behind its name. Asks the name service, which may take its time.
+    /// Returns this host once for each address of its name. Asks the name service, so it may block.
     pub fn look_up(&self) -> Result<Vec<Host>, String> {
         let Some(name) = self.unknown_name() else { return Ok(vec![self.clone()]) };
         let addresses = (name, 0)
@@ -98,13 +99,13 @@ impl Host {
         Ok(addresses.map(|address| Host { address: address_of(address), ..self.clone() }).collect())
     }
 
-    /// By which it is known again.
+    /// Returns a key that identifies the host in shared memory.
     pub fn key(&self) -> u64 {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(self)
     }
 }
 
-/// An address as libpq reads it; one that holds on one network alone with the number of that.
+/// Formats an address for libpq. An address with a scope, such as a link-local one, includes the scope.
 fn address_of(address: SocketAddr) -> String {
     match address {
         SocketAddr::V6(address) if address.scope_id() != 0 => {
@@ -114,7 +115,7 @@ fn address_of(address: SocketAddr) -> String {
     }
 }
 
-/// As people know it.
+/// Formats the host for messages.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let name = if self.name.is_empty() { &self.address } else { &self.name };

@@ -1,5 +1,5 @@
-//! What background workers have in common: how they are started and stopped, their database and transactions, their
-//! files, the connection to the registry, and the rounds in which it is asked.
+//! Code shared by the background workers: start and stop, database and transactions, files, the connection to
+//! the registry, and the rounds in which the registry is asked.
 
 mod connecting;
 pub mod connection;

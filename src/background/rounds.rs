@@ -1,5 +1,5 @@
-//! What workers have in common that ask a registry round after round: how long they wait after a failure, what they log
-//! of it, and how they sleep until somebody wakes them.
+//! Code shared by the workers that ask a registry in rounds: pauses after failures, logging of problems, and
+//! sleeping until woken.
 
 use std::time::{Duration, Instant};
 
@@ -7,39 +7,40 @@ use crate::pg::wait::wait;
 use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
 
-/// How many bytes of what others say are told.
+/// How many bytes of a received text are logged or shown.
 const LONGEST_PROBLEM: usize = 400;
-/// A shorter sleep is none to a latch.
+/// The shortest sleep. A latch cannot wait for less than 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
-/// How often in a row it has gone wrong.
+/// Counts consecutive failures.
 #[derive(Default)]
 pub struct Failures(u32);
 
 impl Failures {
-    /// It has gone wrong once more. Returns how long to wait: `first`, and each time twice as long, up to `longest`.
+    /// Counts a failure. Returns how long to wait: `first` after the first failure, then twice as long each
+    /// time, up to `longest`.
     pub fn add(&mut self, first: Duration, longest: Duration) -> Duration {
         let pause = first.saturating_mul(1 << self.0.min(10)).min(longest);
         self.0 = self.0.saturating_add(1);
         pause
     }
 
-    /// It has gone well. Returns whether it had gone wrong before.
+    /// Ends the series of failures. Returns whether there were any.
     pub fn end(&mut self) -> bool {
         std::mem::take(&mut self.0) > 0
     }
 }
 
-/// What was logged last. The same is not logged again at each attempt.
+/// The last logged text, so that the same text is not logged again after each attempt.
 pub struct Logged(Option<String>);
 
 impl Logged {
-    /// The process before this one may have logged something.
+    /// Starts with the text that the previous process may have logged.
     pub fn before(text: Option<String>) -> Logged {
         Logged(text)
     }
 
-    /// Whether this is to be logged, if it is anything.
+    /// Returns whether there is a text to log that differs from the last one.
     pub fn is_new(&mut self, text: Option<String>) -> bool {
         let is_new = text.is_some() && text != self.0;
         self.0 = text;
@@ -47,14 +48,15 @@ impl Logged {
     }
 }
 
-/// As much of what others say as is told.
+/// Truncates a received text to the length that is logged or shown.
 pub fn in_short(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST_PROBLEM));
     text
 }
 
-/// Sleeps until an instant, or until the wakeup rings; from `asks_from` on that counts. `keep_waiting` runs after each sleep.
-/// It says from when on the wakeup counts now, or ends the sleep.
+/// Sleeps until `until`, or until the worker is requested. Before `asks_from`, a request does not end the
+/// sleep. After each wait, `keep_waiting` is called: it returns a new value for `asks_from`, or `None` to end
+/// the sleep.
 pub fn sleep(
     wakeup: &Wakeup,
     mut asks_from: Instant,
@@ -67,7 +69,7 @@ pub fn sleep(
         if now >= until || is_wanted && now >= asks_from {
             return;
         }
-        // While it does not count that it has rung, nobody rings again: the latch is set once.
+        // While a request does not count yet, the latch is not set again: only the first request sets it.
         let next = if is_wanted { asks_from.min(until) } else { until };
         wait(next.saturating_duration_since(now).max(SHORTEST_NAP), WaitEvent::Registry.number());
         match keep_waiting() {

@@ -1,4 +1,4 @@
-//! How a background worker is stopped.
+//! How a background worker stops.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,11 +6,11 @@ use crate::pg::process;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while something is under way that SIGTERM has to interrupt: a commit, which may wait for a standby that is gone, or
-/// a function of somebody else.
+/// Set while SIGTERM has to interrupt: during a commit, which may wait for a standby that is gone, or during
+/// a call of a function that is not ours.
 static IS_INTERRUPTIBLE: AtomicBool = AtomicBool::new(false);
 
-/// What SIGTERM does. Runs between any two instructions of the worker.
+/// The action on SIGTERM. It may run between any two instructions of the worker.
 pub fn on_sigterm() {
     IS_STOPPING.store(true, Ordering::SeqCst);
     process::interrupt(IS_INTERRUPTIBLE.load(Ordering::SeqCst));
@@ -20,7 +20,8 @@ pub fn is_stopping() -> bool {
     IS_STOPPING.load(Ordering::SeqCst)
 }
 
-/// From now on, until the end of the transaction, SIGTERM interrupts. If the signal has come already, it does so now.
+/// Lets SIGTERM interrupt from now on until the end of the transaction. If the signal has arrived already, it
+/// interrupts now.
 pub fn let_sigterm_interrupt() {
     IS_INTERRUPTIBLE.store(true, Ordering::SeqCst);
     if is_stopping() {

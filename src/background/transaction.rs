@@ -1,4 +1,4 @@
-//! Transactions of background workers, and what can go wrong in them.
+//! Transactions of background workers, and their errors.
 
 use std::panic::AssertUnwindSafe;
 
@@ -10,14 +10,14 @@ use super::stop::{keep_sigterm_from_interrupting, let_sigterm_interrupt};
 use crate::config;
 use crate::pg::process;
 
-/// How much of an error is reported, in bytes.
+/// The maximum length of a reported error message, in bytes.
 const LONGEST_MESSAGE: usize = 400;
 
-/// Why something could not be done; in the words of the report.
+/// The reason why something failed, worded for the report.
 pub struct Problem(pub String);
 
 impl Problem {
-    /// What workers store is not where they look for it.
+    /// The extension, and so the stored state, is not in the keeper's database.
     pub fn no_extension() -> Problem {
         Problem(format!(
             "extension snowflake_id is not in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
@@ -26,11 +26,12 @@ impl Problem {
     }
 }
 
-/// Runs a transaction, and commits it whatever `body` returns. On an error of PostgreSQL it is rolled back,
-/// and the error is the problem. `before_commit` runs when nothing is left but the commit.
+/// Runs `body` in a transaction, and commits whether `body` returns `Ok` or `Err`. If PostgreSQL raises an
+/// error, the transaction is rolled back, and its message is returned as the problem. `before_commit` runs
+/// immediately before the commit.
 ///
-/// When it returns and the process [is stopping](super::stop::is_stopping), the commit may not have reached a
-/// synchronous standby: a wait that was cut short ends like one that was successful.
+/// If the process [is stopping](super::stop::is_stopping) when this returns, the commit may not have reached
+/// a synchronous standby: a wait that was cut short looks successful.
 pub fn transaction<T>(
     body: impl FnOnce() -> Result<T, Problem>,
     before_commit: impl FnOnce(),
@@ -39,8 +40,8 @@ pub fn transaction<T>(
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
             process::commit_locally_at_least();
             let result = body();
-            // A lock that came just when its time was up: what is left of that must not end a wait of the
-            // commit.
+            // If a lock was granted just as lock_timeout fired, its interrupt may still be pending. Process
+            // it now, so that it does not cut short the commit's wait for a standby.
             pgrx::check_for_interrupts!();
             before_commit();
             let_sigterm_interrupt();
@@ -62,7 +63,7 @@ fn message_of(error: &CaughtError) -> String {
         CaughtError::PostgresError(report)
         | CaughtError::ErrorReport(report)
         | CaughtError::RustPanic { ereport: report, .. } => {
-            // It may quote something huge, and more than this is not kept anyway.
+            // The message may quote a very long text. The report keeps no more than this anyway.
             let message = report.message();
             message[..message.floor_char_boundary(LONGEST_MESSAGE)].into()
         }

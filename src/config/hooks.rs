@@ -1,8 +1,9 @@
-//! The hooks of the settings: which values are refused, and what follows from a change.
+//! The hooks of the settings: they reject invalid values, and react to changes.
 //!
-//! The text of `snowflake_id.layout` alone is parsed into what is used: see [`layout`](super::layout). A name is used as
-//! it is. A connection string is read here to find out whether libpq can, and given to libpq as it is: what is in effect
-//! depends on a service file and on the environment as well.
+//! Only the text of `snowflake_id.layout` is parsed into another form: see [`layout`](super::layout). Names
+//! are used as they are. A connection string is parsed here only to check that libpq accepts it. Libpq later
+//! gets the original string, because the options in effect also depend on a service file and on the
+//! environment.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -16,23 +17,23 @@ use crate::pg::backend_local::BackendLocal;
 use crate::pg::libpq::Options;
 use crate::pg::{server, setting};
 
-/// The longest `node_name` and `database`, in bytes: a host's name has at most 253.
+/// The maximum length of `node_name` and `database`, in bytes. A host name has at most 253.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// What is done when a setting has changed on which the generator of a session depends.
+/// Called when a setting has changed on which the generator of a session depends.
 static ON_CHANGE: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| {}));
 
-/// Has this called when a setting has changed on which the generator of a session depends.
+/// Sets the function to be called when a setting has changed on which the generator of a session depends.
 pub fn call_on_change(action: fn()) {
     ON_CHANGE.set(action);
 }
 
-/// Such a setting has changed.
+/// Calls the function that was set by [`call_on_change`].
 pub fn on_change() {
     ON_CHANGE.get()();
 }
 
-/// A function that accepts or rejects the text of a setting.
+/// A check hook for a text setting: accepts or rejects the text.
 pub type TextCheckHook =
     unsafe extern "C-unwind" fn(*mut *mut c_char, *mut *mut c_void, pg_sys::GucSource::Type) -> bool;
 
@@ -64,7 +65,7 @@ pub unsafe extern "C-unwind" fn check_registry(
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
     let text = unsafe { setting::setting_text(*value) };
-    // A setting has no NUL in it.
+    // A setting contains no NUL.
     let text = CString::new(text).unwrap_or_default();
     let problem = match Options::parse(&text) {
         Ok(options) if options.get("password").is_some() => Error::PasswordInRegistry,
@@ -72,7 +73,7 @@ pub unsafe extern "C-unwind" fn check_registry(
         Err(problem) => Error::InvalidRegistry { problem },
     };
     if server::is_preloading() {
-        // Without a registry in its place the server could have somebody else's worker ID.
+        // Do not start: without the registry, the server could get the worker ID of another server.
         fail_start(problem);
     }
     reject(problem)
@@ -85,20 +86,20 @@ fn accepts_name(parameter: &'static str, least: usize, text: &[u8]) -> bool {
     let problem =
         Error::NameLength { parameter, text: shown(text), bytes: text.len(), least, most: MAX_NAME_BYTES };
     if server::is_preloading() {
-        // The default in its place could be the name of another server.
+        // Do not start: the default name could be the name of another server.
         fail_start(problem);
     }
     reject(problem)
 }
 
-/// Says what is wrong with a value, and that it is refused.
+/// Reports why a value is invalid. Always returns false, the result with which a check hook rejects it.
 pub fn reject(problem: Error) -> bool {
     let texts = problem.texts();
     setting::explain_rejection(&texts.message, &texts.detail, &texts.hint);
     false
 }
 
-/// Ends the start of the server.
+/// Reports the error as FATAL, so that the server does not start.
 pub fn fail_start(problem: Error) -> ! {
     ErrorReport::from(problem).report(PgLogLevel::FATAL);
     unreachable!("FATAL does not return")

@@ -1,13 +1,13 @@
-//! The setting `snowflake_id.layout` is the delicate one: whatever happens, no session may silently work with another
-//! layout than the one that was set for it.
+//! The setting `snowflake_id.layout`. It needs special care: no session may ever silently use another layout
+//! than the one that was set for it.
 //!
-//! | a bad layout | what happens |
+//! | an invalid layout | result |
 //! | --- | --- |
-//! | at the start, in postgresql.conf or on the command line | FATAL: the server does not start |
-//! | at a reload, by SET, ALTER SYSTEM, ALTER DATABASE, ALTER ROLE | refused; the old one stays |
+//! | at server start, in postgresql.conf or on the command line | FATAL: the server does not start |
+//! | at a reload, or in SET, ALTER SYSTEM, ALTER DATABASE or ALTER ROLE | rejected; the old layout stays |
 //! | stored for a database or role while the library was not loaded | the session has no layout: every use is an error |
 //!
-//! The check hook parses the text, and hands the layout over to the assign hook, which may not fail.
+//! The check hook parses the text and passes the layout to the assign hook, which must not fail.
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
@@ -22,19 +22,20 @@ use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{server, setting};
 
-/// Set while `snowflake_id.layout` is being defined: a rejection would then mean the built-in default.
+/// Set while `snowflake_id.layout` is being defined. If a value is rejected at that time, PostgreSQL uses the
+/// built-in default.
 static IS_DEFINING: AtomicBool = AtomicBool::new(false);
 
-/// The parsed layout of this session; `None` if its text is not a layout.
+/// The parsed layout of this session; `None` if the text of the setting is invalid.
 static SESSION_LAYOUT: BackendLocal<Cell<Option<Layout>>> = BackendLocal::new(Cell::new(None));
 
-/// The layout that the session uses, if the setting is one.
+/// Returns the layout of the session, or `None` if the text of the setting is invalid.
 #[inline]
 pub fn valid_layout() -> Option<Layout> {
     SESSION_LAYOUT.get()
 }
 
-/// Runs what defines the setting.
+/// Runs the code that defines the setting.
 pub fn while_defining(define: impl FnOnce()) {
     IS_DEFINING.store(true, Ordering::Relaxed);
     define();
@@ -50,7 +51,7 @@ pub unsafe extern "C-unwind" fn check(
     // SAFETY: PostgreSQL passes a pointer to the new value.
     let text = unsafe { setting::setting_text(*value) };
     let problem = match Layout::from_bytes(text) {
-        // SAFETY: PostgreSQL passes a place for it.
+        // SAFETY: PostgreSQL passes a pointer to where the layout is to be stored.
         Ok(layout) => return unsafe { setting::hand_over(extra, layout) },
         Err(problem) => problem,
     };
@@ -59,25 +60,25 @@ pub unsafe extern "C-unwind" fn check(
     }
     if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || server::is_taking_over_settings()
     {
-        // To reject the value would mean another layout, or no parallel query at all. The session has none
-        // instead, and says so when it is used.
+        // Accept the text. A rejection would lead to another layout, or make parallel query impossible.
+        // Instead, the session has no layout, and reports an error when one is needed.
         return true;
     }
     reject(Error::InvalidLayoutSetting { text: shown(text), problem })
 }
 
-/// Whether a rejection gives only a warning and the next lower setting: those of ALTER DATABASE and ALTER
-/// ROLE, when a session starts. (When such a command is typed, the source is another one, and it can be
-/// refused.)
+/// Whether PostgreSQL would answer a rejection with only a warning and use the next lower setting. It does so
+/// for the values of ALTER DATABASE and ALTER ROLE when a session starts. (When such a command is executed,
+/// the source is a different one, and the value can be rejected.)
 fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     use pg_sys::GucSource::*;
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)
 }
 
-/// Nothing is handed over with a text that is no layout.
+/// Assigns the layout from the check hook. For an invalid text the check hook passes nothing.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn assign(_value: *const c_char, extra: *mut c_void) {
-    // SAFETY: it comes from the hook above.
+    // SAFETY: `extra` comes from the check hook above.
     SESSION_LAYOUT.set(unsafe { setting::handed_over(extra) });
     on_change();
 }

@@ -1,4 +1,4 @@
-//! The settings: their [table], their [hooks], and what they say.
+//! The settings: their [table], their [hooks], and functions that return their values.
 
 mod hooks;
 mod layout;
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::pg::encoding::guessed_utf8;
 use crate::pg::{server, setting};
 
-/// The layout that the session uses, or the error to report.
+/// Returns the layout of the session, or the error to report.
 #[inline]
 pub fn layout() -> Result<Layout, Error> {
     valid_layout().ok_or_else(invalid_layout)
@@ -26,84 +26,83 @@ pub fn layout() -> Result<Layout, Error> {
 
 #[cold]
 fn invalid_layout() -> Error {
-    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this
-    // function.
+    // SAFETY: PostgreSQL keeps the text until the setting changes, which does not happen in this function.
     let text = unsafe { setting::setting_text(*table::LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
-        // With every text that is assigned the assign hook gets what the check hook has made of it.
+        // Cannot happen: the assign hook gets the layout that the check hook parsed from the same text.
         Ok(_) => unreachable!("bug: a valid layout was not handed over"),
     }
 }
 
-/// How far ahead the horizon is written.
+/// Returns how far the horizon is written ahead of the clock plus `max_ahead`.
 pub fn horizon_margin() -> Duration {
     milliseconds(&table::HORIZON_MARGIN)
 }
 
-/// The largest step of the clock ahead that is followed.
+/// Returns the largest step ahead of the clock that is followed.
 pub fn max_clock_jump() -> Duration {
     milliseconds(&table::MAX_CLOCK_JUMP)
 }
 
-/// The database in which the keeper works.
+/// Returns the name of the keeper's database.
 pub fn database() -> CString {
     table::DATABASE.get().unwrap_or_default()
 }
 
-/// How many segments can be in use.
+/// Returns how many segments can be in use.
 pub fn max_segments() -> usize {
     table::MAX_SEGMENTS.get().unsigned_abs() as usize
 }
 
-/// This server's name in table `snowflake_worker`.
+/// Returns this server's name in table `snowflake_worker` and at the registry.
 pub fn node_name() -> String {
-    // SAFETY: PostgreSQL keeps the text until the setting changes, which is not before the end of this
-    // function.
+    // SAFETY: PostgreSQL keeps the text until the setting changes, which does not happen in this function.
     let node_name = unsafe { setting::setting_text(*table::NODE_NAME.as_ptr()) };
-    // Nobody keeps cluster_name from being longer; then it is no name for us.
+    // The length of cluster_name is not limited. A longer one is not used.
     [node_name, server::cluster_name()]
         .into_iter()
         .find(|name| !name.is_empty() && name.len() <= hooks::MAX_NAME_BYTES)
         .map_or_else(server::host_and_port, guessed_utf8)
 }
 
-/// The identity that the settings give the server, if they give one.
+/// Returns the identity in the settings, or `None` if `worker_id` is not set.
 pub fn identity() -> Option<Identity> {
     Some(Identity { worker: worker_id()?, datacenter: datacenter_id() })
 }
 
-/// The worker ID that the settings give the server, if they give one. With a registry: that one or none.
+/// Returns the worker ID in the settings, or `None` if it is not set. With a registry, the server uses this
+/// worker ID or none.
 pub fn worker_id() -> Option<u32> {
     u32::try_from(table::WORKER_ID.get()).ok()
 }
 
-/// The datacenter ID.
+/// Returns the datacenter ID in the settings.
 pub fn datacenter_id() -> u32 {
     table::DATACENTER_ID.get().unsigned_abs()
 }
 
-/// How to connect to the registry that leases the worker ID, if one does.
+/// Returns the connection string of the registry, or `None` if it is empty.
 pub fn registry() -> Option<CString> {
     table::REGISTRY.get().filter(|text| !text.is_empty())
 }
 
-/// How much this server's clock may differ from the registry's.
+/// Returns by how much this server's clock may differ from the registry's before a warning.
 pub fn max_clock_offset() -> Duration {
     milliseconds(&table::MAX_CLOCK_OFFSET)
 }
 
-/// How far the time in an ID may be ahead of the clock.
+/// Returns how far the time in an ID may be ahead of the clock.
 pub fn max_ahead() -> Duration {
     milliseconds(&table::MAX_AHEAD)
 }
 
-/// The longest that one call may wait.
+/// Returns the longest time that one call may wait.
 pub fn max_wait() -> Duration {
     milliseconds(&table::MAX_WAIT)
 }
 
-/// The upper end of the range in which ticks start their sequences.
+/// Returns the upper end of the range of values at which ticks start their sequences.
 pub fn sequence_spread() -> u32 {
     table::SEQUENCE_SPREAD.get().unsigned_abs()
 }
@@ -112,7 +111,7 @@ fn milliseconds(setting: &GucSetting<i32>) -> Duration {
     Duration::from_millis(setting.get().unsigned_abs().into())
 }
 
-/// Makes PostgreSQL refuse unknown settings with our prefix. To be called last.
+/// Makes PostgreSQL reject unknown settings with our prefix. To be called after all settings are defined.
 pub fn reserve_prefix() {
     // SAFETY: the argument is a C string.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };

@@ -1,4 +1,4 @@
-//! The table of settings. All of them stand in this one list, which is why it is long.
+//! The table of settings. The file is long because it is a single list.
 
 use std::ffi::{CStr, CString, c_int};
 
@@ -22,23 +22,24 @@ pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>
 pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(64);
 pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 
-/// The largest `max_ahead`: an hour, in milliseconds.
+/// The maximum of `max_ahead`: 1 h, in milliseconds.
 const MAX_MAX_AHEAD_MS: i32 = 3_600_000;
-/// The largest `max_wait`: a day, in milliseconds.
+/// The maximum of `max_wait`: 1 day, in milliseconds.
 const MOST_WAIT_MS: i32 = 86_400_000;
-/// The shortest and the longest `lease`: a tenth of a second, an hour.
+/// The minimum and the maximum of `horizon_margin`: 0.1 s and 1 h, in milliseconds.
 const MIN_HORIZON_MARGIN_MS: i32 = 100;
 const MAX_HORIZON_MARGIN_MS: i32 = 3_600_000;
-/// The largest `max_clock_offset`: a minute, in milliseconds, from where on the registry decides nothing.
+/// The maximum of `max_clock_offset`: 1 min, in milliseconds. If the clocks differ by more, the registry
+/// grants no lease.
 const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
-/// The largest `max_segments`: for so many there is room in shared memory.
+/// The maximum of `max_segments`: shared memory has room for this many.
 const MOST_SEGMENTS: i32 = 256;
-/// The largest `sequence_spread`.
+/// The maximum of `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
-/// Defines the settings; `on_change` is called when one has changed on which the generator of a session
-/// depends. Those that can change only at a restart are left out where the library was not preloaded: to
-/// define them then would end the session.
+/// Defines the settings. `on_change` is called when a setting has changed on which the generator of a session
+/// depends. If the library was not preloaded, the settings that need a restart are not defined: defining them
+/// would end the session.
 pub fn define(on_change: fn()) {
     hooks::call_on_change(on_change);
     if server::is_preloading() {
@@ -97,7 +98,7 @@ pub fn define(on_change: fn()) {
     );
 }
 
-/// Who the server is, and how its horizon is kept.
+/// Defines the settings of the server's identity, its horizon and its clock.
 fn define_for_keeper() {
     define_int(
         c"snowflake_id.worker_id",
@@ -154,7 +155,7 @@ fn define_for_keeper() {
     );
 }
 
-/// Where the worker ID is leased.
+/// Defines the settings of the registry.
 fn define_for_registry() {
     define_name(
         c"snowflake_id.registry",

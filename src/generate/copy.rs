@@ -1,29 +1,30 @@
-//! Has `COPY` insert rows in bulk where `snowflake_nextval()` is a default, as it does with a sequence.
+//! Lets `COPY` insert rows in bulk into tables where `snowflake_nextval()` is a default, as it does with a
+//! sequence.
 //!
-//! PostgreSQL inserts in bulk only if no default is volatile: one that is might look into the table that is
-//! being filled, and would miss the rows of the batch. Its own `nextval()` is the one exception.
-//! `snowflake_nextval()` looks into no table either. So when `COPY` has its defaults planned, the planner
-//! support function below puts a twin in the place of the call: the same C function, declared STABLE. `COPY`
-//! evaluates a default anew for each row, whatever it is declared as.
+//! PostgreSQL inserts in bulk only if no default is volatile: a volatile function might read the table that
+//! is being filled, and would miss the buffered rows. PostgreSQL's own `nextval()` is the only exception.
+//! `snowflake_nextval()` reads no table either. So when `COPY` plans its defaults, the planner support
+//! function below replaces the call by a call of a twin: the same C function, declared STABLE. `COPY`
+//! evaluates a default for each row, whatever its volatility.
 //!
-//! Elsewhere a STABLE twin would be wrong: `ALTER TABLE .. ADD COLUMN` would give all rows one ID, an index
-//! condition would be looked up with one ID, and a plan that is kept would go on without asking for the right
-//! to the function. So nobody else may get it:
+//! Anywhere else, a STABLE twin would be wrong. `ALTER TABLE .. ADD COLUMN` would give all rows the same ID,
+//! an index condition would be looked up with one ID, and a cached plan would no longer check the privilege
+//! on the function. So the replacement must happen only in `COPY`:
 //!
-//! * Queries are planned with a `PlannerInfo`; so are the expressions of PL/pgSQL, and whatever else is kept
-//!   in the plan cache.
-//! * `COPY FROM` plans its defaults in a memory context of its own named `COPY`. Whoever else plans a lone
-//!   expression does so in another one: `ALTER TABLE` and other commands in that of the statement; CHECK
-//!   constraints, conditions of triggers and generated columns in that of the executor; constraints of
-//!   domains, which are kept, in `Domain constraints`; what is evaluated beforehand, as it is immutable, in
-//!   that of an expression. `COPY .. WHERE` is planned before the context is made; what runs while rows are
-//!   read does not switch to it. `COPY TO` has such a context as well, but nothing is evaluated that was
-//!   planned in it without a `PlannerInfo`. (Looked up in PostgreSQL 15, 17 and 18. Should the name change
-//!   one day, rows are inserted one by one, and tests say so.)
-//! * Nobody can write a call of the twin, as its argument is of type `internal`.
+//! * Queries are planned with a `PlannerInfo`. So are the expressions of PL/pgSQL, and everything else in the
+//!   plan cache.
+//! * `COPY FROM` plans its defaults in a memory context of its own named `COPY`. All other code that plans an
+//!   expression without a query does so in another context: `ALTER TABLE` and other commands in the context
+//!   of the statement; CHECK constraints, trigger conditions and generated columns in that of the executor;
+//!   domain constraints, which are cached, in `Domain constraints`; immutable expressions that are evaluated
+//!   in advance, in that of an expression. `COPY .. WHERE` is planned before the context `COPY` is created,
+//!   and code that runs while rows are read does not switch to it. `COPY TO` has such a context too, but
+//!   evaluates nothing that was planned in it without a `PlannerInfo`. (Verified in PostgreSQL 15, 17 and 18.
+//!   If the name ever changes, rows are inserted one by one, and tests report it.)
+//! * Users cannot write a call of the twin, as its argument is of type `internal`.
 //!
-//! A hook that says which command is under way would not do instead. It knows that there is a `COPY`, not
-//! whether the defaults are being planned or something that is kept.
+//! A hook that reports the current command could not replace these checks. It shows that a `COPY` is running,
+//! but not whether its defaults are being planned or something that is cached.
 
 use std::ffi::CStr;
 
@@ -31,24 +32,25 @@ use pgrx::prelude::*;
 
 use crate::pg::function::{self, declare_c_function};
 
-/// What a call of the twin costs the planner, in operators, as declared in `sql/parts/copy.sql`. See
+/// The cost of a call of the twin, in operators, as declared in `sql/parts/copy.sql`. See
 /// [`is_too_dear_to_repeat`].
 const COST_IN_OPERATORS: f64 = 1_000.0;
 
 declare_c_function!(snowflake_nextval_support);
 
-/// The planner support function of `snowflake_nextval()`: a call of the twin, or a null pointer for "as it
-/// is".
+/// The planner support function of `snowflake_nextval()`. Returns a call of the twin, or a null pointer to
+/// leave the call unchanged.
 ///
-/// The executor checks the right to what is called when it takes over the expression, which is next. Without
-/// the right to both, the call is left as it is: an error about the twin would be of no use to anybody.
+/// The executor checks the privilege on the called function when it initializes the expression, which is the
+/// next step. If the user lacks the privilege on either function, the call is left unchanged, because an
+/// error about the twin would be misleading.
 ///
 /// # Safety
-/// Called by PostgreSQL alone, with a node as its only argument, which is not NULL.
+/// To be called only by PostgreSQL, with a node as its only argument, which is not NULL.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: by this function's contract.
+    // SAFETY: guaranteed by this function's contract.
     let request = unsafe { (*(*fcinfo).args.as_ptr()).value.cast_mut_ptr() };
     // SAFETY: as above.
     let twin = match unsafe { call_in_default_of_copy(request) } {
@@ -58,13 +60,13 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
     pg_sys::Datum::from(twin.unwrap_or(std::ptr::null_mut()))
 }
 
-/// The function that is called, if `COPY FROM` is having a default planned.
+/// Returns the called function if `COPY FROM` is planning a default.
 ///
 /// # Safety
 /// `request` points to a node.
 unsafe fn call_in_default_of_copy(request: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
-    // SAFETY: a node has the type that its tag says. There always is a current memory context, and each has a
-    // name.
+    // SAFETY: a node has the type that its tag says. There is always a current memory context, and every
+    // context has a name.
     unsafe {
         if !pgrx::is_a(request, pg_sys::NodeTag::T_SupportRequestSimplify) {
             return None;
@@ -75,16 +77,16 @@ unsafe fn call_in_default_of_copy(request: *mut pg_sys::Node) -> Option<pg_sys::
     }
 }
 
-/// A call of the twin, if the current user may call it.
+/// Returns a call of the twin if the current user may call it.
 fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
-    // SAFETY: a lookup in the catalog; the name is a C string.
+    // SAFETY: only looks up the catalog; the name is a C string.
     let schema = unsafe { pg_sys::get_namespace_oid(c"snowflake_internal".as_ptr(), true) };
     let twin = function::function_in(schema, c"snowflake_nextval_in_copy", pg_sys::INTERNALOID);
     if twin == pg_sys::Oid::INVALID || !function::may_execute(twin) || !is_too_dear_to_repeat() {
         return None;
     }
-    // SAFETY: makes nodes, in the memory context in which the planner expects them. The argument, whose value
-    // nobody reads, is as wide as a Datum, as values of type internal are.
+    // SAFETY: creates nodes in the current memory context, where the planner expects them. The argument has
+    // the width of a Datum, as values of type internal have. Its value is never read.
     unsafe {
         let argument = pg_sys::makeConst(
             pg_sys::INTERNALOID,
@@ -106,12 +108,13 @@ fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     }
 }
 
-/// Whether the planner leaves the twin where it is. An SQL function that uses its argument twice it replaces
-/// by its body, with two copies of the argument, unless that is volatile, which the twin is not, or costs
-/// more than ten operators. The same goes for a number compared with a range. With a `cpu_operator_cost` of
-/// 0, or one so large that all costs are infinite, nothing costs more.
+/// Whether the call of the twin is too expensive for the planner to duplicate it. When the planner inlines an
+/// SQL function that uses its argument twice, it duplicates the argument unless the argument is volatile,
+/// which the twin is not, or costs more than ten operators. The same applies to a number that is compared
+/// with a range. If `cpu_operator_cost` is 0, or so large that all costs are infinite, no cost is higher than
+/// another.
 fn is_too_dear_to_repeat() -> bool {
-    // SAFETY: a setting, read by the process that it belongs to.
+    // SAFETY: reads a setting of this process.
     let operator = unsafe { pg_sys::cpu_operator_cost };
     COST_IN_OPERATORS * operator > 10.0 * operator
 }

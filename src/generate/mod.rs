@@ -1,4 +1,4 @@
-//! Making IDs: one call goes through [`nextval`], [`session`], and the slot and the generator of the core.
+//! Issuing IDs. A call passes through [`nextval`], [`session`], and the slot and the generator of the core.
 
 mod copy;
 pub mod nextval;

@@ -10,33 +10,34 @@ use super::wait::WaitBudget;
 use crate::error::{Error, OrReport};
 use crate::pg::function::declare_c_function;
 
-/// The most IDs that one `snowflake_batch` gives.
+/// The maximum number of IDs that one call of `snowflake_batch` returns.
 const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_nextval);
 
-/// `snowflake_nextval()`, without the wrapper that pgrx puts around a function, which alone takes 4 to 5 ns.
-/// The usual call touches nothing that could panic or raise an error; what could lies behind [`next_slowly`].
+/// `snowflake_nextval()`, without the wrapper that pgrx puts around functions, which takes 4 to 5 ns. The
+/// usual call uses nothing that could panic or raise an error. Everything that could is behind
+/// [`next_slowly`].
 ///
-/// The rest of the time, three quarters of it, is the clock: `gettimeofday`, as in PostgreSQL's
-/// `clock_timestamp()`. `clock_gettime` takes a nanosecond more, `std::time::SystemTime` six.
-/// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms): an ID could then
-/// bear a time before the call that made it.
+/// Three quarters of the remaining time is reading the clock with `gettimeofday`, as PostgreSQL's
+/// `clock_timestamp()` does. `clock_gettime` takes 1 ns more, `std::time::SystemTime` 6 ns more.
+/// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms): the time in an ID
+/// could then be before the call that issued it.
 ///
 /// # Safety
-/// Called by PostgreSQL alone. It takes no arguments, so that nothing is read through the pointer.
+/// To be called only by PostgreSQL. The function takes no arguments, so it reads nothing through the pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     let id = match session::try_next() {
         Some(id) => id,
-        // SAFETY: a guarded function may be called from PostgreSQL's own calling context, which this is.
+        // SAFETY: PostgreSQL calls this function, and a guarded function may be called in that context.
         None => unsafe { next_slowly() },
     };
     session::set_last_id(id);
     pg_sys::Datum::from(id)
 }
 
-/// Sets up the session, waits, or finds the error.
+/// Sets up the session, waits, or raises an error, and then takes an ID.
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn next_slowly() -> i64 {
@@ -44,7 +45,7 @@ unsafe extern "C-unwind" fn next_slowly() -> i64 {
     generator.first_id(reservation)
 }
 
-/// Reserves up to `n` values, and waits until there is at least one.
+/// Reserves up to `n` values. Waits until at least one is available.
 fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
     loop {
         let session = session::current(budget)?;
@@ -55,7 +56,7 @@ fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation
     }
 }
 
-/// Waits until it is worth while to try again, or fails if it never will be.
+/// Waits until another attempt may succeed. Returns an error if no attempt will.
 fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), Error> {
     let layout = session.generator.layout();
     match stall {
@@ -66,7 +67,8 @@ fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), 
             Ok(())
         }
         Stall::Horizon => budget.wait_for_horizon(session.track()),
-        // The session is made anew, for another identity or, once there is one, for the same.
+        // The next attempt sets up the session again: for another identity, or for the same one once the gate
+        // is open.
         Stall::Identity(_) => {
             session::forget();
             Ok(())
@@ -75,7 +77,7 @@ fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), 
     }
 }
 
-/// Whether the layout goes on with another value of the clock sequence rather than wait for the clock.
+/// Whether the layout switches to another value of the clock sequence instead of waiting for the clock.
 fn moves_on(budget: &WaitBudget, session: &Session, wait: Result<u64, Stall>) -> Result<bool, Error> {
     let layout = session.generator.layout();
     let moves_on =
@@ -91,10 +93,11 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
-/// Takes `count` IDs, in one exchange where `max_ahead` allows. All are taken before the first row is
+/// Takes `count` IDs, in a single exchange if `max_ahead` allows. All IDs are taken before the first row is
 /// returned.
 ///
-/// They are kept one by one: where few are allowed in a tick, each may come with an exchange of its own.
+/// The IDs are stored one by one, not as reservations: if few IDs fit in a tick, each may need an exchange of
+/// its own.
 fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
@@ -116,8 +119,8 @@ fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// A list with room for so many IDs. It never grows: an allocation that then failed would end the server, and
-/// lose the IDs.
+/// Returns an empty list with capacity for `count` IDs. The list never grows: if an allocation failed later,
+/// the backend would abort. The postmaster would then restart all backends, and the IDs would be lost.
 fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     let count = count.get() as usize; // At most MAX_BATCH.
     let mut ids = Vec::new();
@@ -125,7 +128,7 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// Fails before anything is taken if the whole batch cannot be had in time even when nobody else takes an ID.
+/// Fails before any ID is taken if the batch could not be completed in time even without other callers.
 fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> {
     let mut session = session::current(budget)?;
     while moves_on(budget, session, session.wait_us(NonZeroU64::MIN))? {

@@ -1,9 +1,10 @@
-//! What this backend remembers between calls: the generator of its layout with its slot, and its last ID.
+//! The state that this backend keeps between calls: the generator of its layout with the slot, and the last
+//! ID.
 //!
-//! All of it follows from the settings and from shared memory; it is made anew when they change. Only what
-//! was counted does not: IDs are counted here, and added to the shared figure when the horizon has moved
-//! since (so, while IDs are being made, at least once per lease) and when the backend ends. One that is
-//! killed takes its last count with it.
+//! Everything except the count of IDs follows from the settings and from shared memory, and is set up again
+//! when they change. IDs are counted here. The count is added to the shared counter when the horizon has
+//! moved since the last time (while IDs are being issued, at least once per `horizon_margin`), and when the
+//! backend exits. If a backend is killed, its last count is lost.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -20,25 +21,25 @@ use crate::pg::{clock, process, server};
 use crate::shared::memory;
 use crate::shared::slots::{self, SlotInUse};
 
-/// All that one call of the generator needs.
+/// What a call needs: the generator, the gate, and the slot.
 pub struct Session {
     pub generator: Generator,
     gate: &'static Gate,
     slot_in_use: SlotInUse,
-    /// How many IDs are not in the shared figure yet.
+    /// How many IDs have not been added to the shared counter yet.
     uncounted: BackendLocal<Cell<u64>>,
-    /// The horizon at which they were last added to it.
+    /// The horizon when IDs were last added to the shared counter.
     counted_at: BackendLocal<Cell<u64>>,
 }
 
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
-/// Every session that this backend ever set up. They are never freed, so that the hot path needs no guard
-/// around the current one (a `RefCell` costs 3 ns), but used again: settings change rarely, and between few
-/// values.
+/// Every session that this backend has ever set up. Sessions are never freed, so that the hot path needs no
+/// guard around the current one (a `RefCell` costs 3 ns). They are reused, because settings change rarely and
+/// between few values.
 static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
 static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
-/// Takes one ID, if the session is set up and nothing is in the way: the hot path.
+/// Takes one ID if the session is set up and the slot allows it. This is the hot path.
 #[inline]
 pub fn try_next() -> Option<i64> {
     let session = SESSION.get()?;
@@ -46,7 +47,7 @@ pub fn try_next() -> Option<i64> {
     Some(session.generator.first_id(reservation))
 }
 
-/// The session, set up if need be, as soon as the gate is open.
+/// Returns the current session. If there is none, waits until the gate is open and sets one up.
 pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
     if let Some(session) = SESSION.get()
         && !session.is_retired()
@@ -75,31 +76,32 @@ pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
     Ok(session)
 }
 
-/// Has the next call set everything up anew, as settings have changed.
+/// Makes the next call set up the session again, because settings have changed.
 pub fn forget() {
     SESSION.set(None);
 }
 
-/// Adds what was not yet counted to the shared figures.
+/// Adds the remaining counts of all sessions to the shared counters.
 fn count_at_exit() {
     if let Some(sessions) = SESSIONS.try_lock() {
         sessions.iter().for_each(|session| session.count_up());
     }
 }
 
-/// The last ID that this session took.
+/// Returns the last ID that this backend took.
 pub fn last_id() -> Option<i64> {
     LAST_ID.get()
 }
 
-/// Remembers the last ID that this session took.
+/// Stores the last ID that this backend took.
 #[inline]
 pub fn set_last_id(id: i64) {
     LAST_ID.set(Some(id));
 }
 
-/// How far ahead of the clock a layout stands that has to wait for so long, in microseconds. At its end it stands there,
-/// which is nothing to wait for; but with another value of the clock sequence it need not.
+/// Returns how far ahead of the clock a layout is, in microseconds, given the time that it would have to
+/// wait. An exhausted layout is ahead by the time from now to its end: no wait helps it, but another value of
+/// the clock sequence may.
 pub fn ahead_us(layout: &Layout, wait: Result<u64, Stall>) -> u64 {
     match wait {
         Ok(wait_us) | Err(Stall::Ahead { wait_us }) => wait_us,
@@ -122,7 +124,7 @@ impl Session {
         let slot_in_use = match slots::find(&layout)? {
             Some(slot_in_use) => slot_in_use,
             None => {
-                // A call that is going to fail takes no slot.
+                // If the call is going to fail, do not assign a slot.
                 let first = shared.first_counter(&shared.key_of(&layout));
                 let wait = generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN);
                 if budget.has_another_value(&layout, ahead_us(&layout, wait))? {
@@ -145,22 +147,22 @@ impl Session {
         })
     }
 
-    /// Whether everything has begun anew, so that the layout has another slot, or gets one.
+    /// Whether the horizon was reset, so that the layout has another slot or will get one.
     fn is_retired(&self) -> bool {
-        // The slot of a layout that nobody may use yet has no horizon either.
+        // The slot of a layout that may not be used yet has horizon 0 too.
         let has_no_horizon = self.slot_in_use.slot.horizon() == 0;
         has_no_horizon
             && slots::find(self.generator.layout())
                 .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.slot_in_use.slot)))
     }
 
-    /// Whether the layout has another value of the clock sequence by now.
+    /// Whether the layout has switched to another value of the clock sequence.
     pub fn has_moved_on(&self) -> bool {
         let current = memory::state().map_or(0, |shared| shared.server_status.value());
         self.generator.layout().clock_seq_at(current) != self.slot_in_use.clock_seq
     }
 
-    /// The track of the slot.
+    /// Returns the track of the slot.
     pub fn track(&self) -> usize {
         usize::from(self.slot_in_use.clock_seq > 0)
     }
@@ -185,11 +187,11 @@ impl Session {
         self.counted_at.set(self.slot_in_use.slot.horizon());
         self.slot_in_use.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
         if self.has_moved_on() {
-            forget(); // The clock came back meanwhile, so that the old slot went on.
+            forget(); // The clock has caught up, so the old slot was usable again.
         }
     }
 
-    /// How many microseconds it takes until the last of `n` values is allowed.
+    /// Returns how many microseconds it takes until the last of `n` values is allowed.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
         let counter = self.generator.counter_of(self.slot_in_use.slot.word());
         self.generator.wait_us(counter, clock::clock_us(), n)

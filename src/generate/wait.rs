@@ -1,5 +1,5 @@
-//! Waiting for the clock and for the keeper: never longer than `max_wait`, without a lock, cancellable, and
-//! visible in `pg_stat_activity`.
+//! Waiting for the clock and for the keeper: never longer than `max_wait`, without holding a lock,
+//! cancellable, and visible in `pg_stat_activity`.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
@@ -20,10 +20,10 @@ use crate::shared::server_status::ServerStatus;
 use crate::shared::wait::{Deadline, Watch};
 use crate::{pg::wait, wait_event::WaitEvent};
 
-/// How often a long wait looks at the clock, which may have been set in the meantime.
+/// How often a long wait checks the clock, which may have been set meanwhile.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
-/// What the keeper last reported, or that there is none.
+/// Returns the keeper's last reported problem, or says that there is no keeper or no report.
 fn what_is_reported(server_status: &ServerStatus) -> String {
     report::report().error().unwrap_or_else(|| match server_status.wakeup.pid() {
         None => "The background worker \"snowflake_id keeper\" is not running. It needs one of max_worker_processes. If the clock was set back right after it ended, PostgreSQL starts it when the clock has come so far again, or when the server is restarted.".into(),
@@ -31,7 +31,7 @@ fn what_is_reported(server_status: &ServerStatus) -> String {
     })
 }
 
-/// What a call waited for in vain: a commit of the keeper that is under way, or what it reported.
+/// Returns why a wait for the keeper failed: a commit that is in progress, or the reported problem.
 fn obstacle(server_status: &ServerStatus) -> String {
     match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
@@ -42,12 +42,13 @@ fn obstacle(server_status: &ServerStatus) -> String {
     }
 }
 
-/// The error for what the keeper was asked, and has not done.
+/// Returns the error for a request that the keeper has not carried out.
 pub fn not_followed(server_status: &ServerStatus) -> Error {
     not_ready(obstacle(server_status))
 }
 
-/// The error for what the keeper has reported; or for why it reports anything.
+/// Returns the error for a reported problem. If the extension is not committed yet, that is the cause, and
+/// has an error of its own.
 fn not_ready(report: String) -> Error {
     let is_keepers = server::current_database() == Some(config::database());
     if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {
@@ -56,7 +57,8 @@ fn not_ready(report: String) -> Error {
     Error::KeeperNotReady { report }
 }
 
-/// Whether there is a lease that the keeper has not seen yet, or the registry may answer for the first time.
+/// Whether there is a lease that the keeper has not seen yet, or the registry has not answered for the first
+/// time yet.
 fn is_lease_coming() -> bool {
     let lease_status = lease::lease_status();
     lease_status.lease.is_some() || lease_status.state == RegistryState::Starting
@@ -67,7 +69,8 @@ fn no_lease() -> Error {
     Error::NoLease { state: lease_status.state.name(), free_from_us: lease_status.free_from_us }
 }
 
-/// When the lease ended for which the gate is open, if it has, and no other one is on its way.
+/// Returns the end of the lease for which the gate is open, if the horizon has reached it and no renewal has
+/// been received.
 fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     let until_us = server_status.keeper.until_us();
     let has_ended = until_us <= published_us;
@@ -75,14 +78,14 @@ fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     (has_ended && !is_renewed()).then_some(until_us)
 }
 
-/// Whether a wait for the clock is so long that a layout with a clock sequence goes on with another value: longer than any
-/// after a crash.
+/// Whether a wait for the clock is so long that a layout with a clock sequence switches to another value
+/// instead: longer than any wait after a crash.
 pub fn is_far_ahead(wait_us: i64) -> bool {
     wait_us > config::horizon_margin().as_micros() as i64 + FAR_AHEAD_US
 }
 
-/// The waiting of one call, however often it has to. It is added to the statistics when the call ends, in
-/// whichever way.
+/// The waiting time of one call, over all its waits. It is added to the statistics when the call ends, even
+/// by an error.
 pub struct WaitBudget {
     deadline: Deadline,
     cycles: OnceCell<Watch<'static>>,
@@ -90,13 +93,13 @@ pub struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// That of a call for IDs.
+    /// Returns the budget of a call that starts now.
     pub fn new() -> WaitBudget {
         let deadline = Deadline::after(config::max_wait());
         WaitBudget { deadline, cycles: OnceCell::new(), waited: Cell::default() }
     }
 
-    /// Waits for the clock, for so long at most; fails at once if that is longer than what is left.
+    /// Waits for the clock, for at most `wait_us`. Fails at once if that is longer than the time left.
     pub fn wait_for_clock(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         self.check(layout, wait_us)?;
         let _timer = self.timer();
@@ -104,7 +107,7 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Fails if the wait ahead is longer than what is left.
+    /// Fails if the expected wait is longer than the time left.
     pub fn check(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         let (wait, left) = (Duration::from_micros(wait_us), self.deadline.left());
         if wait > left {
@@ -113,13 +116,14 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Asks the keeper to open the gate, and waits until it has looked. Fails if it then is still closed.
+    /// Asks the keeper to open the gate, and waits for the end of its cycle. Fails if the gate is still
+    /// closed then.
     pub fn wait_for_gate(&self) -> Result<(), Error> {
         let shared = memory::state()?;
         let server_status = &shared.server_status;
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Asked first: a look that is over has opened the gate if it could.
+            // Check this before the gate: a completed cycle has opened the gate if possible.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
@@ -139,8 +143,8 @@ impl WaitBudget {
         }
     }
 
-    /// Whether a layout need not wait for the clock, as it goes on with another value of the clock sequence. Asks the
-    /// keeper for that, if it would help, and waits until it has looked.
+    /// Returns whether a layout can switch to another value of the clock sequence instead of waiting for the
+    /// clock. If a switch would help, asks the keeper for it, and waits for the end of its cycle.
     pub fn has_another_value(&self, layout: &Layout, wait_us: u64) -> Result<bool, Error> {
         let server_status = &memory::state()?.server_status;
         let free_from_us = server_status.another_value_from_us(layout.max_clock_seq());
@@ -151,7 +155,7 @@ impl WaitBudget {
         server_status.values.ask(layout);
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Asked first: a look that is over has opened another value if it could.
+            // Check this before the value: a completed cycle has switched to another value if possible.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if server_status.value() != before {
                 return Ok(true);
@@ -170,14 +174,14 @@ impl WaitBudget {
         }
     }
 
-    /// Asks the keeper to extend the horizon of a track, and waits until it has looked.
+    /// Asks the keeper to extend the horizon of a track, and waits for the end of its cycle.
     pub fn wait_for_horizon(&self, track: usize) -> Result<(), Error> {
         let shared = memory::state()?;
         let server_status = &shared.server_status;
         if let Some(until_us) = ended_lease(server_status, shared.published_us(track)) {
             return Err(Error::LeaseEnded { until_us, state: lease::lease_status().state.name() });
         }
-        server_status.wakeup.request(); // Also if this call fails at once: the next one shall not.
+        server_status.wakeup.request(); // Even if this call fails at once, the next one may then succeed.
         let jump_us = server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         if jump_us > 0 {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
@@ -192,7 +196,7 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Wakes the keeper, if there is one to wake, and sleeps until it has looked after everything.
+    /// Wakes the keeper if it is running, and sleeps until the end of its cycle.
     fn wait_for_keeper(&self, server_status: &'static ServerStatus) {
         server_status.wakeup.request();
         let _timer = self.timer();
@@ -215,7 +219,7 @@ impl Drop for WaitBudget {
     }
 }
 
-/// Adds the time from its making to its end, also when that is a cancelled statement.
+/// Measures the time until it is dropped, even when an error or a cancel ends the wait.
 struct Timer<'a> {
     since: Instant,
     total: &'a Cell<Duration>,
@@ -227,7 +231,7 @@ impl Drop for Timer<'_> {
     }
 }
 
-/// A look of the keeper that begins after it was asked for.
+/// A cycle of the keeper that starts after it was requested.
 struct CycleRequest<'a> {
     server_status: &'a ServerStatus,
     last: u64,
@@ -236,8 +240,8 @@ struct CycleRequest<'a> {
 impl CycleRequest<'_> {
     fn ask(server_status: &ServerStatus) -> CycleRequest<'_> {
         server_status.wakeup.request();
-        // One that is under way may have begun before whatever the caller relies on, such as CREATE
-        // EXTENSION.
+        // A cycle in progress may have started before the change on which the caller relies, such as CREATE
+        // EXTENSION. So wait for the second one to end.
         CycleRequest { server_status, last: server_status.cycles.count() + 2 }
     }
 

@@ -1,4 +1,4 @@
-//! What the keeper tells people: in the log, and in view `snowflake_status`.
+//! What the keeper reports to administrators: messages in the log, and columns of view `snowflake_status`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use crate::shared::keeper_words::{Closed, Misfit};
 use crate::shared::memory::State;
 use crate::shared::report;
 
-/// Notes a problem, and logs it when it is new.
+/// Records a problem, and logs it if it is new.
 pub fn complain(shared: &State, text: &str) {
     if report::report().error().as_deref() != Some(text) {
         log!("snowflake_id: {text}");
@@ -27,7 +27,7 @@ pub fn complain(shared: &State, text: &str) {
     }
 }
 
-/// Notes what should be mended, and logs it when it is new.
+/// Records a warning, and logs it if it is new.
 fn warn(text: Option<&str>) {
     if report::report().warning().as_deref() != text {
         report::report_warning(text);
@@ -37,7 +37,8 @@ fn warn(text: Option<&str>) {
     }
 }
 
-/// Tells people how things are.
+/// Publishes the state of the server after a cycle: the warning, and the problem if there is one. Returns the
+/// problem as an error if the identity is refused.
 pub fn tell(
     shared: &State,
     gate: GatePlan,
@@ -47,7 +48,7 @@ pub fn tell(
 ) -> Result<(), Problem> {
     warn(warning);
     let problem = match (jump_us, gate) {
-        // First: an identity may be refused just because that clock is not followed.
+        // The clock jump is tested first: the identity may be refused only because the clock is not followed.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
             "{identity} may have been used by this server up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to one that was never used",
@@ -65,8 +66,9 @@ pub fn tell(
     Ok(())
 }
 
-/// Notes whether the server's default layout has room for its identity: for its state, and so before the gate is opened.
-/// Without an identity that of the settings counts, which the registry is not even asked for if it does not fit.
+/// Publishes whether the identity fits the server's default layout. This is called before the gate is opened, so that the
+/// state of the server is never "ready" meanwhile. Without a lease, it checks the identity in the settings, because a server
+/// does not ask the registry for an identity that does not fit.
 pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
     let asked_for =
         || Identity { datacenter: config::datacenter_id(), worker: config::worker_id().unwrap_or(0) };
@@ -79,7 +81,7 @@ pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
     }));
 }
 
-/// What should be mended although IDs can be made.
+/// Returns a warning about a condition that an administrator should fix although IDs can be issued.
 pub fn risk(store: &Store) -> Option<String> {
     let schema = store.extension.schema()?;
     (!relation::belongs_to_superusers(schema, store.horizon)).then(|| {
@@ -90,8 +92,8 @@ pub fn risk(store: &Store) -> Option<String> {
     })
 }
 
-/// Why no ID can be made under an identity in the server's default layout, if there is a reason. Other layouts
-/// may have room for it, so that the gate is opened all the same.
+/// Returns the reason why no ID can be issued under `identity` in the server's default layout, or `None` if
+/// IDs can be issued. The identity may fit other layouts, so the gate is opened in any case.
 fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
     let generator = match Generator::new(layout, identity, 0, 0) {

@@ -1,14 +1,17 @@
-//! Opening another value of the clock sequence, so that layouts with the field need not wait for a clock that was set
-//! back. When and which: [`snowflake_id_core::clock_sequence`].
+//! Switching to another value of the clock sequence, so that layouts with this field need not wait when the
+//! clock was set back. [`snowflake_id_core::clock_sequence`] decides when to switch, and to which value.
 //!
-//! It is done only when a call asks for it, and in this order. What is there if the process dies after a step:
+//! The keeper switches only when a call asks for it. The steps, and the state that each one leaves behind if
+//! the process dies after it:
 //!
-//! 1. The new value is promised, in shared memory. Nobody uses it.
-//! 2. The end of the value in use is stored, then the new value and its horizon. They may be durable from here on,
-//!    committed or not, and the first is if the second is. A start may begin with the new value, which nobody has used. A
-//!    keeper of the same server goes on with the old one; its end is recorded again when it is left.
-//! 3. They are committed: the same.
-//! 4. They are published. Sessions move on by themselves.
+//! 1. Promise the new value in shared memory. No session uses it yet.
+//! 2. Store the high-water mark of the current value, then the new value and its horizon. From here on either
+//!    write may be durable, even before the commit; the first is durable whenever the second is. After a
+//!    restart the server may start with the new value, which is still unused. If only the keeper is
+//!    restarted, it continues with the old value, and records its high-water mark again before it leaves that
+//!    value.
+//! 3. Commit. The state is the same as after step 2, but both writes are durable.
+//! 4. Publish the new value. Sessions switch to it by themselves.
 
 use snowflake_id_core::clock_sequence::{Asked, next_value};
 
@@ -18,7 +21,7 @@ use crate::background::stop::is_stopping;
 use crate::background::transaction::Problem;
 use crate::shared::memory::State;
 
-/// Opens another value if that is called for. Returns whether it was.
+/// Switches to another value if [`next_value`] finds one. Returns whether it did.
 pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
     let history = &shared.server_status.history;
     let next = transaction(|| {
@@ -33,7 +36,7 @@ pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
         }
         Ok(next)
     })?;
-    // A wait for a standby that was cut short ends like one that was successful.
+    // If shutdown cut short a wait for a standby, the commit still looks successful.
     let Some(next) = next.filter(|_| !is_stopping()) else { return Ok(false) };
     shared.open_value(next.floor_us, next.horizon);
     pgrx::log!(

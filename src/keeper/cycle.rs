@@ -1,4 +1,4 @@
-//! One look of the keeper after another: see [`super`].
+//! The cycle of the keeper, repeated until shutdown: see [`super`].
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,17 +28,18 @@ use crate::shared::command_slot::{Answer, Request, Ticket};
 use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::State;
 
-/// For how long the horizon is extended when no IDs are made any more.
+/// How long the keeper goes on extending the horizon after the last ID was issued.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
-/// How soon the keeper looks again when something is in its way: an error, a clock that jumped, no identity.
+/// Time between cycles while a problem persists: an error, a clock that jumped, no identity.
 pub const RETRY_TIME: Duration = Duration::from_secs(2);
-/// How soon it looks while no IDs are made, only to see whether what is stored is still there.
+/// Time between cycles while no IDs are issued. These cycles only check that the stored state still exists.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// How soon at most, however often calls that wait ask for it: once they have, they leave the latch alone
-/// until it looks.
+/// Minimum time between cycles while the keeper cannot help the calls that wait for it. Such calls ask again
+/// and again; only the first request since the start of a cycle sets the latch.
 const MINIMUM_PAUSE: Duration = Duration::from_millis(50);
 
-/// Sleeps until the latch is set, at most for `pause`. Returns whether to go on.
+/// Sleeps until the latch is set, for at most `pause` (`None`: no limit). Returns false if the server is
+/// being stopped.
 fn sleep(pause: Option<Duration>) -> bool {
     !is_stopping() && BackgroundWorker::wait_latch(pause) && !is_stopping()
 }
@@ -47,39 +48,39 @@ fn microseconds(time: Duration) -> i64 {
     time.as_micros() as i64
 }
 
-/// What was done in the database in one look.
+/// The result of the transaction of one cycle.
 struct Done {
     plan: Plan,
     wanted: Option<Lease>,
     stored_at: (u32, u32),
-    /// Where the floor was ordered to be, by an order that was claimed.
+    /// The floor that an administrator requested, if that request was claimed.
     advance_to_us: Option<i64>,
-    /// Whether there are signs that the server was in use before, of which no horizon is known.
+    /// Whether no horizon is stored although there are signs of an earlier use of the server.
     has_past: bool,
-    /// What should be mended.
+    /// A condition that an administrator should fix.
     warning: Option<String>,
 }
 
 pub struct Keeper {
     shared: &'static State,
-    /// Whether this process has committed a horizon.
+    /// Whether this process has committed a horizon since the last shutdown horizon or failed transaction.
     has_committed: bool,
-    /// How far ahead of the clock the horizon was last written, in microseconds.
+    /// How far ahead of the clock horizons are written, in microseconds, as of the last cycle.
     reach_us: i64,
-    /// The sum of all counters when it last changed, and when that was.
+    /// The sum of all counters, and when it last changed.
     activity: (u64, Option<Instant>),
-    /// When it last started the registry worker.
+    /// When the keeper last started the registry worker.
     registry_started: Option<Instant>,
-    /// The same, the segments worker.
+    /// When the keeper last started the segments worker.
     segments_started: Option<Instant>,
-    /// Whether a call has asked for another value of the clock sequence, and there was none for it.
+    /// Whether a call has asked for another value of the clock sequence, and none was available.
     is_asked_in_vain: bool,
 }
 
-/// The clock in one look, and whether it may be followed.
+/// The clock as read in a cycle, and whether it may be followed.
 struct Clock {
     now_us: i64,
-    /// Less the time since boot.
+    /// The clock minus the time since boot.
     offset_us: i64,
     is_good: bool,
 }
@@ -110,8 +111,8 @@ impl Keeper {
                 }
             };
             self.shared.server_status.cycles.send();
-            // Who asked during the look may have set the latch while that waited for a lock or a standby,
-            // which resets it.
+            // A process that asked during the cycle may have set the latch while the cycle waited for a lock
+            // or a standby. Such a wait resets the latch.
             let pause =
                 if self.shared.server_status.wakeup.is_wanted() { Some(Duration::ZERO) } else { pause };
             if !sleep(pause) || !sleep(Some(minimum_pause)) {
@@ -121,18 +122,19 @@ impl Keeper {
         gate::stop(self.shared, self.has_committed);
     }
 
-    /// Whether calls that wait can be helped. If not, they ask again and again.
+    /// Whether the keeper can help calls that wait. If it cannot, they ask again and again.
     fn is_all_well(&self) -> bool {
         let jump_us = self.shared.server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         self.shared.gate.identity().is_some() && jump_us == 0 && !self.is_asked_in_vain
     }
 
-    /// Looks after everything once. Returns how long to sleep until the next time.
+    /// Runs one cycle. Returns how long to sleep before the next one.
     fn cycle(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let server_status = &self.shared.server_status;
-        // Before the clock is read: a call that asks later has seen a later clock, and is answered in the next look.
+        // Take this before reading the clock: a call that asks after this point has read a later clock, and
+        // is served in the next cycle.
         let asked_value = server_status.values.take_asked();
-        // IDs go on without it, as long as the lease lasts.
+        // A registry problem does not stop IDs while the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
         segment::start_if_needed(&mut self.segments_started);
         let request = server_status.commands.waiting();
@@ -165,24 +167,24 @@ impl Keeper {
         };
         let clock = Clock { now_us, offset_us: now_us - since_boot_us, is_good: jump_us.is_none() };
         if lease_status.is_clock_set_since(clock.offset_us) {
-            // Not to be waited for: everything may have to begin anew.
+            // Ask the registry now, and not at the next renewal: the horizon may have to be reset.
             server_status.registry_wakeup.request();
         }
         let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, anew.is_some()));
         if let Err(Problem(text)) = &done {
             self.has_committed = false;
-            complain(self.shared, text); // Before the answer, which refers to it.
+            complain(self.shared, text); // Before the answer, which refers to this problem.
             server_status.commands.answer_claimed(Answer::Failed);
         }
         let done = done?;
         if is_stopping() {
-            // A wait for a standby that was cut short ends like one that was successful: do not publish.
+            // If shutdown cut short a wait for a standby, the commit still looks successful. Do not publish.
             return Ok(None);
         }
         self.carry_out(&done, &lease_status);
         if let GatePlan::Reset(lease) = done.plan.gate {
             self.reset(&lease, anew)?;
-            return Ok(Some(Duration::ZERO)); // The gate is opened in the next look.
+            return Ok(Some(Duration::ZERO)); // The next cycle opens the gate.
         }
         if let Some(ticket) = anew
             && done.wanted.is_some()
@@ -192,18 +194,18 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::HistoryUnknown);
         }
         let is_value_opened = self.open_next_value(&clock, asked_value)?;
-        segment::start_if_needed(&mut self.segments_started); // Whether it has to be may be known only now.
+        segment::start_if_needed(&mut self.segments_started); // This cycle may have found stored ranges.
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
-            _ if is_value_opened => Some(Duration::ZERO), // To tell which values are used now.
+            _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes which values are used.
             true => Some(config::horizon_margin() / 2),
-            // Nobody may ask any more when what is in the way goes.
+            // There may be no call left to ask when the problem goes away.
             false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
     }
 
-    /// Opens another value of the clock sequence, if calls have asked for that, and there is reason to. Returns whether it
-    /// did.
+    /// Switches to another value of the clock sequence if calls have asked for it and a switch helps them.
+    /// Returns whether it did.
     fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
         self.is_asked_in_vain = widths != Widths::default();
@@ -219,7 +221,7 @@ impl Keeper {
         Ok(is_opened)
     }
 
-    /// Begins anew, and answers if it was ordered.
+    /// Resets the horizon, and answers the administrator's request if there is one.
     fn reset(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
         let orders = &self.shared.server_status.commands;
         let claim = || ticket.is_none_or(|ticket| orders.claim(ticket));
@@ -227,7 +229,7 @@ impl Keeper {
         let answer = match &done {
             Ok(answer) => *answer,
             Err(Problem(text)) => {
-                complain(self.shared, text); // Before the answer, which refers to it.
+                complain(self.shared, text); // Before the answer, which refers to this problem.
                 Some(Answer::Failed)
             }
         };
@@ -235,30 +237,30 @@ impl Keeper {
             self.has_committed = false;
         }
         if let (Some(answer), Some(ticket)) = (answer, ticket) {
-            // Also one that was refused before it was claimed: nothing is done about it.
+            // A request that was refused before it was claimed also gets its answer.
             orders.claim(ticket);
             orders.answer_claimed(answer);
         }
         done.map(|_| ())
     }
 
-    /// How far ahead of the clock a horizon is written.
+    /// Returns how far ahead of the clock a horizon is written, in microseconds.
     fn reach_us(&self) -> i64 {
         microseconds(config::max_ahead() + config::horizon_margin())
     }
 
-    /// A lowered `lease` or `max_ahead` would count only once the horizon that was written under the higher
-    /// one has passed: what was not used of that is given back.
+    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise the change would
+    /// take effect only after the clock has passed the horizon written under the old settings.
     fn shorten_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
-            gate::store_shutdown_horizon(self.shared, &mut self.has_committed)?; // If that fails, it is tried again.
+            gate::store_shutdown_horizon(self.shared, &mut self.has_committed)?; // On failure, the next cycle retries.
         }
         self.reach_us = reach_us;
         Ok(())
     }
 
-    /// Whether IDs were made in the last minute.
+    /// Whether any counter has changed within [`IDLE_AFTER`].
     fn is_active(&mut self) -> bool {
         let mut sum = 0u64;
         for slot in self.shared.slots_in_use() {
@@ -270,7 +272,8 @@ impl Keeper {
         self.activity.1.is_some_and(|last| last.elapsed() < IDLE_AFTER)
     }
 
-    /// In a transaction: sees what is stored, makes a plan, and stores what it says.
+    /// Runs in a transaction: reads the stored state, makes a plan, and stores the plan's records and
+    /// horizons.
     fn store_plan(
         &self,
         clock: &Clock,
@@ -282,9 +285,9 @@ impl Keeper {
         let store = Store::lock_or_report()?;
         let server_status = &self.shared.server_status;
         let stored = store.read(&server_status.history);
-        segment::look_for_ranges(store.extension);
+        segment::find_ranges(store.extension);
         let wanted = identity::find(store.extension, lease_status)?;
-        // From here on nothing has to be waited for.
+        // From here on the transaction waits for no lock, so a request can be claimed.
         let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let advance_to_us = advance.map(|(_, floor_us)| floor_us);
         let mut uses = stored.uses.clone();
@@ -326,7 +329,7 @@ impl Keeper {
         Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
     }
 
-    /// What was stored is durable: lets the server know.
+    /// Publishes the plan. To be called only after what it stored is durable.
     fn carry_out(&mut self, done: &Done, lease_status: &LeaseStatus) {
         let (shared, server_status, plan) = (self.shared, &self.shared.server_status, &done.plan);
         match plan.loss {
@@ -356,7 +359,8 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {
-            // Once: it asks again by itself when there is none.
+            // Request this only once for each lease number. The registry worker itself repeats it while no
+            // identity is available.
             if server_status.keeper.another_needed_after.swap(lease_status.number, Ordering::Relaxed)
                 != lease_status.number
             {

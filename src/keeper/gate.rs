@@ -1,4 +1,4 @@
-//! What the keeper does to the gate: opens it, closes it, and seals what was handed out.
+//! What the keeper does to the gate: it opens and closes it, and stores the shutdown horizon.
 
 use pgrx::log;
 use snowflake_id_core::Lease;
@@ -13,15 +13,15 @@ use crate::pg::process;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
-/// Does what the plan says. `number` is that of the news of the registry worker.
+/// Applies the plan to the gate. `number` is the number of the lease status with which the plan was made.
 ///
-/// Never lets slots be used beyond the lease for which the gate is open: before another one's range is taken over,
-/// the gate is closed.
+/// Slots are never usable beyond the lease for which the gate is open: the gate is closed before the range of
+/// another lease is set.
 pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
     match plan.gate {
         GatePlan::Stay => {
             if let Some(lease) = wanted {
-                shared.set_lease(&lease); // It may have been renewed.
+                shared.set_lease(&lease); // The lease may have been renewed.
             }
         }
         GatePlan::Reset(_) => {}
@@ -48,7 +48,7 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
     }
 }
 
-/// Raises every slot to a floor that an administrator wants, and opens the gate again if it was open.
+/// Raises every slot to a floor that an administrator requested. If the gate was open, it is opened again.
 pub fn advance(shared: &State, floor_us: i64, number: u64) {
     let open_for = shared.gate.identity().map(|identity| shared.server_status.keeper.lease_of(identity));
     shared.fence([floor_us; TRACKS], false);
@@ -57,13 +57,16 @@ pub fn advance(shared: &State, floor_us: i64, number: u64) {
     }
 }
 
-/// Fences, and stores the exact end of what was handed out, so that whoever comes next need not wait for
-/// the clock. If the keeper has committed no horizon, what is stored is not its own to lower: it fences only.
+/// Fences, and stores the exact high-water mark of the issued IDs as the horizon, so that the next start need
+/// not wait for the clock. If this keeper has committed no horizon, it must not lower the stored one, so it
+/// only fences.
 ///
-/// That lowers what is stored, which is safe, as everything handed out lies before the end, and nothing
-/// comes after it. For the same reason it need not reach a standby: what that has is higher.
+/// Lowering the stored horizon is safe: every issued ID is before the high-water mark, and no ID is issued
+/// after the fence. For the same reason, the commit need not wait for a standby: a standby that misses it has
+/// a higher horizon.
 ///
-/// What is stored is locked first: who has to wait for that goes on with what is published.
+/// The stored state is locked before the fence, so that calls can use up the published horizon while the
+/// keeper waits for the lock.
 pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Result<(), Problem> {
     if !*has_committed {
         shared.shutdown_horizons();
@@ -81,12 +84,12 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
         Ok(ends)
     })?;
     *has_committed = false;
-    // Nothing beyond them was promised to anybody.
+    // No process was promised anything beyond these horizons.
     ends.into_iter().enumerate().for_each(|(track, end)| history.lower_promise(track, end));
     Ok(())
 }
 
-/// Seals as the server is stopped.
+/// Stores the shutdown horizon when the server is stopped.
 pub fn stop(shared: &State, mut has_committed: bool) {
     shared.server_status.keeper.set_closed(Closed::Starting);
     if shared.gate.identity().is_none() {

@@ -1,5 +1,5 @@
-//! Who this server is: the registry says it if there is one; or the settings; or else its row in table
-//! `snowflake_worker`.
+//! The identity of this server. If a registry is set, the registry grants it. Otherwise it comes from the
+//! settings, or else from the server's row in table `snowflake_worker`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::{Identity, Lease};
@@ -12,7 +12,8 @@ use crate::pg::server;
 use crate::pg::timestamp::unix_us;
 use crate::shared::lease::LeaseStatus;
 
-/// The lease of this server's identity, if it has one. One that is not leased is the server's for good.
+/// Returns the lease of this server's identity, or `None` if the server has no identity. An identity that
+/// does not come from a registry has a lease without end.
 pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
     if config::registry().is_some() {
         return Ok(lease_status.lease);
@@ -24,8 +25,8 @@ pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<L
     Ok(identity.map(Lease::for_good))
 }
 
-/// Whether there is a row in the table that is older than this life of the server. On a new server there is none; a dump
-/// brings its rows with it.
+/// Returns whether the table has a row that was inserted before the server was started. A new server has no such row, but a
+/// restored dump may contain one.
 pub fn has_old_row(extension: Extension) -> bool {
     let schema = extension.schema();
     let Some(table) = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table))
@@ -51,7 +52,7 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
         (c"worker_id", pg_sys::INT4OID),
     ];
     table.for_each_row(columns, |[name, datacenter, worker]| {
-        // The table's constraints keep both from being negative; but somebody may have dropped these.
+        // The table's constraints forbid negative numbers, but they may have been dropped.
         let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
         if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
             && is_text(name, node_name)

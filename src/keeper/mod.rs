@@ -1,18 +1,21 @@
-//! The keeper: the background worker that writes the horizon ahead, knows the identity, and opens and closes
-//! the gate.
+//! The keeper: the background worker that writes the horizon ahead of the IDs, determines the identity of the
+//! server, and opens and closes the gate.
 //!
-//! What it decides is a pure function of what it sees: [`snowflake_id_core::keeper_plan`]. Here is how that
-//! is carried out:
+//! Its decisions are a pure function of what it reads: [`snowflake_id_core::keeper_plan`]. This module
+//! carries them out. In each cycle, the keeper does the following:
 //!
-//! 1. It locks what is stored, looks at everything, and makes a plan.
+//! 1. It locks and reads the stored state, reads the clock and the settings, and makes a plan.
 //! 2. It notes in shared memory which horizon it is about to store.
-//! 3. It stores the plan's records and horizon, and **commits first**.
-//! 4. It publishes the horizon, and does to the gate what the plan says.
+//! 3. It stores the records and the horizon of the plan, and **commits**.
+//! 4. Only then does it publish the horizon, and open or close the gate according to the plan.
 //!
-//! It publishes only a horizon that it wrote and committed itself, without an error in between. What
-//! happens when it dies: before the commit, nothing has changed; between commit and publication, the stored
-//! horizon is higher than need be; after it, calls go on up to the published horizon, by then there is a new
-//! keeper or they wait.
+//! The keeper publishes only a horizon that it wrote and committed itself, without an error in between. If
+//! the keeper dies:
+//!
+//! - Before the commit, nothing has changed.
+//! - Between the commit and the publication, the stored horizon is higher than necessary.
+//! - After the publication, calls go on up to the published horizon. If there is no new keeper by then, they
+//!   wait for it.
 
 mod announce;
 mod clock_sequence;

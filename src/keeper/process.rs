@@ -1,4 +1,4 @@
-//! The process of the keeper: its registration, its beginning and its end.
+//! The keeper's process: registration, start, and exit.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,10 +17,11 @@ use crate::shared::keeper_words::Closed;
 use crate::shared::memory;
 use crate::shared::report;
 
-/// How long the postmaster waits before it starts a keeper again.
+/// How long the postmaster waits before it restarts the keeper.
 const RESTART_TIME: Duration = Duration::from_secs(1);
 
-/// Registers the keeper with the postmaster. Nothing of ours may run while pg_upgrade copies catalogs.
+/// Registers the keeper with the postmaster. During pg_upgrade it does nothing: none of our processes may run
+/// while catalogs are copied.
 pub fn register() {
     if server::is_binary_upgrade() {
         return;
@@ -29,19 +30,19 @@ pub fn register() {
         .set_type("snowflake_id keeper")
         .set_library("snowflake_id")
         .set_function("snowflake_id_keeper_main")
-        .enable_spi_access() // Starts after recovery only: a standby has no keeper, so its gate stays closed.
+        .enable_spi_access() // Starts only after recovery: a standby has no keeper, so its gate stays closed.
         .set_restart_time(Some(RESTART_TIME))
         .load();
 }
 
-/// Where the process begins.
+/// The entry point of the process.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
-        return; // Registered by the postmaster, which made the shared memory.
+        return; // Cannot happen: the postmaster that registered this worker also created the shared memory.
     };
     let server_status = &shared.server_status;
     server_status.keeper.has_succeeded.store(false, Ordering::Relaxed);
@@ -53,24 +54,24 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
         format!("cannot connect to database \"{}\" (snowflake_id.database)", database.to_string_lossy());
     let last_error = report::report().error();
     if last_error.as_ref() == Some(&cannot_connect) {
-        // The keeper before this one found that out, and ended. Each attempt leaves a message in the log.
+        // The previous keeper failed in the same way and exited. Wait before trying again, because each
+        // attempt logs an error.
         BackgroundWorker::wait_latch(Some(RETRY_TIME));
     }
     report::report_error(Some(&cannot_connect), clock::clock_us());
     server_status.keeper.set_closed(Closed::Problem);
     database::connect(&database);
-    // What ended the keeper before this one may end this one as well: it stays in the report until a look was
-    // successful.
+    // The problem that ended the previous keeper may end this one too. Keep it in the report until a cycle
+    // has succeeded.
     let last_error = last_error.filter(|error| *error != cannot_connect);
     report::report_error(last_error.as_deref(), clock::clock_us());
     server_status.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
     Keeper::new(shared).run();
-    // With code 0 the postmaster would never start it again.
+    // After exit code 0 the postmaster would not restart the worker.
     process::exit(1);
 }
 
-/// Runs when the process ends, in whichever way but by SIGKILL, after which the postmaster makes all shared
-/// memory anew.
+/// Runs on every exit except after SIGKILL. After a SIGKILL, the postmaster reinitializes all shared memory.
 fn on_exit() {
     let Ok(shared) = memory::state() else { return };
     if !is_stopping() && report::report().error().is_none() {
@@ -79,6 +80,6 @@ fn on_exit() {
     }
     shared.server_status.commands.answer_claimed(Answer::Failed);
     shared.server_status.wakeup.detach();
-    shared.server_status.cycles.send(); // There will be none.
+    shared.server_status.cycles.send(); // Wakes the waiting calls: no cycle will follow.
     note_commit(0);
 }

@@ -1,12 +1,11 @@
-//! Beginning anew: `snowflake_reset_horizon()` puts a server back to work whose horizon was burnt into the
-//! far future, by a clock that was years ahead at its start.
+//! Reset of the horizon. `snowflake_reset_horizon()` makes a server usable again whose horizon is in the far
+//! future because its clock was years ahead at a start. A server with a leased identity resets its horizon by
+//! itself if the registry confirms its clock.
 //!
-//! A server whose identity is leased does so by itself, if the registry confirms its clock.
-//!
-//! It begins at the present, and so may hand out times of which it has made IDs before. That repeats nothing
-//! as long as it does so under an identity that it has never used. Those that were used stay shut out until
-//! the horizon has come back to where it was. Layouts with a clock sequence begin with its value 0 again, as nobody is
-//! left who makes the same numbers: all slots are given up.
+//! After a reset the server starts at the present, so it may use timestamps again for which it has issued IDs
+//! before. No ID is repeated, because the new identity was never used on this server. The identities that
+//! were used stay blocked until the horizon reaches its old value again. Layouts with a clock sequence start
+//! again with value 0: the reset retires all slots, so nothing else can issue the same numbers.
 
 use snowflake_id_core::Lease;
 use snowflake_id_core::reset::{ResetRefusal, check_reset, records_before_reset};
@@ -21,13 +20,16 @@ use crate::shared::command_slot::Answer;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
-/// Begins anew for the identity of a lease, at the later of the present and of the beginning of the lease, with a
-/// horizon that lies `reach_us` ahead of that. `claim` takes on the order for it, if it was ordered, before the first
-/// thing that cannot be undone. Returns the answer; `None` if the order was withdrawn.
+/// Resets the horizon for the identity of a lease. The floor is the present or the start of the lease,
+/// whichever is later; the horizon is `reach_us` microseconds ahead of the floor, but not beyond the end of
+/// the lease. `claim` claims the administrator's request, if there is one, before the first irreversible
+/// step. Returns the answer, or `None` if the request was withdrawn.
 ///
-/// What happens when the process dies, or the commit fails: identities are stored as shut out before the low horizon is.
-/// As long as shared memory is there the floor is the high one, and nothing begins below it; it can be ordered again. Who
-/// finds the floor anew takes what is stored: the high horizon, or the low one with the identities shut out.
+/// If the process dies, or the commit fails, no ID is repeated, because the used identities are stored as
+/// blocked before the low horizon is stored. While shared memory exists, its floor is the high one, no ID
+/// below that floor can be issued, and the reset can be requested again. After shared memory is
+/// reinitialized, the floor is the stored horizon: either the high one, or the low one with the used
+/// identities blocked.
 pub fn reset(
     shared: &State,
     lease: &Lease,
@@ -56,7 +58,7 @@ pub fn reset(
         if let Some(answer) = refusal(&stored) {
             return Ok(Err(Some(answer)));
         }
-        // From here on nothing has to be waited for.
+        // From here on the transaction waits for no lock, so the request can be claimed.
         if !claim() {
             return Ok(Err(None));
         }
@@ -67,7 +69,8 @@ pub fn reset(
         let horizons = [Horizon::new(0, horizon_us), Horizon::NONE];
         let highest_us = server_status.history.snapshot().highest_us;
         let records = records_before_reset(&stored.uses, lease.identity, server_status.value(), highest_us);
-        // What is written in place can be read, committed or not. It must not seem to be changed by somebody else.
+        // A row that was overwritten in place can be read before the commit. Note the new horizons first, so
+        // that the keeper does not take them for a change made by others.
         server_status.history.reset(horizons);
         store.write(&records, horizons.map(Some));
         Ok(Ok(floor_us))
@@ -78,7 +81,7 @@ pub fn reset(
         Err(answer) => return Ok(answer),
     };
     let (clock_us, since_boot_us) = clock::clocks_us();
-    server_status.history.set_clock_offset(clock_us - since_boot_us); // The clock is taken as it is, as at a start.
+    server_status.history.set_clock_offset(clock_us - since_boot_us); // Accept the current clock, as at a start.
     shared.reset(floor_us);
     pgrx::log!("snowflake_id: the horizon was reset to the present, for {}", lease.identity);
     Ok(Some(Answer::Done))

@@ -1,4 +1,4 @@
-//! What `CREATE EXTENSION` says of a server that cannot make IDs yet, before the first `INSERT` fails.
+//! The warning of `CREATE EXTENSION` about a server that cannot issue IDs yet. Without it, the first `INSERT` would fail.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::shared::memory;
 use crate::shared::report;
 use crate::wait_event::WaitEvent;
 
-/// How long the keeper has to find out what has changed.
+/// How long to wait for a cycle of the keeper.
 const TIME_TO_LOOK: Duration = Duration::from_millis(500);
 
-/// Warns about what is missing. A script that restores a dump is not warned, because the settings are made after it. The
-/// keeper learns that there is one.
+/// Warns about a missing part of the configuration, except while a dump is restored: the server may be configured later. Also
+/// records whether a dump is being restored, for the keeper.
 pub fn warn() {
     let is_restoring = server::is_restoring();
     if let Ok(shared) = memory::state() {
@@ -34,7 +34,8 @@ pub fn warn() {
             node_name: config::node_name(),
         }),
         Ok(shared) if server::current_database() != Some(config::database()) => {
-            // The extension may have been created there just now. The keeper reports nothing while it starts.
+            // The report may be outdated: perhaps the extension has just been created in the keeper's database. While the
+            // keeper starts, there is no report.
             let server_status = &shared.server_status;
             let seen = server_status.cycles.count();
             server_status.wakeup.request();

@@ -1,20 +1,24 @@
-//! What outlives the server: its horizons, and under which identities it has made IDs.
+//! The state that survives a restart of the server: its horizons, and the identities under which it has
+//! issued IDs.
 //!
-//! | materialized view | a row for |
+//! | materialized view | one row for |
 //! | --- | --- |
 //! | `snowflake_internal.horizon` | each track: its value and [`Horizon`] |
 //! | `snowflake_internal.used_identity` | each kind of record of use: see [`Use`] |
 //!
-//! Rows are overwritten in place ([`crate::pg::rows`]). That is written to the WAL, and is not undone by
-//! a rollback. It is durable once the transaction is committed, not before: a value that can be read may yet be lost by a
-//! crash. But what was written first is never lost without what was written after it.
+//! Rows are overwritten in place ([`crate::pg::rows`]). Such a write is WAL-logged, and a rollback does not
+//! undo it. The write is durable only after the commit: a value that can be read before that may be lost in a
+//! crash. But an earlier write is never lost unless all later ones are lost too.
 //!
-//! Both are written to the WAL, replicated to physical standbys, and carried over by base backups and `pg_upgrade`.
-//! Neither is part of a dump or of a publication, also one `FOR ALL TABLES` or `FOR ALL SEQUENCES`: they are facts about
-//! one server, and another one must not receive them. That is why they are materialized views, and not a table and a
-//! sequence. It also means that nobody can change them by SQL, as a tool does that copies sequences. Their query fails, so
-//! that a script that refreshes all materialized views does not empty them. Only `REFRESH .. WITH NO DATA` does, which asks
-//! no query. The keeper notices that what it has stored is gone.
+//! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by
+//! `pg_upgrade`. Neither is included in dumps or publications, not even in a publication `FOR ALL TABLES` or
+//! `FOR ALL SEQUENCES`: the rows are facts about one server, and no other server must receive them. For this
+//! reason they are stored in materialized views, and not in a table and a sequence. It also means that they
+//! cannot be changed by SQL, for example by a tool that copies sequences.
+//!
+//! The query of each view raises an error, so a script that refreshes all materialized views does not empty
+//! them. Only a refresh `WITH NO DATA` empties them, as it does not run the query. The keeper notices when
+//! its stored state is gone.
 
 use std::ffi::CStr;
 
@@ -41,28 +45,28 @@ const USED_COLUMNS: [(&CStr, pg_sys::Oid); 5] = [
     (c"used_until_us", pg_sys::INT8OID),
     (c"noted_at", pg_sys::TIMESTAMPTZOID),
 ];
-/// In the place of an identity, or of a value of the clock sequence: all that have no row of their own.
+/// Stands for all identities, or all values of the clock sequence, that have no row of their own.
 const OTHERS: i32 = -1;
 
-/// The relations, locked until the end of the transaction.
+/// The two views, locked until the end of the transaction.
 pub struct Store {
     pub extension: Extension,
     pub horizon: Relation,
     used_identity: Relation,
 }
 
-/// What is stored.
+/// The contents of the two views.
 pub struct Stored {
     pub horizons: [Horizon; TRACKS],
     pub uses: Uses,
-    /// Where: the OIDs of the database and of the relation with the horizons.
+    /// The OIDs of the database and of the view with the horizons.
     pub stored_at: (u32, u32),
-    /// Whether that is elsewhere than where this server has stored them last.
+    /// Whether `stored_at` differs from where this server last stored its horizons.
     pub is_elsewhere: bool,
 }
 
 impl Store {
-    /// Finds and locks them; `None` if the extension is not in this database.
+    /// Finds and locks the views. Returns `None` if the extension is not in this database.
     pub fn lock() -> Option<Store> {
         let extension = Extension::find(c"snowflake_id")?;
         let schema = relation::schema(c"snowflake_internal")?;
@@ -73,13 +77,13 @@ impl Store {
         })
     }
 
-    /// The same, or the problem to report.
+    /// Like [`Store::lock`], but returns the problem to report if the extension is missing.
     pub fn lock_or_report() -> Result<Store, Problem> {
         Store::lock().ok_or_else(Problem::no_extension)
     }
 
-    /// Reads what is stored. Also lets the server know how far IDs may have come that were made before its
-    /// shared memory was.
+    /// Reads the stored state. Also raises the high-water mark in `history`, as IDs may have been issued up
+    /// to the stored horizons before this shared memory was created.
     pub fn read(&self, history: &HistoryWords) -> Stored {
         let (horizons, uses) = (self.horizons(), self.uses());
         history.note_high(horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max));
@@ -116,9 +120,10 @@ impl Store {
         uses
     }
 
-    /// Writes records, then horizons: no crash leaves a horizon without the records that go with it.
+    /// Writes the records, then the horizons: no crash leaves a horizon without the records written before
+    /// it.
     pub fn write(&self, records: &[Use], horizons: [Option<Horizon>; TRACKS]) {
-        // What is stored is read again only if there is something to compare with it, which is rare.
+        // Read the stored records only if there is something to compare with them, which is rare.
         let new = if records.is_empty() { vec![] } else { self.uses().add(records.iter().copied()) };
         for record in new {
             // An identity has at most 31 bits.
@@ -147,13 +152,13 @@ impl Store {
     }
 }
 
-/// Run by the script of `CREATE EXTENSION`. What was stored goes with the extension when that is dropped,
-/// while the server goes on under the horizon that it has promised. So what it knows of its past is stored
-/// again with everything else. The keeper would do so at its next look only, and a crash before that would
-/// leave a past that nobody knows.
+/// Run by the script of `CREATE EXTENSION`. `DROP EXTENSION` also drops the stored state, while the server
+/// goes on up to its promised horizon. So the script stores the history that is in shared memory again.
+/// Otherwise only the next cycle of the keeper would store it, and a crash before that cycle would lose the
+/// history.
 ///
-/// No horizon can be promised between this and the commit: before that the keeper finds nothing to store it
-/// in.
+/// No horizon can be promised between this call and the commit, because the keeper does not see the new views
+/// before the commit.
 #[pg_extern(sql = false)]
 fn store_history() {
     setup::warn();
@@ -165,7 +170,7 @@ fn store_history() {
     }
     if let Some(store) = Store::lock() {
         let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
-            // It was about to be opened.
+            // The switch to this value was in progress.
             begun if ![0, begun.value].contains(&track.promised.value()) => {
                 Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
             }

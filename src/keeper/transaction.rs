@@ -1,4 +1,4 @@
-//! The keeper's transactions: everybody sees since when one has been committing.
+//! The keeper's transactions. While one commits, shared memory shows since when.
 
 use std::sync::atomic::Ordering;
 
@@ -6,14 +6,15 @@ use crate::background::transaction::{self, Problem};
 use crate::pg::clock;
 use crate::shared::memory;
 
-/// Runs a transaction: see [`transaction::transaction`].
+/// Runs a transaction, and publishes the time at which its commit starts: see [`transaction::transaction`].
 pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Problem> {
     let result = transaction::transaction(body, || note_commit(clock::clock_us()));
     note_commit(0);
     result
 }
 
-/// Tells the backends since when a commit has been under way; 0: none is.
+/// Publishes since when a commit has been in progress, in microseconds of Unix time; 0 means that there is
+/// none.
 pub fn note_commit(since_us: i64) {
     if let Ok(shared) = memory::state() {
         shared.server_status.keeper.committing_since_us.store(since_us, Ordering::Relaxed);

@@ -1,13 +1,13 @@
-//! [`BackendLocal`]: variables of one process.
+//! [`BackendLocal`]: process-local variables.
 
 use std::ops::Deref;
 
-/// A variable of this process. A `static` costs nothing to reach, while a `thread_local!` in a shared library
-/// costs a call into the dynamic linker each time.
+/// A variable of this process. Accessing a `static` is free, while a `thread_local!` in a shared library costs a call
+/// into the dynamic linker each time.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: PostgreSQL calls us on the one thread of a backend. The helper thread of a background worker, the only one that
-// we start, calls libpq, the C library and nothing that has such a variable.
+// SAFETY: PostgreSQL runs our code on the single thread of a backend. The only other thread that we start is the
+// helper thread of a background worker. It calls libpq and the C library, and nothing that has such a variable.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

@@ -1,6 +1,5 @@
-//! One call of a function by PostgreSQL, for the functions that need more of it than pgrx hands them: those
-//! that keep what they found out about an argument for the rest of the query, and those that do without
-//! pgrx's wrapper.
+//! A function call by PostgreSQL, for functions that need more of it than pgrx passes to them. Such a function keeps
+//! what it found out about an argument for the rest of the query, or does without pgrx's wrapper.
 
 use std::ffi::CStr;
 
@@ -10,29 +9,29 @@ use pgrx::prelude::*;
 use crate::pg::function;
 use crate::pg::varlena::bytes;
 
-/// The call that a function is being run for.
+/// The call that a function has to answer.
 #[derive(Clone, Copy)]
 pub struct Call(pg_sys::FunctionCallInfo);
 
 impl Call {
     /// # Safety
-    /// `fcinfo` is that of a call out of a query that is being answered, and the result does not outlive it.
+    /// `fcinfo` belongs to a call made by a running query, and `Call` does not outlive that call.
     #[inline]
     pub unsafe fn new(fcinfo: pg_sys::FunctionCallInfo) -> Call {
         Call(fcinfo)
     }
 
-    /// An argument as PostgreSQL passes it, counted from 0.
+    /// Returns an argument as PostgreSQL passes it. Arguments are counted from 0.
     ///
     /// # Safety
-    /// The function has been declared with so many arguments, and as STRICT.
+    /// The function is declared STRICT, and has such an argument.
     #[inline]
     pub unsafe fn argument(self, at: usize) -> pg_sys::Datum {
-        // SAFETY: by this function's contract there is such an argument.
+        // SAFETY: by this function's contract the argument exists.
         unsafe { (*(*self.0).args.as_ptr().add(at)).value }
     }
 
-    /// The result, where NULL is `None`.
+    /// Sets the result; `None` is NULL.
     #[inline]
     pub fn result(self, value: Option<i64>) -> pg_sys::Datum {
         // SAFETY: by the contract of `new`.
@@ -40,29 +39,29 @@ impl Call {
         pg_sys::Datum::from(value.unwrap_or_default())
     }
 
-    /// What PostgreSQL knows of the place in the query from which the function is called.
+    /// Returns what PostgreSQL stores about the call site, the place in the query from which the function is called.
     #[inline]
     fn call_site(self) -> *mut pg_sys::FmgrInfo {
         // SAFETY: by the contract of `new`.
         unsafe { (*self.0).flinfo }
     }
 
-    /// The function that is called.
+    /// Returns the OID of the function that is called.
     pub fn function(self) -> pg_sys::Oid {
         // SAFETY: by the contract of `new`.
         unsafe { (*self.call_site()).fn_oid }
     }
 
-    /// Whether an argument is written into the query as a constant, and so is the same in every call from its
-    /// place.
+    /// Whether an argument is a constant in the query, and so is the same in every call from this call site.
     ///
-    /// A parameter is not: a PL/pgSQL variable becomes one, and its value changes from call to call.
+    /// A parameter is not a constant: a PL/pgSQL variable is passed as a parameter, and its value changes from call
+    /// to call.
     ///
     /// # Safety
-    /// The function has so many arguments.
+    /// The function has such an argument.
     pub unsafe fn is_constant(self, at: usize) -> bool {
-        // SAFETY: PostgreSQL sets fn_expr to the expression that is the call, or to null. A node has the type
-        // that its tag says, and the list of arguments is as long as the function has some.
+        // SAFETY: PostgreSQL sets fn_expr to the expression of the call, or to null. The type of a node is the one
+        // that its tag states. The list contains all arguments of the function.
         unsafe {
             let expression = (*self.call_site()).fn_expr;
             if !pgrx::is_a(expression, pg_sys::NodeTag::T_FuncExpr) {
@@ -74,22 +73,22 @@ impl Call {
         }
     }
 
-    /// What an earlier call from the same place remembered.
+    /// Returns what an earlier call from this call site remembered.
     ///
     /// # Safety
-    /// The function remembers nothing of another type, and nothing else while the reference is used.
+    /// The function remembers only values of type `T`, and replaces none while the reference is used.
     #[inline]
     pub unsafe fn remembered<'a, T>(self) -> Option<&'a T> {
-        // SAFETY: fn_extra is the function's own: null, or set by `remember` to a `T`, by this function's
-        // contract. What it points to is dropped with the place, which outlives the call.
+        // SAFETY: fn_extra belongs to the function: it is null, or `remember` has set it to a `T`, by this function's
+        // contract. The value is dropped with the call site, which outlives the call.
         unsafe { (*self.call_site()).fn_extra.cast::<T>().as_ref() }
     }
 
-    /// Remembers a value for later calls from the same place. It is dropped with the place: when the query
-    /// has ended, in PL/pgSQL with the transaction at the latest.
+    /// Remembers a value for later calls from this call site. The value is dropped with the call site: at the end of
+    /// the query, or in PL/pgSQL at the end of the transaction at the latest.
     pub fn remember<'a, T>(self, value: T) -> &'a T {
-        // SAFETY: by the contract of `new`; fn_extra is the function's own. The value lives as long as
-        // fn_mcxt, in which the place lies as well.
+        // SAFETY: by the contract of `new`. fn_extra belongs to the function. The value lives as long as fn_mcxt, the
+        // memory context of the call site.
         unsafe {
             let call_site = self.call_site();
             let value = PgMemoryContexts::For((*call_site).fn_mcxt).leak_and_drop_on_delete(value);
@@ -98,10 +97,11 @@ impl Call {
         }
     }
 
-    /// What a function of the extension, `name(text) RETURNS bytea`, gives, whoever may call it.
+    /// Calls the extension's function `name(text) RETURNS bytea`, whether or not the user may call it, and returns
+    /// its result.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
-        // SAFETY: all pointers are to what lives during these calls. The functions of an extension stand in
-        // one schema, and no others have its names there. The result lies in the memory context of the call.
+        // SAFETY: all pointers are valid during these calls. The functions of the extension are in one schema, and no
+        // other functions have their names there. The result is in the memory context of the call.
         unsafe {
             let schema = pg_sys::get_func_namespace(self.function());
             let function = function::function_in(schema, name, pg_sys::TEXTOID);

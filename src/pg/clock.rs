@@ -1,16 +1,16 @@
 //! The clock, and the time since boot.
 
-/// The server's clock, in microseconds of Unix time.
+/// Returns the server's clock, in microseconds of Unix time.
 #[inline]
 pub fn clock_us() -> i64 {
     let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    // SAFETY: the first pointer is to a place for the result, the second may be null.
+    // SAFETY: the first pointer is to a variable for the result. The second one may be null.
     unsafe { libc::gettimeofday(&mut now, std::ptr::null_mut()) };
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
-/// The clock and the time since boot, in microseconds, as of the same moment: less than a tenth of a
-/// millisecond apart, if the machine lets the process run for so long without a break.
+/// Returns the clock and the time since boot, in microseconds, both read at nearly the same time. They are less than
+/// 100 microseconds apart, unless the process was interrupted on each of several attempts.
 pub fn clocks_us() -> (i64, i64) {
     const TRIES: u32 = 10;
     let mut before_us = since_boot_us();
@@ -25,11 +25,12 @@ pub fn clocks_us() -> (i64, i64) {
     (clock_us(), since_boot_us())
 }
 
-/// The time since the machine was started, in microseconds, including time that it slept. Nobody can set it.
+/// Returns the time since the machine was started, in microseconds. It includes the time that the machine was
+/// suspended, and cannot be set.
 #[inline]
 pub fn since_boot_us() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a place for the result.
+    // SAFETY: the pointer is to a variable for the result.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
     now.tv_sec * 1_000_000 + now.tv_nsec / 1_000
 }

@@ -1,4 +1,4 @@
-//! A condition variable in shared memory: processes sleep until one of them says that something has changed.
+//! A condition variable in shared memory: processes sleep on it until another process signals a change.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-/// Where processes sleep. Zeros would be none that PostgreSQL could use.
+/// A condition variable of PostgreSQL. It must be initialized; zeroed memory is not valid.
 #[repr(transparent)]
 pub struct Condition(UnsafeCell<pg_sys::ConditionVariable>);
 
-// SAFETY: PostgreSQL guards what is in it by a spinlock that is a part of it.
+// SAFETY: PostgreSQL protects the contents by a spinlock, which is part of the variable.
 unsafe impl Sync for Condition {}
 
-// What is in it is whole after an error: PostgreSQL takes this process off the list.
+// An error leaves the variable consistent: PostgreSQL removes this process from the list of waiters.
 impl std::panic::RefUnwindSafe for Condition {}
 
 impl Default for Condition {
     fn default() -> Condition {
         let mut variable = MaybeUninit::zeroed();
-        // SAFETY: fills it. It holds no pointer to itself, and may be moved until somebody sleeps.
+        // SAFETY: the call initializes the whole variable. It contains no pointer to itself, so it may be moved while
+        // no process sleeps on it.
         unsafe {
             pg_sys::ConditionVariableInit(variable.as_mut_ptr());
             Condition(UnsafeCell::new(variable.assume_init()))
@@ -28,14 +29,15 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Wakes all who sleep. What they are to see is written before.
+    /// Wakes all processes that sleep on the variable. The change must be written before.
     pub fn broadcast(&self) {
-        // SAFETY: initialised, in shared memory; called by processes that PostgreSQL knows.
+        // SAFETY: the variable is initialized and in shared memory, and the caller is a process of PostgreSQL.
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Sleeps until `is_met`, at most for `timeout`; returns whether it is. It is asked again after each broadcast that begins
-    /// after it was asked. `event` is what `pg_stat_activity` shows. A cancelled statement ends here.
+    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns whether it did. `is_met` is called at the
+    /// start, and again after each broadcast that begins after its last call. `event` is the wait event that
+    /// `pg_stat_activity` shows. Raises an error if the statement is canceled.
     pub fn wait_until(&self, timeout: Duration, event: u32, is_met: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + timeout;
         let _asleep = Asleep::on(self);
@@ -47,21 +49,20 @@ impl Condition {
             if left.is_zero() {
                 return false;
             }
-            // It sleeps for whole milliseconds.
+            // PostgreSQL counts the timeout in whole milliseconds.
             let left_ms = left.as_micros().div_ceil(1_000).min(i32::MAX as u128);
-            // SAFETY: as above. One that is too early is no harm, as the condition is asked.
+            // SAFETY: as above. Waking up too early does no harm, because the condition is checked again.
             unsafe { pg_sys::ConditionVariableTimedSleep(self.0.get(), left_ms as _, event) };
         }
     }
 }
 
-/// This process is among those who sleep, until this goes out of scope.
+/// While this exists, the process is in the list of waiters.
 struct Asleep;
 
 impl Asleep {
     fn on(condition: &Condition) -> Asleep {
-        // SAFETY: as in [`Condition::broadcast`]. A process sleeps in one place at a time, and leaves it before it comes
-        // to another one.
+        // SAFETY: as in [`Condition::broadcast`]. A process leaves one variable before it sleeps on another.
         unsafe { pg_sys::ConditionVariablePrepareToSleep(condition.0.get()) };
         Asleep
     }
@@ -69,7 +70,7 @@ impl Asleep {
 
 impl Drop for Asleep {
     fn drop(&mut self) {
-        // SAFETY: does nothing if an error has woken it already.
+        // SAFETY: does nothing if an error has already removed this process from the list.
         unsafe {
             pg_sys::ConditionVariableCancelSleep();
         }

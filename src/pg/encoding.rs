@@ -1,8 +1,8 @@
-//! The encoding of the database, and UTF-8, in which everything here is kept.
+//! Conversion between the encoding of the database and UTF-8, which the extension uses internally.
 //!
-//! pgrx passes a text on as the bytes of its UTF-8. In a database with another encoding these say something else, or are
-//! an error when they are sent to the client. So a text that may be other than ASCII goes through here: [`Shown`] where it is
-//! returned, [`in_any_encoding`] where it is in an error.
+//! pgrx returns a text as its bytes in UTF-8. In a database with another encoding these bytes mean something else, or
+//! sending them to the client raises an error. Therefore a text that may contain other characters than ASCII is
+//! passed through this module: as [`Shown`] if a function returns it, by [`in_any_encoding`] if an error contains it.
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -12,7 +12,7 @@ use pgrx::prelude::*;
 
 use pg_sys::pg_enc::{PG_SQL_ASCII, PG_UTF8};
 
-/// A character of UTF-8 or of the other encoding becomes at most so many bytes: PostgreSQL's `MAX_CONVERSION_GROWTH`.
+/// Growth limit of a conversion: each byte becomes at most this many bytes. PostgreSQL's `MAX_CONVERSION_GROWTH`.
 const MOST_GROWTH: usize = 4;
 
 fn encoding() -> pg_sys::pg_enc::Type {
@@ -20,16 +20,16 @@ fn encoding() -> pg_sys::pg_enc::Type {
     unsafe { pg_sys::GetDatabaseEncoding() as pg_sys::pg_enc::Type }
 }
 
-/// Whether texts in UTF-8 can be texts of this database as they are. In SQL_ASCII any bytes can, and texts that are read from
-/// it are taken for UTF-8 as well.
+/// Whether texts in UTF-8 are valid texts of this database without a conversion. SQL_ASCII accepts any bytes. Texts
+/// read from such a database are taken as UTF-8 as well.
 fn takes_utf8() -> bool {
     [PG_UTF8, PG_SQL_ASCII].contains(&encoding())
 }
 
-/// The encoding of this database, if its texts have to be converted to UTF-8. `None` if they are in UTF-8 already, or
-/// cannot be converted.
+/// Returns the encoding of this database if its texts have to be converted to UTF-8. Returns `None` if they are in
+/// UTF-8 already, or cannot be converted.
 fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
-    // Gone in version 19.
+    // Version 19 removed this encoding.
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
     if encoding() == pg_sys::pg_enc::PG_MULE_INTERNAL {
         return None;
@@ -37,12 +37,12 @@ fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
     (!takes_utf8()).then(encoding)
 }
 
-/// A text of this database in UTF-8, `None` if it cannot be written so.
+/// Converts a text of this database to UTF-8. Returns `None` if it cannot be converted.
 pub fn utf8(text: &[u8]) -> Option<String> {
     if text.is_ascii() || encoding_to_convert().is_none() {
         return str::from_utf8(text).ok().map(str::to_owned);
     }
-    // SAFETY: the conversion gives a C string, or what it was given if there is nothing to convert.
+    // SAFETY: the conversion returns a C string, or its argument if no conversion is needed.
     unsafe {
         let length = text.len() as i32;
         let converted = pg_sys::pg_server_to_any(text.as_ptr().cast(), length, PG_UTF8 as i32);
@@ -53,8 +53,9 @@ pub fn utf8(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Bytes from the configuration, of which nobody says what encoding they are in: UTF-8 if they can be, or else that of this
-/// database, in which `ALTER SYSTEM` writes them. What they are in neither is replaced.
+/// Decodes bytes of the configuration files, whose encoding is not known. They are taken as UTF-8 if they are valid
+/// UTF-8. Otherwise they are taken as the encoding of this database, in which `ALTER SYSTEM` writes them. Bytes that
+/// are invalid in both are replaced.
 pub fn guessed_utf8(bytes: &[u8]) -> String {
     match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -62,13 +63,14 @@ pub fn guessed_utf8(bytes: &[u8]) -> String {
     }
 }
 
-/// Bytes that may be a text of this database in UTF-8; `None` if they cannot be converted, or have not to be.
+/// Converts bytes from the encoding of this database to UTF-8. Returns `None` if they cannot be converted, or if no
+/// conversion is needed.
 pub fn converted_to_utf8(bytes: &[u8]) -> Option<String> {
     let (converted, rest) = convert(bytes, encoding_to_convert()?, PG_UTF8)?;
     rest.is_empty().then(|| String::from_utf8(converted).ok())?
 }
 
-/// A text in the encoding of this database. What that has not is a question mark.
+/// Converts a text to the encoding of this database. Characters that the encoding lacks become question marks.
 fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
     if text.is_ascii() || takes_utf8() {
         return text.as_bytes().into();
@@ -89,13 +91,14 @@ fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
     bytes.into()
 }
 
-/// Converts as much as can be, and returns that and the rest. `None` if nothing can be, or outside of a transaction, in which
-/// PostgreSQL looks up how to.
+/// Converts the text up to the first character that cannot be converted. Returns the result, and the rest of the
+/// text. Returns `None` if there is no conversion between the two encodings. Outside of a transaction it returns
+/// `None` as well, because PostgreSQL could not look up the conversion.
 fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) -> Option<(Vec<u8>, &[u8])> {
     let mut converted = vec![0; (text.len() + 1) * MOST_GROWTH];
     let (from, to) = (from as i32, to as i32);
-    // SAFETY: the lengths are those of the two; the text is only read. With the last argument nothing that is wrong with it is
-    // an error.
+    // SAFETY: the lengths match the buffers, and the text is only read. With the last argument, an invalid
+    // text raises no error.
     let done = unsafe {
         if !pg_sys::IsTransactionState() {
             return None;
@@ -120,17 +123,18 @@ fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) ->
     Some((converted, text.get(done as usize..)?))
 }
 
-/// Whether a text can be in an error as it is.
+/// Whether a text can be part of an error without a conversion.
 pub fn is_in_any_encoding(text: &str) -> bool {
     text.is_ascii() || takes_utf8()
 }
 
-/// The text of an error. pgrx has those in UTF-8 alone, so that in a database with another encoding they are in ASCII.
+/// Makes a text fit for an error. pgrx passes errors in UTF-8 only, so in a database with another encoding the text
+/// is reduced to ASCII.
 pub fn in_any_encoding(text: String) -> String {
     if is_in_any_encoding(&text) { text } else { in_ascii(&text) }
 }
 
-/// A text that every database can write.
+/// Replaces characters other than ASCII by question marks, so that the text is valid in every encoding.
 pub fn in_ascii(text: &str) -> String {
     text.replace(|character: char| !character.is_ascii(), "?")
 }
@@ -149,7 +153,7 @@ pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(Shown, "TEXT");
 impl IntoDatum for Shown {
     fn into_datum(self) -> Option<pg_sys::Datum> {
         let text = in_database_encoding(&self.0);
-        // SAFETY: copies so many bytes into the current memory context, in which a function's result belongs.
+        // SAFETY: copies the text into the current memory context, where the result of a function belongs.
         let text = unsafe { pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32) };
         Some(pg_sys::Datum::from(text))
     }

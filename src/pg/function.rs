@@ -1,11 +1,11 @@
-//! Functions of PostgreSQL's catalog.
+//! Functions in PostgreSQL's catalog.
 
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
-/// Declares the C calling convention of a function to PostgreSQL. That asks by a function of its own, which returns a
-/// constant and so needs no guard.
+/// Declares to PostgreSQL that a function uses the version 1 calling convention. PostgreSQL calls the info function
+/// for that. It returns a constant, so it needs no guard.
 macro_rules! declare_c_function {
     ($name:ident) => {
         const _: () = {
@@ -20,9 +20,10 @@ macro_rules! declare_c_function {
 }
 pub(crate) use declare_c_function;
 
-/// The function of this name in a schema that takes one argument of this type, or `Oid::INVALID`.
+/// Returns the function of this name in a schema that takes one argument of this type, or `Oid::INVALID` if there is
+/// none.
 pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> pg_sys::Oid {
-    // SAFETY: a lookup in the catalog, within a transaction as all that calls functions; the name is a C
+    // SAFETY: a lookup in the catalog, inside a transaction, as always when functions are called. The name is a C
     // string.
     unsafe {
         pg_sys::GetSysCacheOid(
@@ -38,7 +39,7 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> p
 
 /// Whether the current user may execute a function.
 pub fn may_execute(function: pg_sys::Oid) -> bool {
-    // SAFETY: a lookup in the catalog, within a transaction; the OID is that of a function.
+    // SAFETY: a lookup in the catalog, inside a transaction. The OID is that of a function.
     let result = unsafe {
         let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
         #[cfg(feature = "pg15")]

@@ -1,4 +1,5 @@
-//! PostgreSQL's C side, and nothing of ours: what pgrx binds but does not wrap.
+//! Access to parts of PostgreSQL's C interface that pgrx binds but does not wrap. Nothing here is specific to this
+//! extension.
 
 pub mod backend_local;
 pub mod call;

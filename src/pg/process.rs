@@ -1,4 +1,4 @@
-//! Processes: how they end, and background workers with their signals and transactions.
+//! Processes: how they exit, and the signals and transactions of background workers.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -8,11 +8,12 @@ use pgrx::prelude::*;
 use super::backend_local::BackendLocal;
 use super::helper;
 
-/// Has a function run when this process ends, while there is shared memory. Not if it is killed.
+/// Registers a function that runs when this process exits, while shared memory is still attached. It does not run if
+/// the process is killed.
 ///
-/// If it fails, that is reported as FATAL, and the rest of the exit goes on. PostgreSQL sees to that for its own errors.
-/// The guard sees to it for a panic, which would otherwise find nothing to catch it, and abort the process: the
-/// postmaster would then restart the whole server.
+/// A failure of the function is reported as FATAL, and the exit continues. PostgreSQL ensures this for its own
+/// errors. The guard ensures it for a panic, which otherwise nothing would catch. The panic would abort the process,
+/// and the postmaster would restart the whole server.
 pub fn at_exit(action: fn()) {
     #[pg_guard]
     unsafe extern "C-unwind" fn run(_code: i32, action: pg_sys::Datum) {
@@ -20,16 +21,15 @@ pub fn at_exit(action: fn()) {
         let action = unsafe { std::mem::transmute::<usize, fn()>(action.value()) };
         action();
     }
-    // SAFETY: the list has room for the few callbacks of a backend; PostgreSQL raises FATAL if not.
+    // SAFETY: the list has room for the few callbacks of a backend. PostgreSQL raises FATAL if it is full.
     unsafe { pg_sys::before_shmem_exit(Some(run), pg_sys::Datum::from(action as usize)) };
 }
 
-/// Ends this process.
+/// Exits this process, with PostgreSQL's cleanup.
 pub fn exit(code: i32) -> ! {
-    // SAFETY: runs PostgreSQL's exit hooks; no Rust value with a destructor that matters is alive in the
-    // caller.
+    // SAFETY: runs PostgreSQL's exit callbacks. The caller holds no Rust value whose destructor has to run.
     unsafe { pg_sys::proc_exit(code) };
-    // In version 18 its declaration does not say that it never returns.
+    // The declaration in version 18 does not say that this function never returns.
     #[allow(unreachable_code)]
     {
         unreachable!("bug: proc_exit returned")
@@ -37,37 +37,38 @@ pub fn exit(code: i32) -> ! {
 }
 
 unsafe extern "C" {
-    /// Of PostgreSQL's utils/timeout.h, which pgrx does not bind: whether a timeout has fired and is not yet
-    /// reported.
+    /// From PostgreSQL's utils/timeout.h, which pgrx does not bind. Returns whether a timeout has fired that has not
+    /// been reported yet.
     fn get_timeout_indicator(timeout: c_int, reset: bool) -> bool;
 }
 
-/// Of the same header.
+/// From the same header.
 const LOCK_TIMEOUT: c_int = 2;
 
-/// What SIGTERM does. It is set before the signal can arrive, and read when it does.
+/// The action on SIGTERM. It is set before the signal can arrive, and read when the signal arrives.
 static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ()));
 
-/// Handles SIGTERM by `on_sigterm`, which may run between any two instructions of this process: it sets flags and a
-/// latch, and cannot fail. SIGINT is how `lock_timeout` ends a wait of its own process; one that comes from elsewhere
-/// is ignored, as a background worker has no statement of a client's to cancel.
+/// Installs signal handlers. SIGTERM runs `on_sigterm`, possibly between any two instructions of this process, so it
+/// may only set flags and a latch, and must not fail. SIGINT is the signal by which `lock_timeout` ends a wait of its
+/// own process. A SIGINT from elsewhere is ignored, because a background worker runs no statement of a client that
+/// could be canceled.
 pub fn handle_signals(on_sigterm: fn()) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     use pg_sys::pqsignal_be as pqsignal;
     ON_SIGTERM.set(on_sigterm);
-    // SAFETY: the handler does nothing but set flags and a latch.
+    // SAFETY: the handler only sets flags and a latch.
     unsafe {
         pqsignal(pg_sys::SIGTERM as i32, Some(on_signal));
         pqsignal(pg_sys::SIGINT as i32, Some(on_signal));
     }
 }
 
-/// Where both signals arrive. From version 19 on PostgreSQL says who sent one.
+/// Handler of both signals. From version 19 on, PostgreSQL also passes the sender.
 ///
-/// It has no `#[pg_guard]`: that would turn a panic into an error, which jumps out of whatever was interrupted. Nothing
-/// here panics or raises an error.
+/// There is no `#[pg_guard]`: it would turn a panic into an error, which would jump out of the interrupted code.
+/// Nothing here panics or raises an error.
 unsafe extern "C-unwind" fn on_signal(
     signal: i32,
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
@@ -80,7 +81,7 @@ unsafe extern "C-unwind" fn on_signal(
 }
 
 fn cancel_if_lock_timed_out() {
-    // SAFETY: reads a flag, and sets those that PostgreSQL's own handler sets, and the latch of this process.
+    // SAFETY: reads a flag, and sets the flags and the latch that PostgreSQL's own handler sets.
     unsafe {
         if get_timeout_indicator(LOCK_TIMEOUT, false) {
             (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
@@ -90,9 +91,9 @@ fn cancel_if_lock_timed_out() {
     }
 }
 
-/// Runs what a signal handler does. Whoever was interrupted finds `errno` as it was.
+/// Runs the body of a signal handler, and restores `errno` for the interrupted code.
 fn keeping_errno(action: impl FnOnce()) {
-    // SAFETY: the address of this thread's own variable.
+    // SAFETY: returns the address of this thread's own variable.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -101,10 +102,10 @@ fn keeping_errno(action: impl FnOnce()) {
     unsafe { *errno = before };
 }
 
-/// Wakes this process. With `die`, ends also a wait of a commit for a standby, which then is as good as
-/// successful to whoever commits. To be called from a signal handler, or with the signal blocked or past.
+/// Wakes this process. With `die`, also ends a commit's wait for a standby; to the caller the commit then looks
+/// successful. Must be called from the signal handler, while the signal is blocked, or after the signal has arrived.
 pub fn interrupt(die: bool) {
-    // SAFETY: flags of this process that PostgreSQL's own handlers set in the same way, and its latch.
+    // SAFETY: PostgreSQL's own handlers set these flags of this process, and its latch, in the same way.
     unsafe {
         if die {
             (&raw mut pg_sys::ProcDiePending).write_volatile(1);
@@ -114,14 +115,14 @@ pub fn interrupt(die: bool) {
     }
 }
 
-/// Takes [`interrupt`] back, so that one more transaction can be run.
+/// Undoes [`interrupt`], so that one more transaction can run.
 pub fn forget_interrupt() {
-    // SAFETY: as there.
+    // SAFETY: as in [`interrupt`].
     unsafe { (&raw mut pg_sys::ProcDiePending).write_volatile(0) };
 }
 
-/// Whether SIGHUP has come since the last time; then reads the configuration again. Not beside a helper thread: a setting
-/// may change the environment, which the thread reads.
+/// Reads the configuration files again if SIGHUP has arrived since the last call. Does nothing while a helper thread
+/// runs, because a setting may change the environment, which the thread reads.
 pub fn reload_if_asked() {
     if !helper::is_running() && pgrx::bgworkers::BackgroundWorker::sighup_received() {
         // SAFETY: called between transactions.
@@ -129,21 +130,21 @@ pub fn reload_if_asked() {
     }
 }
 
-/// Settings that could end a session or a transaction, off.
+/// Turns off the settings that could end a session or a transaction.
 const NEVER_ENDED: &[(&CStr, &CStr)] = &[
     (c"statement_timeout", c"0"),
     (c"idle_in_transaction_session_timeout", c"0"),
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     (c"transaction_timeout", c"0"),
-    // An error would end the process.
+    // With this setting, an error would end the process.
     (c"exit_on_error", c"off"),
 ];
 
-/// Connects a background worker to a database, also if that allows no connections. These settings are pinned, and beside
-/// them what could end the session. Does not return if there is no such database.
+/// Connects a background worker to a database, even if the database does not allow connections. Fixes the values of
+/// the `pinned` settings, and of the settings that could end the session. Exits the process if there is no such
+/// database.
 pub fn connect(database: &CStr, pinned: &[(&CStr, &CStr)]) {
-    // SAFETY: called once by a background worker that asked for a database connection; all texts are C
-    // strings.
+    // SAFETY: called once, by a background worker that requested a database connection. All texts are C strings.
     unsafe {
         pg_sys::BackgroundWorkerInitializeConnection(
             database.as_ptr(),
@@ -161,24 +162,24 @@ pub fn connect(database: &CStr, pinned: &[(&CStr, &CStr)]) {
     }
 }
 
-/// Connects a background worker that needs no database, so that it shows up in `pg_stat_activity`.
+/// Initializes a background worker that needs no database, so that it appears in `pg_stat_activity`.
 pub fn connect_to_no_database() {
-    // SAFETY: called once by a background worker that asked for a database connection.
+    // SAFETY: called once, by a background worker that requested a database connection.
     unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) };
 }
 
-/// Within a transaction: has its commit wait for the local disk at least.
+/// Makes the commit of the current transaction wait at least for the local disk.
 pub fn commit_locally_at_least() {
-    // SAFETY: a setting, read by the process that it belongs to.
+    // SAFETY: reads a setting of this process.
     let synchronous_commit = unsafe { pg_sys::synchronous_commit };
     if synchronous_commit == pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_OFF as i32 {
         commit_locally();
     }
 }
 
-/// Within a transaction: has its commit wait for the local disk and for nothing else.
+/// Makes the commit of the current transaction wait for the local disk, and for nothing else.
 pub fn commit_locally() {
-    // SAFETY: both texts are C strings; the change ends with the transaction.
+    // SAFETY: both texts are C strings. The change ends with the transaction.
     unsafe {
         pg_sys::set_config_option(
             c"synchronous_commit".as_ptr(),
@@ -195,6 +196,6 @@ pub fn commit_locally() {
 
 /// Rolls back the transaction in which an error was caught.
 pub fn abort_transaction() {
-    // SAFETY: cleans up whatever state the transaction is in.
+    // SAFETY: cleans up a transaction in any state.
     unsafe { pg_sys::AbortCurrentTransaction() };
 }

@@ -1,24 +1,23 @@
-//! Relations that belong to an extension, reached without SQL.
+//! Access without SQL to relations that belong to an extension.
 //!
-//! The database may belong to somebody hostile. A name that a query looks up can mean another thing when the
-//! query has waited for a lock: a view in the place of a table, with a function in it that then runs with the
-//! rights of whoever asked. So a relation is found by its OID, locked, and only then checked: it has to be
-//! what it is meant to be, and a member of the extension, which only a superuser makes it. Then it is read
-//! row by row, or written, without a planner, a trigger, a policy or an operator ([`super::rows`]): nobody's code can
-//! run.
+//! The database may have a malicious owner. While a query waits for a lock, a name in it can come to mean another
+//! object: a view in place of a table, for example, with a function that would run with the rights of the user who
+//! runs the query. Therefore a relation is found by its OID and locked, and only then checked: it must have the right
+//! kind, and be a member of the extension, which only a superuser can make it. Its rows are then read or written
+//! without a planner, a trigger, a policy or an operator ([`super::rows`]), so that no user's code can run.
 //!
-//! All of this is called in a transaction. After an error PostgreSQL closes and unlocks what is open, with
-//! the transaction.
+//! All functions are called in a transaction. After an error, the end of the transaction closes and unlocks all
+//! relations.
 
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
-/// An extension of the database to which this process is connected.
+/// An extension in the database to which this process is connected.
 #[derive(Clone, Copy)]
 pub struct Extension(pg_sys::Oid);
 
-/// The kinds of relations that can be looked for.
+/// Kinds of relations that can be locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Table,
@@ -33,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// The lock that what is done to it here takes.
+    /// The lock for the operations on such a relation.
     fn lock(self) -> pg_sys::LOCKMODE {
         let lock = match self {
             Kind::Table => pg_sys::AccessShareLock,
@@ -44,17 +43,17 @@ impl Kind {
 }
 
 impl Extension {
-    /// The extension of this name, if it is there.
+    /// Returns the extension of this name, if it exists.
     pub fn find(name: &CStr) -> Option<Extension> {
         // SAFETY: the name is a C string.
         let oid = unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) };
         (oid != pg_sys::InvalidOid).then_some(Extension(oid))
     }
 
-    /// The schema in which its objects are, unless its script names another.
+    /// Returns the schema of the extension's objects, unless its script names another schema.
     pub fn schema(self) -> Option<pg_sys::Oid> {
         let mut schema = None;
-        // Version 15 has no function for it that could be called from here.
+        // Version 15 has no function for this that could be called from here.
         const OID_COLUMNS: [(&CStr, pg_sys::Oid); 2] =
             [(c"oid", pg_sys::OIDOID), (c"extnamespace", pg_sys::OIDOID)];
         Relation(pg_sys::ExtensionRelationId).for_each_row(OID_COLUMNS, |[oid, namespace]| {
@@ -65,10 +64,11 @@ impl Extension {
         schema
     }
 
-    /// Whether this transaction has made it, so that nobody else sees it yet. (Or has altered it: then others see it as it was.)
+    /// Whether the current transaction has created the extension, so that no other session sees it yet. Also true if
+    /// this transaction has altered it; other sessions then see the old version.
     pub fn is_uncommitted(self) -> bool {
-        // SAFETY: pg_extension stays open until after the last row. Without a snapshot of the caller's, catalogs are read
-        // with one of their own, also by parallel workers. The rows of this catalog are of this type.
+        // SAFETY: pg_extension stays open until after the last row. If the caller has no snapshot, catalogs are read
+        // with a snapshot of their own, also in parallel workers. The rows of this catalog are of this type.
         unsafe {
             let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
             let catalog = pg_sys::relation_open(pg_sys::ExtensionRelationId, lock);
@@ -100,13 +100,13 @@ impl Extension {
         }
     }
 
-    /// The function of this name and of these arguments that is the extension's own, locked until the end of the
-    /// transaction. Not if somebody else than its owner, or a superuser, could put other objects beside it: it names
-    /// some.
+    /// Returns the extension's own function of this name and argument types, locked until the end of the transaction.
+    /// Returns `None` if the schema belongs to a role that is neither the owner of the function nor a superuser: that
+    /// role could replace objects that the function refers to.
     pub fn function(self, schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<Function> {
         use pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCNAMEARGSNSP, PROCOID};
-        // SAFETY: the name is a C string, and the number of arguments is as said. The entries of these caches are rows
-        // of these catalogs.
+        // SAFETY: the name is a C string, and the number of arguments is correct. The entries of these caches are
+        // rows of these catalogs.
         unsafe {
             let find = || {
                 let vector = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
@@ -134,10 +134,10 @@ impl Extension {
         }
     }
 
-    /// The relation of this name and kind that is the extension's own, locked until the end of the
-    /// transaction. Rows are read and written as those of a heap, so it has to be one.
+    /// Returns the extension's own relation of this name and kind, locked until the end of the transaction. The
+    /// relation must be a heap, because its rows are read and written as rows of a heap.
     pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
-        // SAFETY: the name is a C string. Once the lock is there, the relation cannot change.
+        // SAFETY: the name is a C string. The relation cannot change after it is locked.
         unsafe {
             let oid = pg_sys::get_relname_relid(name.as_ptr(), schema);
             if oid == pg_sys::InvalidOid {
@@ -154,21 +154,21 @@ impl Extension {
     }
 }
 
-/// A function that is locked, and whose it is.
+/// A function that is locked, and its owner.
 #[derive(Clone, Copy)]
 pub struct Function {
     pub oid: pg_sys::Oid,
     pub owner: pg_sys::Oid,
 }
 
-/// The schema of this name, if it is there.
+/// Returns the schema of this name, if it exists.
 pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
     // SAFETY: the name is a C string.
     let oid = unsafe { pg_sys::get_namespace_oid(name.as_ptr(), true) };
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
-/// A relation that is locked, or that belongs to PostgreSQL itself.
+/// A relation that is locked, or that belongs to PostgreSQL's catalogs.
 #[derive(Clone, Copy)]
 pub struct Relation(pub(super) pg_sys::Oid);
 
@@ -178,8 +178,8 @@ impl Relation {
     }
 }
 
-/// Has what follows run with the rights of a role and no others, whoever this process is (a
-/// database can have it be somebody else by `ALTER DATABASE .. SET role`), until it goes out of scope.
+/// While this exists, the process has the rights of a role and no others, in a security-restricted operation. The
+/// process may have run as another role before, because `ALTER DATABASE .. SET role` can change its role.
 pub struct RightsOf {
     user: pg_sys::Oid,
     context: i32,
@@ -188,7 +188,7 @@ pub struct RightsOf {
 impl RightsOf {
     pub fn role(role: pg_sys::Oid) -> RightsOf {
         let mut before = RightsOf { user: pg_sys::InvalidOid, context: 0 };
-        // SAFETY: the pointers are to places for the two.
+        // SAFETY: the pointers are to variables for the results.
         unsafe {
             pg_sys::GetUserIdAndSecContext(&mut before.user, &mut before.context);
             let restricted = before.context | pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
@@ -200,16 +200,16 @@ impl RightsOf {
 
 impl Drop for RightsOf {
     fn drop(&mut self) {
-        // SAFETY: sets what was there.
+        // SAFETY: restores the previous values.
         unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.context) };
     }
 }
 
-/// Whether the database of this process, a schema in it and a relation belong to superusers. Who owns one of them may
-/// drop what is in it.
+/// Whether the current database, a schema in it and a relation belong to superusers. The owner of one of them may
+/// drop its contents.
 pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID, RELOID};
-    // SAFETY: the entries of these caches are rows of these catalogs, and are copied before they are
+    // SAFETY: the entries of these caches are rows of these catalogs. The values are copied before the entries are
     // released.
     let owners = unsafe {
         [
@@ -218,16 +218,16 @@ pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
             cached(RELOID, relation.0, |row: &pg_sys::FormData_pg_class| row.relowner),
         ]
     };
-    // This role stands for the owner of the database.
+    // This role represents the owner of the database.
     let owner_of_database = pg_sys::Oid::from(pg_sys::ROLE_PG_DATABASE_OWNER);
-    // SAFETY: takes any OID.
+    // SAFETY: accepts any OID.
     owners
         .into_iter()
         .flatten()
         .all(|owner| owner == owner_of_database || unsafe { pg_sys::superuser_arg(owner) })
 }
 
-/// Whether the rows of a relation are stored in a heap, PostgreSQL's own way.
+/// Whether a relation is stored in a heap, PostgreSQL's own table access method.
 fn is_heap(oid: pg_sys::Oid) -> bool {
     use pg_sys::SysCacheIdentifier::RELOID;
     // SAFETY: the entries of this cache are rows of this catalog.
@@ -235,16 +235,16 @@ fn is_heap(oid: pg_sys::Oid) -> bool {
     access_method == Some(pg_sys::HEAP_TABLE_AM_OID)
 }
 
-/// What `read` takes from the row of a catalog with this OID.
+/// Calls `read` with the row of a catalog that has this OID. Returns `None` if there is no such row.
 ///
 /// # Safety
-/// The entries of the cache are rows of type `Row`, and found by one OID.
+/// The entries of the cache are rows of type `Row`, and are found by one OID.
 unsafe fn cached<Row, T>(
     cache: pg_sys::SysCacheIdentifier::Type,
     oid: pg_sys::Oid,
     read: impl FnOnce(&Row) -> T,
 ) -> Option<T> {
-    // SAFETY: by this function's contract; the entry stays until it is released.
+    // SAFETY: by this function's contract. The entry stays valid until it is released.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache as i32, pg_sys::Datum::from(oid));
         if row.is_null() {

@@ -1,7 +1,7 @@
-//! One composite row as the result of a function.
+//! A composite row as the result of a function.
 //!
-//! pgrx offers rows from set-returning functions only. Those would make a row of the calling query vanish
-//! where the argument is NULL (`FROM t, f(t.a)`); a strict function with OUT parameters gives a row of NULLs. That
+//! pgrx supports rows only for set-returning functions. If such a function is strict, `FROM t, f(t.a)` loses the rows
+//! of `t` in which the argument is NULL. A strict function with OUT parameters returns a row of NULLs instead. This
 //! is worth the few calls into PostgreSQL below.
 
 use std::cell::Cell;
@@ -12,27 +12,30 @@ use pgrx::prelude::*;
 use super::backend_local::BackendLocal;
 use super::call::Call;
 
-/// A row that is ready to be returned. The function has to declare its OUT parameters with `sql = "..."`.
+/// A row that is ready to be returned. The function must declare its OUT parameters with `sql = "..."`.
 pub struct Row(pg_sys::Datum);
 
-/// The function that last returned a row, and what its rows look like. PostgreSQL takes half a microsecond to
-/// find out.
+/// The function that last returned a row, and the descriptor of its rows. Looking it up in PostgreSQL takes half a
+/// microsecond.
 static DESCRIPTOR: BackendLocal<Cell<Option<(pg_sys::Oid, pg_sys::TupleDesc)>>> =
     BackendLocal::new(Cell::new(None));
 
 impl Row {
-    /// Makes the row that the function called with `fcinfo` returns; `values` have the types of its OUT
+    /// Creates the row that the function called with `fcinfo` returns. The `values` must have the types of its OUT
     /// parameters.
+    ///
+    /// # Panics
+    /// If the number of values is not that of the OUT parameters.
     pub fn new<const N: usize>(fcinfo: pg_sys::FunctionCallInfo, values: [Option<pg_sys::Datum>; N]) -> Row {
         // SAFETY: PostgreSQL passed fcinfo to the calling function.
         let descriptor = unsafe { descriptor(fcinfo) };
-        // SAFETY: the descriptor is valid until the next row is made.
+        // SAFETY: the descriptor is valid until the next row is created.
         let columns = unsafe { (*descriptor).natts };
         assert_eq!(columns, N as i32, "bug: the SQL declaration has other OUT parameters");
         let mut nulls = values.map(|value| value.is_none());
         let mut datums = values.map(|value| value.unwrap_or(pg_sys::Datum::null()));
-        // SAFETY: both arrays have an element for each column of the descriptor. The tuple lives in the
-        // current memory context, in which a function's result belongs.
+        // SAFETY: both arrays have an element for each column of the descriptor. The tuple is in the current memory
+        // context, where the result of a function belongs.
         unsafe {
             let tuple = pg_sys::heap_form_tuple(descriptor, datums.as_mut_ptr(), nulls.as_mut_ptr());
             Row(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
@@ -40,11 +43,11 @@ impl Row {
     }
 }
 
-/// What the rows of the function called with `fcinfo` look like, valid until the next call. The OUT
-/// parameters of a function cannot change while it keeps its OID.
+/// Returns the descriptor of the rows of the function called with `fcinfo`. It is valid until the next call. The OUT
+/// parameters of a function cannot change while the function keeps its OID.
 ///
 /// # Safety
-/// `fcinfo` is that of a call by PostgreSQL.
+/// `fcinfo` belongs to a call by PostgreSQL.
 unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
     // SAFETY: by this function's contract.
     let function = unsafe { Call::new(fcinfo) }.function();
@@ -54,8 +57,8 @@ unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
         return descriptor;
     }
     let mut descriptor = std::ptr::null_mut();
-    // SAFETY: descriptor is a place for one pointer, to a row type that PostgreSQL has registered. It is
-    // copied into TopMemoryContext, which lives as long as the backend.
+    // SAFETY: `descriptor` is a variable for one pointer, to a row type that PostgreSQL has registered. The row type
+    // is copied into TopMemoryContext, which lives as long as the backend.
     let descriptor = unsafe {
         let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut descriptor);
         assert_eq!(
@@ -69,7 +72,7 @@ unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
         descriptor
     };
     if let Some((_, old)) = DESCRIPTOR.replace(Some((function, descriptor))) {
-        // SAFETY: the old descriptor was made above, and no row in the making uses it.
+        // SAFETY: the old descriptor was created above, and no row that is being created uses it.
         unsafe { pg_sys::FreeTupleDesc(old) };
     }
     descriptor

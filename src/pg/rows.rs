@@ -1,24 +1,24 @@
-//! Rows of relations that are locked, read and written without SQL: see [`super::relation`] for why.
+//! Reading and writing rows of locked relations without SQL: [`super::relation`] says why this is necessary.
 //!
-//! A row is written **in place**: its bytes are replaced, the WAL says so, and
-//! a rollback does not undo it. So there is one row however often it is written, and nothing for VACUUM to do. It is
-//! durable once the transaction has been committed, as that flushes the WAL and waits for synchronous standbys. Before, it
-//! can be read, and a crash may take it back, with all that was written after it.
+//! A row is written **in place**: its bytes are replaced, the WAL records the change, and a rollback does not undo
+//! it. So there is only one row no matter how often it is written, and VACUUM has nothing to do. A change is durable
+//! after the transaction has been committed, because the commit flushes the WAL and waits for synchronous standbys.
+//! Before that, readers see the change, and a crash may undo it together with everything written after it.
 //!
-//! What makes that safe:
+//! This is safe for the following reasons:
 //!
-//! - There is one writer: a worker that holds the relation's lock. That lock also keeps out who would give the relation
-//!   other files (VACUUM FULL, CLUSTER, REFRESH, TRUNCATE).
-//! - The row is never updated or deleted by anything else, as SQL refuses to write into a materialized view. So it keeps
-//!   its line pointer. VACUUM may move the bytes within the page, but for that it needs the page for itself.
-//! - The row is inserted frozen. A rollback does not hide it, and nobody ever sets a hint bit in it, freezes it, or asks
-//!   who has inserted it. Who reads it reads what was written last, with any snapshot.
-//! - Length and header stay as they are, so that the page's layout does.
-//! - The WAL record is a generic one of PostgreSQL's own (`generic_xlog.h`). A standby replays it without the library,
-//!   logical decoding passes it over, and backups, `pg_rewind` and checksums treat the page as any other. The first
-//!   write after a checkpoint logs the whole page, less the hole in it, which in a page of few rows is nearly all.
-//! - Readers of a heap look at a row without a lock on the page. Who looks at the row through SQL at that very instant
-//!   could see some columns of before. The writer itself is the only one for whom it matters.
+//! - There is one writer: a worker that holds the relation's lock. The lock also excludes commands that would give
+//!   the relation new files (VACUUM FULL, CLUSTER, REFRESH, TRUNCATE).
+//! - Nothing else updates or deletes the row, because SQL refuses to write into a materialized view. So the row keeps
+//!   its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive access to the page.
+//! - The row is inserted frozen. A rollback does not hide it. No process sets a hint bit in it, freezes it, or looks
+//!   up which transaction inserted it. Every reader sees the latest contents, with any snapshot.
+//! - The length and the header of the row stay the same, and so does the layout of the page.
+//! - The WAL record is one of PostgreSQL's generic records (`generic_xlog.h`). A standby replays it without this
+//!   library, logical decoding ignores it, and backups, `pg_rewind` and checksums treat the page like any other. The
+//!   first write after a checkpoint logs the whole page except its hole, which is nearly all of a page with few rows.
+//! - A scan of a heap reads a row without holding a lock on the page. So a query that reads the row at the same
+//!   instant could see old values in some columns. That does not matter: only the writer relies on the values.
 
 use std::ffi::CStr;
 use std::mem::offset_of;
@@ -34,8 +34,8 @@ use super::varlena::bytes;
 const FIRST_COMMAND: pg_sys::CommandId = 0;
 
 impl Relation {
-    /// Calls `action` with the values of these columns in each row. A column that does not exist, or has another
-    /// type, is always NULL.
+    /// Calls `action` with the values of these columns for each row. A column that does not exist, or has another
+    /// type, is NULL.
     pub fn for_each_row<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -44,14 +44,14 @@ impl Relation {
         self.scan(columns, |_, values| action(values));
     }
 
-    /// The same, and where each row is.
+    /// Like `for_each_row`, and also passes the location of each row.
     fn scan<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
         mut action: impl FnMut(pg_sys::ItemPointerData, [Option<pg_sys::Datum>; N]),
     ) {
-        // SAFETY: the relation stays open, and the snapshot registered, until after the last row; what is
-        // read of a row is used before the next one. The two arrays have an element for each column.
+        // SAFETY: the relation stays open, and the snapshot registered, until after the last row. The values of a row
+        // are used before the next row is read. The two arrays have an element for each column.
         unsafe {
             let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
             let descriptor = (*relation).rd_att;
@@ -76,7 +76,7 @@ impl Relation {
                     break;
                 }
                 pg_sys::heap_deform_tuple(row, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
-                // Columns are counted from 1.
+                // Column numbers start at 1.
                 let at = |number: i16| usize::try_from(number).ok()?.checked_sub(1).filter(|&at| !nulls[at]);
                 action((*row).t_self, numbers.map(|number| at(number).map(|at| values[at])));
             }
@@ -86,11 +86,12 @@ impl Relation {
         }
     }
 
-    /// Writes a row in place: the first one for which `is_it` holds of these columns, which have to be those of the
-    /// relation in its order. It is added if there is none. Not undone by a rollback, and durable with the commit.
+    /// Overwrites in place the first row for which `is_it` returns true. Inserts a row if there is none. `columns`
+    /// must be all columns of the relation, in its order. The change is not undone by a rollback, and is durable
+    /// after the commit.
     ///
     /// # Errors
-    /// Of PostgreSQL, if the row that is there has another form: what is in it was not written by this.
+    /// Raises an error of PostgreSQL if the stored row has another form. Such a row was not written by this function.
     pub fn overwrite<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -103,10 +104,10 @@ impl Relation {
                 found = Some(pointer);
             }
         });
-        // SAFETY: the row was formed for this relation, which is open until the row is in it, and a heap, which its lock was
-        // given for.
+        // SAFETY: the row is formed for this relation, which stays open until the row is written. The relation is a
+        // heap: otherwise it would not have been locked.
         unsafe {
-            // Without a transaction ID the commit would not flush the WAL.
+            // Without a transaction ID, the commit would not flush the WAL.
             pg_sys::GetTopTransactionId();
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
             let row = form(relation, values);
@@ -119,17 +120,17 @@ impl Relation {
     }
 }
 
-/// A row of these values.
+/// Forms a row from these values.
 ///
 /// # Safety
-/// The relation is open. The types of its columns are those of these values: its definition is ours, and who may
-/// change it could do anything else as well.
+/// The relation is open, and its columns have the types of these values. The extension defines them, and a user who
+/// can change them could do any other damage as well.
 unsafe fn form<const N: usize>(
     relation: pg_sys::Relation,
     mut values: [pg_sys::Datum; N],
 ) -> pg_sys::HeapTuple {
     let mut nulls = [false; N];
-    // SAFETY: by this function's contract; both arrays have an element for each column.
+    // SAFETY: by this function's contract. Both arrays have an element for each column.
     unsafe {
         let descriptor = (*relation).rd_att;
         assert_eq!((*descriptor).natts as usize, N, "bug: the relation has other columns");
@@ -137,30 +138,30 @@ unsafe fn form<const N: usize>(
     }
 }
 
-/// Adds a row, frozen. Logical decoding does not show it.
+/// Inserts a row that is frozen and invisible to logical decoding.
 ///
 /// # Safety
-/// The relation is open, locked, and a heap without indexes, and the row is one of it.
+/// The relation is open, locked, and a heap without indexes. The row was formed for it.
 unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
-    // Up to version 18 they are signed.
+    // The options are signed up to version 18.
     let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
-    // SAFETY: by this function's contract. Nobody asks which command has inserted the row. A standby notes the first one,
-    // whichever it was, and its page is to be the same.
+    // SAFETY: by this function's contract. The command ID of the row is never read. A standby stores the first
+    // command ID in any case, and the pages should be equal.
     unsafe { pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut()) };
 }
 
-/// Replaces the values of the row at `place` by those of another one of the same form.
+/// Replaces the values of the row at `pointer` by those of another row of the same form.
 ///
 /// # Safety
-/// The relation is open, locked against who would give it other files, and a heap, which has a row at `place`. The row
-/// was formed for this relation.
+/// The relation is an open heap, is locked against commands that would give it new files, and has a row at `pointer`.
+/// The new row was formed for this relation.
 unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerData, row: pg_sys::HeapTuple) {
     let (block, number) = item_pointer_get_both(pointer);
-    // SAFETY: by this function's contract the block exists. What is changed is the copy of its page that the generic
-    // record holds; the buffer is locked from before that copy is made until after it is put back.
+    // SAFETY: by this function's contract the block exists. The change is made in the copy of the page that belongs
+    // to the generic record. The buffer is locked from before the copy is made until after it is written back.
     unsafe {
         let buffer = pg_sys::ReadBuffer(relation, block);
-        // Up to version 18 a mode is an int.
+        // The mode is an int up to version 18.
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _);
         let record = pg_sys::GenericXLogStart(relation);
         let page = pg_sys::GenericXLogRegisterBuffer(record, buffer, 0);
@@ -179,10 +180,11 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
     }
 }
 
-/// The row with this number in a page, if it has this length, and the form of another one without NULLs.
+/// Returns the row with this number in a page, if it has this length and the same form as the row `like`, and neither
+/// has NULLs.
 ///
 /// # Safety
-/// The page is one of a heap, all of it.
+/// The page is a complete page of a heap.
 unsafe fn row_of_form(
     page: pg_sys::Page,
     number: pg_sys::OffsetNumber,
@@ -190,8 +192,8 @@ unsafe fn row_of_form(
     like: &pg_sys::HeapTupleHeaderData,
 ) -> Option<pg_sys::HeapTupleHeader> {
     let header = page.cast::<pg_sys::PageHeaderData>();
-    // SAFETY: a page begins with its header. Line pointers follow, up to `pd_lower`: one that ends there or before is in
-    // the page. A row lies where its line pointer says, which is looked at before it is believed.
+    // SAFETY: a page begins with its header. The line pointers follow, up to `pd_lower`, so a line pointer that ends
+    // there or before is within the page. The location of the row in its line pointer is checked before it is used.
     unsafe {
         let number = usize::from(number);
         let end = offset_of!(pg_sys::PageHeaderData, pd_linp) + number * size_of::<pg_sys::ItemIdData>();
@@ -217,26 +219,27 @@ unsafe fn row_of_form(
     }
 }
 
-/// The bytes of a bytea of a row.
+/// Returns the bytes of a `bytea` value of a row.
 pub fn bytes_of(bytea: pg_sys::Datum) -> Vec<u8> {
     // SAFETY: the datum is a bytea, by the type of its column.
     unsafe { bytes(bytea.cast_mut_ptr()).to_vec() }
 }
 
-/// The bytes of a UUID of a row.
+/// Returns the bytes of a `uuid` value of a row.
 pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
-    // SAFETY: the datum is a UUID, by the type of its column: 16 bytes.
+    // SAFETY: the datum is a uuid of 16 bytes, by the type of its column.
     unsafe { *uuid.cast_mut_ptr::<[u8; 16]>() }
 }
 
-/// Whether a text of a row, in whatever encoding the database has, says the same as one in UTF-8. One that cannot be
-/// written in UTF-8 does not, and is no error.
+/// Whether a `text` value of a row, in the encoding of the database, equals a text in UTF-8. A value that cannot be
+/// converted to UTF-8 is not equal, and raises no error.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     // SAFETY: the datum is a text, by the type of its column.
     let text = unsafe { bytes(text.cast_mut_ptr()) };
     if text == utf8.as_bytes() {
         return true;
     }
-    // No character takes more than four bytes, in any encoding. A row may have anything.
+    // A character has at most four bytes in any encoding, so longer values cannot be equal. They are not converted,
+    // as they may be huge.
     text.len() <= 4 * utf8.len() && converted_to_utf8(text).is_some_and(|text| text == utf8)
 }

@@ -1,4 +1,4 @@
-//! Calls of functions that return rows, without SQL: nothing is looked up by name.
+//! Calling set-returning functions without SQL. No object is looked up by name.
 
 use std::ffi::{CStr, CString};
 
@@ -7,19 +7,19 @@ use pgrx::prelude::*;
 
 use super::relation::{Function, RightsOf};
 
-/// A longer value is refused.
+/// Length limit for a value, in bytes.
 const LONGEST_VALUE: usize = 8_192;
 
-/// Calls a function that returns a set of rows of a composite type, with the rights of its owner, in a
-/// security-restricted operation. Returns the values of these columns as text in UTF-8; one that does not exist is NULL.
-/// After `most` rows the rest is passed over.
+/// Calls a function that returns a set of rows of a composite type. The function runs with the rights of its owner,
+/// in a security-restricted operation. Returns the values of these columns as text in UTF-8. A column that does not
+/// exist is NULL. At most `most` rows are returned; the other rows are ignored.
 ///
 /// # Errors
-/// A value is too long.
+/// If a value is longer than 8192 bytes.
 ///
 /// # Safety
-/// In a transaction with a snapshot. The arguments are of the types that the function takes, and it can give all its rows
-/// at once, as those in PL/pgSQL do.
+/// Called in a transaction with a snapshot. The arguments have the types that the function takes. The function can
+/// return all rows at once, as functions in PL/pgSQL do.
 pub unsafe fn call<const N: usize>(
     function: Function,
     arguments: &[Option<pg_sys::Datum>],
@@ -27,8 +27,8 @@ pub unsafe fn call<const N: usize>(
     most: usize,
 ) -> Result<Vec<Vec<Option<String>>>, String> {
     let _rights = RightsOf::role(function.owner);
-    // SAFETY: by this function's contract. All that PostgreSQL gets is made here as its own executor makes it, and
-    // lives until the rows are read.
+    // SAFETY: by this function's contract. Everything passed to PostgreSQL is built as in its own executor, and lives
+    // until the rows have been read.
     unsafe {
         let mut flinfo = pg_sys::FmgrInfo::default();
         pg_sys::fmgr_info(function.oid, &mut flinfo);
@@ -63,10 +63,10 @@ pub unsafe fn call<const N: usize>(
     }
 }
 
-/// Reads the first rows that a function has left.
+/// Reads the first rows that a function has stored.
 ///
 /// # Safety
-/// The store holds rows of this description.
+/// The rows in the store match the descriptor.
 unsafe fn read<const N: usize>(
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
@@ -74,7 +74,7 @@ unsafe fn read<const N: usize>(
     most: usize,
 ) -> Result<Vec<Vec<Option<String>>>, String> {
     let mut rows = vec![];
-    // SAFETY: by this function's contract; attributes are looked at only where the description has some.
+    // SAFETY: by this function's contract. Only attributes that the descriptor has are read.
     unsafe {
         let attributes = PgTupleDesc::from_pg_unchecked(descriptor);
         let indexes = columns.map(|name| attributes.iter().position(|attribute| attribute.name() == name));
@@ -97,13 +97,13 @@ unsafe fn read<const N: usize>(
     Ok(rows)
 }
 
-/// A value as text in UTF-8.
+/// Converts a value to text in UTF-8.
 ///
 /// # Safety
 /// The value is of this type.
 unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
     let (mut output, mut is_varlena) = (pg_sys::InvalidOid, false);
-    // SAFETY: by this function's contract; what the functions give are C strings.
+    // SAFETY: by this function's contract. The functions return C strings.
     unsafe {
         pg_sys::getTypeOutputInfo(type_oid, &mut output, &mut is_varlena);
         let text = pg_sys::OidOutputFunctionCall(output, value);
@@ -113,14 +113,14 @@ unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// A value of a type from its text, which is ASCII.
+/// Converts a text in ASCII to a value of a type. Returns `None` if the text contains a NUL.
 ///
 /// # Safety
-/// In a transaction.
+/// Called in a transaction.
 pub unsafe fn value_of(ascii: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
     let text = CString::new(ascii).ok()?;
     let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);
-    // SAFETY: the text is a C string, and the function is the one that reads the type.
+    // SAFETY: the text is a C string, and the function is the input function of the type.
     unsafe {
         pg_sys::getTypeInputInfo(type_oid, &mut input, &mut parameter);
         Some(pg_sys::OidInputFunctionCall(input, text.as_ptr().cast_mut(), parameter, -1))

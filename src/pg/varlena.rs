@@ -1,17 +1,17 @@
-//! Texts and bytes as PostgreSQL passes them.
+//! Values of type `text` and `bytea` as PostgreSQL passes them.
 //!
-//! A text argument of pgrx has to be UTF-8, whatever the encoding of the database; else the call panics. What
-//! is taken from the bytes gives the same error for any text that is wrong.
+//! A text argument of pgrx must be in UTF-8, whatever the encoding of the database; otherwise the call panics.
+//! Functions that read the bytes instead report the same error for every invalid text.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
 use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 
-/// The bytes of a varlena. Those that lie there as they are, as all but always, are reached without a call
-/// into PostgreSQL: the guard around it would cost more than the function that wants the layout.
+/// Returns the bytes of a varlena. Almost all values are stored inline and uncompressed. These are read without a
+/// call into PostgreSQL: pgrx's guard around such a call would cost more than the function that needs the bytes.
 ///
 /// # Safety
-/// `varlena` points to a varlena that lives for `'a`.
+/// `varlena` points to a varlena that is valid for `'a`.
 #[inline]
 pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     // SAFETY: by this function's contract.
@@ -23,7 +23,7 @@ pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     }
 }
 
-/// The same, if they lie there as they are: no error is possible.
+/// Like [`bytes`], but returns `None` if the value is not stored inline and uncompressed. Raises no error.
 ///
 /// # Safety
 /// As for [`bytes`].
@@ -36,17 +36,17 @@ pub unsafe fn plain_bytes<'a>(varlena: *mut pg_sys::varlena) -> Option<&'a [u8]>
     }
 }
 
-/// The bytes of a varlena that is compressed or lies elsewhere.
+/// Returns the bytes of a varlena that is compressed or stored out of line.
 ///
 /// # Safety
 /// As for [`bytes`].
 #[cold]
 unsafe fn fetched_bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
-    // SAFETY: by this function's contract. The copy lies in the memory context of the call.
+    // SAFETY: by this function's contract. The copy is in the memory context of the call.
     unsafe { varlena_to_byte_slice(pg_sys::pg_detoast_datum_packed(varlena)) }
 }
 
-/// A text argument as it is, in whatever encoding the database has.
+/// A text argument as it is stored, in the encoding of the database.
 pub struct TextBytes<'fcx>(pub &'fcx [u8]);
 
 pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(TextBytes<'_>, "text");
@@ -54,13 +54,13 @@ pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(TextBytes<'_>, "text");
 impl FromDatum for TextBytes<'_> {
     #[inline]
     unsafe fn from_polymorphic_datum(datum: pg_sys::Datum, is_null: bool, _: pg_sys::Oid) -> Option<Self> {
-        // SAFETY: by the contract of this function the datum is a varlena.
+        // SAFETY: by this function's contract the datum is a varlena.
         (!is_null).then(|| TextBytes(unsafe { bytes(datum.cast_mut_ptr()) }))
     }
 }
 
-// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so
-// that it is not null.
+// SAFETY: the argument is declared as text, so the datum is a varlena. Functions with such an argument are strict, so
+// it is not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
         // SAFETY: as above.
@@ -73,11 +73,11 @@ unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
 pub struct Text(pg_sys::Datum);
 
 impl Text {
-    /// Copies a text, which is ASCII, as that is part of every encoding that a database can have.
+    /// Copies a text in ASCII, which is valid in every encoding of a database.
     #[inline]
     pub fn new(ascii: &str) -> Text {
         debug_assert!(ascii.is_ascii());
-        // SAFETY: copies so many bytes into the current memory context, in which a function's result belongs.
+        // SAFETY: copies the text into the current memory context, where the result of a function belongs.
         Text(pg_sys::Datum::from(unsafe {
             pg_sys::cstring_to_text_with_len(ascii.as_ptr().cast(), ascii.len() as i32)
         }))

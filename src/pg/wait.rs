@@ -1,4 +1,4 @@
-//! Waiting, visible in `pg_stat_activity` by the number of a wait event.
+//! Waiting, with a wait event that `pg_stat_activity` shows.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -8,10 +8,10 @@ use pgrx::prelude::*;
 
 use super::backend_local::BackendLocal;
 
-/// A wait event of an extension, by its name.
+/// A wait event of the extension, known by its name.
 pub struct WaitEventName {
     name: &'static CStr,
-    /// 0 until it is asked for.
+    /// 0 until the number is first needed.
     number: BackendLocal<Cell<u32>>,
 }
 
@@ -20,7 +20,7 @@ impl WaitEventName {
         WaitEventName { name, number: BackendLocal::new(Cell::new(0)) }
     }
 
-    /// By which PostgreSQL knows it. It is the same in every process.
+    /// Returns the number by which PostgreSQL knows the event. It is the same in every process.
     pub fn number(&self) -> u32 {
         if self.number.get() == 0 {
             self.number.set(number_of(self.name));
@@ -29,7 +29,7 @@ impl WaitEventName {
     }
 }
 
-/// Before version 17 an extension has but one wait event, `Extension`.
+/// Before version 17, extensions share one wait event, `Extension`.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn number_of(_name: &CStr) -> u32 {
     pg_sys::PG_WAIT_EXTENSION
@@ -37,7 +37,7 @@ fn number_of(_name: &CStr) -> u32 {
 
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn number_of(name: &CStr) -> u32 {
-    // SAFETY: a C string, which is copied.
+    // SAFETY: the name is a C string, and PostgreSQL copies it.
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
@@ -48,29 +48,30 @@ pub enum Interest {
     Write,
 }
 
-/// Sleeps until the latch of this process is set, at most `timeout`, and shows as waiting in
-/// `pg_stat_activity`.
+/// Sleeps until the latch of this process is set, for at most `timeout`. Meanwhile `pg_stat_activity` shows the wait
+/// event. Raises an error if the statement was canceled.
 ///
-/// Below a millisecond, the resolution of a latch, it sleeps without one: a cancel that comes in is seen
-/// right after.
+/// A timeout below a millisecond, the resolution of a latch, is slept without the latch. A cancel request that
+/// arrives meanwhile is noticed right after it.
 pub fn wait(timeout: Duration, event: u32) {
     wait_uninterrupted(timeout, event);
     pgrx::check_for_interrupts!();
 }
 
-/// The same, but a cancelled statement stays to be noticed.
+/// Like [`wait`], but does not check whether the statement was canceled.
 pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
-        // SAFETY: my_wait_event_info points to this process's own word, in shared memory or in its stand-in.
-        // PostgreSQL sets it the same way, as a volatile word that others only read.
+        // SAFETY: my_wait_event_info points to this process's own word: in shared memory, or in a local variable
+        // while the process is not attached to that. PostgreSQL sets it in the same way, as a volatile word that
+        // other processes only read.
         unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
         std::thread::sleep(timeout);
         // SAFETY: as above.
         unsafe { pg_sys::my_wait_event_info.write_volatile(0) };
     } else {
         let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-        // SAFETY: MyLatch is this process's own latch and is valid for its life.
+        // SAFETY: MyLatch is this process's own latch, and is valid until the process ends.
         unsafe {
             pg_sys::WaitLatch(pg_sys::MyLatch, events as i32, timeout.as_millis() as std::ffi::c_long, event);
             pg_sys::ResetLatch(pg_sys::MyLatch);
@@ -78,15 +79,15 @@ pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     }
 }
 
-/// Sleeps until the latch of this process is set or a socket is ready, at most `timeout`. Returns whether the socket
-/// is.
+/// Sleeps until the latch of this process is set or a socket is ready, for at most `timeout`. Returns whether the
+/// socket is ready.
 pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event: u32) -> bool {
     let ready = match interest {
         Interest::Read => pg_sys::WL_SOCKET_READABLE,
         Interest::Write => pg_sys::WL_SOCKET_WRITEABLE,
     };
     let events = ready | pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: MyLatch is this process's own latch and is valid for its life; the socket is open.
+    // SAFETY: MyLatch is this process's own latch, and is valid until the process ends. The socket is open.
     let happened = unsafe {
         let happened = pg_sys::WaitLatchOrSocket(
             pg_sys::MyLatch,
@@ -98,7 +99,7 @@ pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event
         pg_sys::ResetLatch(pg_sys::MyLatch);
         happened
     };
-    // Others wait until every process has done what they ask for: DROP DATABASE, for example.
+    // Another process may be waiting for this one to handle an interrupt, as DROP DATABASE does.
     pgrx::check_for_interrupts!();
     happened as u32 & ready != 0
 }

@@ -1,7 +1,7 @@
-//! Reading IDs back, and putting them together: `snowflake_decode`, the accessors, `snowflake_encode`.
+//! Decoding and encoding IDs: `snowflake_decode`, the accessors, `snowflake_encode`.
 //!
-//! Each comes in two forms: with the session's layout (STABLE, as the setting may change) and with one that
-//! is named (IMMUTABLE). The accessors are declared in `sql/parts/decode.sql`.
+//! Each function has two forms. The first uses the session's layout, and is STABLE because the setting may change.
+//! The second takes a layout as an argument, and is IMMUTABLE. The accessors are declared in `sql/parts/decode.sql`.
 
 use pgrx::IntoDatum;
 use pgrx::prelude::*;
@@ -30,7 +30,7 @@ fn decode(fcinfo: pg_sys::FunctionCallInfo, layout: &Layout, id: i64) -> Result<
     ))
 }
 
-/// The fields of an ID besides its time, as SQL gives them.
+/// The fields of an ID other than its time, as SQL passes them.
 struct Fields {
     worker_id: i32,
     sequence: i64,
@@ -126,7 +126,7 @@ fn sequence(layout: &Layout, id: i64) -> Result<Option<i64>, RangeError> {
 
 #[inline]
 fn field(layout: &Layout, field: Field, id: i64) -> Result<Option<i64>, RangeError> {
-    // An identity field has at most 31 bits, an `int`; a sequence at most 62.
+    // An identity field has at most 31 bits and fits an `int`. A sequence has at most 62 bits.
     Ok(layout.field_of(field, id)?.map(|value| value as i64))
 }
 

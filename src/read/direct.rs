@@ -1,10 +1,9 @@
-//! Functions that PostgreSQL calls without the wrapper that pgrx puts around a function: those that read one
-//! number in a layout, of which whole columns are read.
+//! Functions that PostgreSQL calls without pgrx's wrapper. They read one number in a layout, often for whole columns.
 //!
-//! The wrapper alone takes 3 to 4 ns, most of what is left without it; so does a call into PostgreSQL, or to
-//! compare the name of the layout. So a function of this kind touches nothing that could panic or raise an
-//! error as long as all goes well, and remembers the layout for the rest of the query if it is a constant
-//! there. What else can happen lies behind [`answer_slowly`].
+//! The wrapper takes 3 to 4 ns, nearly as long as the rest of the function. A call into PostgreSQL takes as long, and
+//! so does comparing the layout's name. Therefore the fast path of these functions does nothing that could panic or
+//! raise an error. If the layout is a constant in the query, it is remembered for the rest of the query.
+//! [`answer_slowly`] handles all other cases.
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
@@ -15,28 +14,28 @@ use crate::error::{Error, OrReport};
 use crate::pg::call::Call;
 use crate::read::layout_argument::LayoutArgument;
 
-/// What such a function makes of a layout and its first argument: `None` stands for NULL. Numbers are as in
-/// the `Datum` of their type; all types used here are passed by value.
+/// Computes the result of such a function from a layout and its first argument. `None` is NULL. Numbers are passed as
+/// in the `Datum` of their type; all types used here are passed by value.
 pub type Reader = fn(&Layout, i64) -> Result<Option<i64>, RangeError>;
 
-/// Where the layout comes from.
+/// The source of the layout.
 #[derive(Clone, Copy)]
 pub enum Source {
-    /// `snowflake_id.layout`.
+    /// The setting `snowflake_id.layout`.
     Setting,
-    /// The second argument.
+    /// The function's second argument.
     Argument,
 }
 
-/// Defines the C functions: their names, where the layout comes from, and the [`Reader`]. The SQL
-/// declarations are in `sql/parts/decode.sql` and `sql/parts/range.sql`.
+/// Defines C functions, each from its name, the source of the layout, and the [`Reader`]. The SQL declarations are in
+/// `sql/parts/decode.sql` and `sql/parts/range.sql`.
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
         $(
             $crate::pg::function::declare_c_function!($name);
 
             /// # Safety
-            /// Called by PostgreSQL alone, as it is declared in SQL.
+            /// To be called by PostgreSQL only, as declared in SQL.
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name(
                 fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
@@ -51,14 +50,14 @@ macro_rules! direct {
 }
 pub(crate) use direct;
 
-/// Answers a call.
+/// Answers a call of such a function.
 ///
 /// # Safety
-/// `fcinfo` is that of a call by PostgreSQL of a STRICT function, whose arguments are a number passed by
-/// value and, with [`Source::Argument`], a text.
+/// `fcinfo` belongs to a call by PostgreSQL. The function is STRICT. Its first argument is a number passed by value.
+/// With [`Source::Argument`], its second argument is a text.
 #[inline(always)]
 pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: Reader) -> pg_sys::Datum {
-    // SAFETY: by this function's contract, here and below; a function remembers nothing but a layout.
+    // SAFETY: here and below, by this function's contract. Such a function remembers nothing but a layout.
     let (call, number) = unsafe {
         let call = Call::new(fcinfo);
         (call, call.argument(0).value() as i64)
@@ -70,12 +69,12 @@ pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: R
     };
     match layout.map(|layout| reader(&layout, number)) {
         Some(Ok(value)) => call.result(value),
-        // SAFETY: as above. The guard may stand where PostgreSQL calls, which is here.
+        // SAFETY: as above. PostgreSQL calls this function directly, as the guard requires.
         _ => unsafe { pgrx_extern_c_guard(|| answer_slowly(call, source, reader)) },
     }
 }
 
-/// Finds the layout, or the error.
+/// Answers a call if the layout is not remembered yet, or if there is an error.
 ///
 /// # Safety
 /// As for [`answer`].
@@ -84,9 +83,9 @@ unsafe fn answer_slowly(call: Call, source: Source, reader: Reader) -> pg_sys::D
     let layout = match source {
         Source::Setting => config::layout().or_report(),
         Source::Argument => {
-            // SAFETY: by this function's contract; a function remembers nothing but a layout.
+            // SAFETY: by this function's contract. Such a function remembers nothing but a layout.
             let remembered = unsafe { call.remembered::<Layout>() }.copied();
-            // SAFETY: as above: the second argument is a text.
+            // SAFETY: as above. The second argument is a text.
             remembered.unwrap_or_else(|| unsafe { named_layout(call) })
         }
     };
@@ -95,7 +94,8 @@ unsafe fn answer_slowly(call: Call, source: Source, reader: Reader) -> pg_sys::D
     call.result(reader(&layout, number).map_err(Error::from).or_report())
 }
 
-/// The layout that the second argument names. It is remembered if every call from this place names the same.
+/// Returns the layout given by the second argument. If that argument is a constant in the query, the layout is
+/// remembered.
 ///
 /// # Safety
 /// The second argument is a text.

@@ -1,4 +1,4 @@
-//! A layout as an argument of a function.
+//! Layouts as arguments of functions.
 
 use parking_lot::Mutex;
 use pgrx::callconv::{Arg, ArgAbi};
@@ -9,17 +9,17 @@ use snowflake_id_core::message::shown;
 use crate::error::{Error, OrReport};
 use crate::pg::varlena::bytes;
 
-/// A layout that is given as text.
+/// An argument of type text that describes a layout.
 pub struct LayoutArgument(pub Layout);
 
 pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
 
-// SAFETY: the argument is declared as text, so that the datum is a varlena; functions with it are strict, so
-// that it is not null.
+// SAFETY: the argument is declared as text, so the datum is a varlena. Functions with such an argument are strict, so
+// it is not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
     #[inline]
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> LayoutArgument {
-        // SAFETY: any argument can be had as a bare datum.
+        // SAFETY: any argument can be read as a plain datum.
         let datum: Option<pg_sys::Datum> = unsafe { arg.unbox_arg_using_from_datum() };
         let datum = datum.expect("bug: a function with a layout is not strict");
         // SAFETY: the datum points to a varlena that outlives the call.
@@ -28,12 +28,12 @@ unsafe impl<'fcx> ArgAbi<'fcx> for LayoutArgument {
 }
 
 impl LayoutArgument {
-    /// The layout that a text describes; an error, which does not return, if it describes none.
+    /// Returns the layout that a text describes. Raises an error if the text is not a valid layout.
     ///
     /// # Safety
     /// The datum is a text.
     pub unsafe fn from_text(datum: pg_sys::Datum) -> LayoutArgument {
-        // SAFETY: by this function's contract; the text is not kept.
+        // SAFETY: by this function's contract. The text is not kept.
         let text = unsafe { bytes(datum.cast_mut_ptr()) };
         LayoutArgument(parse(text).or_report())
     }
@@ -42,10 +42,10 @@ impl LayoutArgument {
 /// How many parsed layouts a backend remembers.
 const CACHE_SIZE: usize = 8;
 
-/// The layouts that this backend parsed lately, each with its text, the newest last.
+/// The layouts that this backend has parsed, each with its text, the oldest first.
 static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
 
-/// The layout that a text describes, in whatever encoding the database has.
+/// Parses a layout, in the encoding of the database. Recently parsed layouts come from the cache.
 fn parse(text: &[u8]) -> Result<Layout, Error> {
     let mut cache = CACHE.lock();
     if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {

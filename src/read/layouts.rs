@@ -1,4 +1,4 @@
-//! What there is to know about layouts: view `snowflake_layouts`, and `snowflake_describe_layout`.
+//! Descriptions of layouts: view `snowflake_layouts`, and `snowflake_describe_layout`.
 
 use pgrx::JsonB;
 use pgrx::prelude::*;
@@ -8,13 +8,13 @@ use snowflake_id_core::layout::presets::PRESETS;
 use crate::pg::timestamp::timestamptz;
 use crate::read::layout_argument::LayoutArgument;
 
-/// The names of the presets, for the view.
+/// Returns the names of the presets, for the view.
 #[pg_extern(immutable, parallel_safe)]
 fn snowflake_preset_names() -> Vec<&'static str> {
     PRESETS.iter().map(|preset| preset.name).collect()
 }
 
-/// What there is to know about a layout.
+/// Returns one row with the properties of a layout.
 #[pg_extern(immutable, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_describe_layout(

@@ -1,4 +1,4 @@
-//! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and the forms that take the name of a key.
+//! Masked IDs: `snowflake_mask` and `snowflake_unmask`, and their forms that take the name of a key.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;

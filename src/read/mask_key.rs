@@ -1,5 +1,5 @@
-//! The keys of masks, public IDs and UUIDs: given as they are, or by their names, and what a backend keeps of
-//! them. The table of the keys with names is in `sql/parts/mask.sql`.
+//! Keys of masks, public IDs and UUIDs. A key is passed as its bytes or by its name. Backends cache both kinds. The
+//! table of named keys is in `sql/parts/mask.sql`.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
@@ -10,21 +10,21 @@ use zeroize::Zeroizing;
 use crate::error::Error;
 use crate::pg::call::Call;
 
-/// How much a backend remembers of each kind, and how many keys with names one place of a query.
+/// Number of entries in each cache of a backend, and number of named keys that a call site remembers.
 const CACHE_SIZE: usize = 16;
 
-/// The longest name that is remembered, in bytes. Keys with longer ones are looked up for each row.
+/// Length limit for a cached name, in bytes. A key with a longer name is looked up for each row.
 const MAX_REMEMBERED_NAME: usize = 200;
 
 pub type Key = Zeroizing<[u8; KEY_BYTES]>;
 
-/// What this backend made of keys lately: to make one ready takes longer than to use it.
+/// Keys that this backend has prepared recently, because preparing a key takes longer than using it.
 ///
-/// It stays where it is until it makes room for others or the backend ends. What is dropped is wiped, as far
-/// as that goes: PostgreSQL's own copies of a key, in a query or in a page of the table, are not.
+/// An entry stays in memory until another one replaces it or the backend exits. The key of a replaced entry is wiped.
+/// PostgreSQL's own copies of the key, in a query or in a page of the table, are not.
 pub struct Cache<Made, What> {
     entries: [Option<(Key, What, Made)>; CACHE_SIZE],
-    /// The place of the next new one: that of the oldest.
+    /// The index of the next entry to replace, which is the oldest.
     next: usize,
 }
 
@@ -33,7 +33,7 @@ impl<Made, What: PartialEq> Cache<Made, What> {
         Cache { entries: [const { None }; CACHE_SIZE], next: 0 }
     }
 
-    /// What was made of this key for this purpose; it is made now, if it is not there.
+    /// Returns what was prepared from this key for this purpose. Prepares it now if it is not cached.
     #[inline]
     pub fn get(&mut self, key: &[u8; KEY_BYTES], what: What, make: impl FnOnce() -> Made) -> &Made {
         let is_it = |(known, purpose, _): &(Key, What, Made)| **known == *key && *purpose == what;
@@ -51,16 +51,16 @@ impl<Made, What: PartialEq> Cache<Made, What> {
     }
 }
 
-/// A key as an argument.
+/// Checks the length of a key argument.
 #[inline]
 pub fn checked(key: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
     key.try_into().map_err(|_| Error::KeyLength(key.len()))
 }
 
-/// The keys that were looked up at one place in a query, with their names, the newest last.
+/// The named keys that a call site has looked up, with their names, the oldest first.
 type Named = Mutex<Vec<(Box<[u8]>, Key)>>;
 
-/// Looks a key up, once for all rows of a query that name it.
+/// Looks up a named key, once for all rows of a query that use it, and calls `action` with it.
 pub fn with_named_key<T>(
     fcinfo: pg_sys::FunctionCallInfo,
     name: &[u8],
@@ -91,7 +91,8 @@ fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
     <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
 }
 
-/// What looks like a key is not shown; see the constraint on names in `sql/parts/mask.sql`.
+/// Returns the error for a name without a key. A name that may be a key is not shown; see the constraint on names in
+/// `sql/parts/mask.sql`.
 fn no_key(name: &[u8]) -> Error {
     if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;

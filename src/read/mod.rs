@@ -1,5 +1,4 @@
-//! What is done with IDs that were made: reading them back, ranges of them, their forms for the outside. And
-//! layouts.
+//! Functions on existing IDs: decoding, ranges, text forms and public IDs. Also functions on layouts.
 
 mod decode;
 mod direct;

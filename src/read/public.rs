@@ -1,5 +1,5 @@
-//! IDs for the outside: `snowflake_to_public`, `snowflake_to_uuid`, the way back, and the forms that take the
-//! name of a key.
+//! Public IDs: `snowflake_to_public`, `snowflake_to_uuid`, the functions that reverse them, and the forms that take
+//! the name of a key.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;

@@ -1,6 +1,6 @@
-//! Ranges of time as ranges of IDs, which the index on the ID answers: `snowflake_min_id` and
-//! `snowflake_max_id`. They are declared, and the predicates on top of them defined, in `sql/parts/range.sql`: in
-//! SQL, so that the planner sees through them.
+//! Ranges of time as ranges of IDs, which an index on the ID can answer: `snowflake_min_id` and `snowflake_max_id`.
+//! They are declared in `sql/parts/range.sql`. The predicates based on them are defined there in SQL, so that the
+//! planner can inline them.
 
 use snowflake_id_core::{Layout, RangeError};
 

@@ -1,4 +1,4 @@
-//! `snowflake_reader_sql`: a script with which servers without the extension read IDs.
+//! `snowflake_reader_sql`: a script that lets servers without the extension read IDs.
 
 use pgrx::prelude::*;
 

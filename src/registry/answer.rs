@@ -1,4 +1,4 @@
-//! What the registry answers, read from a row.
+//! An answer of the registry, read from a result row.
 
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::{Identity, Lease};
@@ -6,35 +6,35 @@ use uuid::Uuid;
 
 use crate::pg::libpq::Row;
 
-/// The columns of an answer. Instants and times are microseconds.
+/// The columns of an answer. Instants and durations are in microseconds.
 pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, free_from, detail, token";
 
 /// An answer of the registry.
 pub struct Answer {
     pub outcome: Outcome,
     pub registry_clock_us: i64,
-    /// `None` as long as the registry has not been started.
+    /// `None` while the registry has not been started.
     pub registry: Option<Registry>,
-    /// More about it, for people.
+    /// Details for administrators.
     pub detail: Option<String>,
-    /// Evidence of the lease in hand, as it was before this answer.
+    /// Signed evidence of the current lease, as it was before this answer.
     pub token: Option<String>,
 }
 
-/// A longer one is none.
+/// The maximum length of a token, in bytes. A longer one is ignored.
 const LONGEST_TOKEN: usize = 400;
 
-/// What a registry says of itself.
+/// The registry's ID and settings.
 pub struct Registry {
     pub id: Uuid,
-    /// How long a lease is.
+    /// How long a lease lasts.
     pub lease_us: i64,
-    /// How often it is to be renewed.
+    /// How often a lease is to be renewed.
     pub renew_every_us: i64,
 }
 
 impl Answer {
-    /// Reads a row, or says what is wrong with it.
+    /// Reads an answer from a row, or returns the reason why the row is invalid.
     pub fn read(row: &Row) -> Result<Answer, String> {
         let text = |at: usize| row.get(at)?.as_deref();
         let number = |at: usize| text(at)?.parse::<i64>().ok();

@@ -1,4 +1,4 @@
-//! The dialogue with the registry: what it is asked, and what of its answers counts.
+//! The dialogue with the registry: the queries sent to it, and the checks on its answers.
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
@@ -14,25 +14,29 @@ use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 use crate::pg::{clock, server};
 
-/// The bounds that the registry has as well. What answers may be no registry.
+/// The same bounds as in the registry. They are checked here too, because the answer may come from something
+/// that is not a registry.
 const SHORTEST_LEASE_US: i64 = 1_000_000;
 const LONGEST_LEASE_US: i64 = 24 * 60 * 60 * 1_000_000;
 const SHORTEST_RENEWAL_US: i64 = 100_000;
 /// How often a lease is renewed, unless the registry says otherwise.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
-/// The registry decides nothing when the clocks differ by more; so no lease begins later than that.
+/// The registry grants nothing if the clocks differ by more than this. So no lease starts further ahead of
+/// this server's clock.
 pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 
-/// What is known from the questions asked so far.
+/// What this process has learned from the answers so far.
 pub struct Dialogue {
-    /// How long a lease and the time between renewals are.
+    /// How long a lease lasts; 0 if unknown.
     pub lease_us: i64,
+    /// The time between two renewals.
     pub renew_every: Duration,
-    /// The clock of this server less that of the registry.
+    /// The clock of this server minus that of the registry.
     pub clock_offset_us: Option<i64>,
     /// How long the last exchange took.
     round_trip_us: i64,
-    /// Whether the registry's database can write what this server says of itself.
+    /// Whether to send this server's facts unchanged: the registry's database may be unable to represent
+    /// them.
     tells_facts_as_they_are: bool,
 }
 
@@ -51,12 +55,12 @@ impl Dialogue {
         Duration::from_micros(self.lease_us.unsigned_abs())
     }
 
-    /// By how much the clocks of this server and of the registry differ.
+    /// Returns how much the clocks of this server and of the registry differ.
     pub fn clock_difference(&self) -> Duration {
         Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs())
     }
 
-    /// Asks for a lease to be renewed.
+    /// Asks the registry to renew a lease.
     pub fn renew(
         &mut self,
         connection: &mut Connection,
@@ -76,7 +80,7 @@ impl Dialogue {
         self.ask(connection, state, query, parameters, keep_waiting)
     }
 
-    /// Asks for an identity.
+    /// Asks the registry for an identity.
     pub fn acquire(
         &mut self,
         connection: &mut Connection,
@@ -101,8 +105,9 @@ impl Dialogue {
         self.ask(connection, state, query, parameters, keep_waiting)
     }
 
-    /// What this server says of itself, the registry's database may not be able to write: then it is said in ASCII, as no
-    /// worker ID depends on it.
+    /// Sends a query. The encoding of the registry's database may be unable to represent the facts about this
+    /// server. In this case they are sent again in ASCII, because the grant of a worker ID must not depend on
+    /// them.
     fn ask(
         &mut self,
         connection: &mut Connection,
@@ -125,7 +130,8 @@ impl Dialogue {
         answered
     }
 
-    /// Asks, and notes what every answer says.
+    /// Sends a query once, and records what every answer contains: the settings of the registry and its
+    /// clock.
     fn ask_once(
         &mut self,
         connection: &mut Connection,

@@ -1,4 +1,4 @@
-//! The lease in hand: it is noted in the file first, and then told to the keeper.
+//! The current lease. Each change is stored in the file before the keeper learns of it.
 
 use pgrx::prelude::*;
 use snowflake_id_core::Lease;
@@ -15,9 +15,9 @@ use crate::shared::memory::State;
 pub struct Hand {
     shared: &'static State,
     state: LeaseState,
-    /// Whether the registry does not know the lease. It is used to its end all the same.
+    /// Whether the registry has said that it does not know the lease. The lease is still used to its end.
     is_unknown: bool,
-    /// Whether the lease was granted before this process began.
+    /// Whether the lease was granted before this process started.
     is_inherited: bool,
 }
 
@@ -26,7 +26,7 @@ fn new_token() -> Uuid {
 }
 
 impl Hand {
-    /// With what is in the file.
+    /// Starts with the state in the file.
     pub fn new(shared: &'static State) -> Hand {
         let (state, problem) = lease_file::read();
         if let Some(problem) = problem {
@@ -39,32 +39,33 @@ impl Hand {
         &self.state
     }
 
-    /// The lease, if the registry, as far as is known, knows it as well.
+    /// Returns the lease, unless the registry has said that it does not know the lease.
     pub fn known(&self) -> Option<&Held> {
         self.state.held.as_ref().filter(|_| !self.is_unknown)
     }
 
-    /// When the lease ends; 0 without one.
+    /// Returns the end of the lease in microseconds of Unix time; 0 without a lease.
     pub fn until_us(&self) -> i64 {
         self.state.held.as_ref().map_or(0, |held| held.lease.until_us)
     }
 
-    /// Notes who has granted something. That goes into the file with the next change.
+    /// Records which registry has granted a lease. The next change writes it to the file.
     pub fn note_registry(&mut self, registry_id: Uuid) {
         self.state.note(registry_id);
     }
 
-    /// Notes that a lease is going to be asked for, and under which IDs.
+    /// Stores and returns the IDs of a request for a lease. To be called before the request is sent.
     pub fn ask(&mut self) -> Result<Asking, String> {
         self.keep(|state| state.ask(new_token))
     }
 
-    /// What was asked for is of no use, or somebody else's.
+    /// Discards the request: its lease is of no use, or belongs to another server.
     pub fn stop_asking(&mut self) -> Result<(), String> {
         self.keep(|state| state.asking = None)
     }
 
-    /// What was asked for is granted. Only what is committed is signed, so that it takes a renewal to use it.
+    /// Records that the requested lease was granted. It is not used before a renewal, because the registry
+    /// signs only what it has committed.
     pub fn hold(&mut self, lease: Lease) -> Result<(), String> {
         self.keep(|state| state.hold(lease, new_token))?;
         self.is_unknown = false;
@@ -72,7 +73,8 @@ impl Hand {
         Ok(())
     }
 
-    /// The lease is renewed, and the registry has signed what it has granted before. Tells the keeper.
+    /// Records a renewal, and the registry's signature of what it had granted before. Passes the lease to the
+    /// keeper.
     pub fn renew(&mut self, lease: Lease, token: Option<String>) -> Result<(), String> {
         let now_us = clock::clock_us();
         self.keep(|state| {
@@ -88,7 +90,7 @@ impl Hand {
         Ok(())
     }
 
-    /// The registry does not know the lease.
+    /// Records that the registry does not know the lease.
     pub fn note_unknown(&mut self) {
         if let Some(Held { lease, .. }) = &self.state.held {
             log!(
@@ -99,8 +101,8 @@ impl Hand {
         self.is_unknown = true;
     }
 
-    /// Whether nothing can be done with the lease, now or later: it was granted in an earlier life of the server, of which
-    /// nobody knows what it was used for.
+    /// Whether the lease can never be used: it was granted before the last restart of the server, and it is
+    /// not known for which times it was used.
     pub fn is_refused(&self, needs: &Needs) -> bool {
         let is_unwanted = |held: &Held| needs.unwanted.contains(&held.lease.identity.worker);
         self.is_inherited
@@ -108,19 +110,20 @@ impl Hand {
             && self.state.held.as_ref().is_some_and(is_unwanted)
     }
 
-    /// Nothing can be done with the lease. As nobody renews it, it ends, and what is granted then begins above it.
+    /// Gives up an unusable lease. Without renewals it ends, and later grants of its worker ID start above
+    /// its end.
     pub fn let_go(&mut self) -> Result<(), String> {
         self.keep(|state| state.held = None)?;
         lease::tell(|lease_status| lease_status.lease = None);
         Ok(())
     }
 
-    /// Somebody else makes IDs under this very lease, and may have done so for some time.
+    /// Drops a lease under which another server is issuing IDs, perhaps for some time already.
     pub fn drop_twin(&mut self) -> Result<(), String> {
         lease::tell(|lease_status| lease_status.lease = None);
         self.shared.close_gate();
         self.shared.server_status.wakeup.request();
-        // Also if that cannot be written down.
+        // Drop the lease even if the file cannot be written.
         if let Some(Held { lease, .. }) = self.state.held.take() {
             ereport!(
                 PgLogLevel::WARNING,
@@ -134,8 +137,8 @@ impl Hand {
         self.keep(|_| ())
     }
 
-    /// Tells the keeper of the lease without an answer of the registry, if it knows of none: what is in hand is this
-    /// server's alone, whatever the registry says.
+    /// Passes the lease to the keeper without an answer of the registry, if the keeper has none. This is safe
+    /// because the current lease belongs to this server alone, whatever the registry says.
     pub fn go_on(&self) {
         if let (None, Some(lease)) = (lease::lease_status().lease, self.state.lease_at(clock::clock_us())) {
             log!(
@@ -155,7 +158,8 @@ impl Hand {
         self.shared.server_status.wakeup.request();
     }
 
-    /// Changes what is known, and writes it down first: nothing counts that is not in the file.
+    /// Changes the state. The changed state is written to the file first, and takes effect only if that
+    /// succeeds.
     fn keep<T>(&mut self, change: impl FnOnce(&mut LeaseState) -> T) -> Result<T, String> {
         let mut state = self.state.clone();
         let result = change(&mut state);

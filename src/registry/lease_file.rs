@@ -1,11 +1,14 @@
-//! The file in which a server keeps what it knows of its leases: `snowflake_id.lease` in the data directory.
+//! The file in which a server stores the state of its leases: `snowflake_id.lease` in the data directory.
 //!
-//! A copy of the data directory has a copy of the file, and must not use what is in it: two servers would make IDs
-//! under one lease. So the file says which file it is, on which host, since which boot, and of which server it is.
-//! A base backup, a rewound or promoted standby, `cp -a`, a snapshot on another host: none of them has such a file. It
-//! is a stranger then, and asks for an identity of its own. What cannot be found out does not match.
+//! A copy of the data directory contains a copy of the file. The lease in a copy must not be used, because
+//! then two servers would issue IDs under one lease. So the file records its own identity (device, inode,
+//! time of creation), the boot of the host, and the server to which it belongs. At least one of these facts
+//! differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot on
+//! another host. Such a server is unrecognized, and asks for an identity of its own. A fact that cannot be
+//! determined does not match either.
 //!
-//! It is replaced as a whole, so that it is there in the old or in the new form, whenever the process dies.
+//! The file is always replaced as a whole. Whenever the process dies, the file is complete: either the old or
+//! the new version.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,21 +23,21 @@ use crate::pg::server;
 
 const NAME: &str = "snowflake_id.lease";
 
-/// What is in the file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents {
-    /// Says to whoever finds the file what it is.
+    /// Explains the file to a person who finds it.
     about: String,
     original: Original,
     state: LeaseState,
 }
 
-/// What an original has and a copy has not.
+/// Facts that are true of the original file and not of a copy.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Original {
     device: u64,
     inode: u64,
-    /// When the file was made, in nanoseconds of Unix time.
+    /// When the file was created, in nanoseconds of Unix time.
     born_ns: Option<u64>,
     boot_id: Option<String>,
     system_identifier: u64,
@@ -42,7 +45,7 @@ struct Original {
 }
 
 impl Original {
-    /// Of a file, here and now.
+    /// Returns the facts about an open file on this host.
     fn of(file: &File) -> io::Result<Original> {
         let metadata = file.metadata()?;
         let born = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -63,7 +66,7 @@ impl Original {
     }
 }
 
-/// The state in the file, and why nothing, or not all of it, can be used, if that is worth telling.
+/// Returns the state in the file. If some or all of it cannot be used, also returns the reason, for the log.
 pub fn read() -> (LeaseState, Option<String>) {
     match try_to_read() {
         Ok(Some((contents, true))) => (contents.state, None),
@@ -79,7 +82,7 @@ pub fn read() -> (LeaseState, Option<String>) {
     }
 }
 
-/// What is in the file, and whether it is the original; `None` if there is no file.
+/// Returns the contents of the file, and whether it is the original; `None` if there is no file.
 fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
     let Some(file) = file::open(NAME)? else { return Ok(None) };
     let contents: Contents = serde_json::from_reader(io::BufReader::new(&file))?;
@@ -88,7 +91,7 @@ fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
     Ok(Some((contents, is_original)))
 }
 
-/// Writes the file. When it returns, that is durable.
+/// Writes the file. The new version is durable when this returns.
 pub fn write(state: &LeaseState) -> Result<(), String> {
     try_to_write(state).map_err(|problem| format!("cannot write file {NAME}: {problem}"))
 }

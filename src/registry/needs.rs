@@ -1,4 +1,4 @@
-//! Which identities this server can use.
+//! The identities that this server can use.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use crate::config;
 use crate::shared::lease;
 use crate::shared::memory::State;
 
-/// For how long at least a worker ID is not asked for that has turned out to be of no use.
+/// Minimum time before a rejected worker ID is requested again.
 const LEAST_TIME_UNWANTED: Duration = Duration::from_secs(60);
-/// The registry refuses to leave out more.
+/// The registry accepts no longer list of rejected worker IDs.
 const MOST_UNWANTED: usize = 10_000;
 
-/// Worker IDs that have turned out to be of no use, and since when. It is not for ever.
+/// Worker IDs that were rejected as unusable, and when. They are forgotten after a while.
 #[derive(Default)]
 pub struct Unwanted {
     workers: Vec<(u32, Instant)>,
-    /// The number of the last news after which one was found to be of no use.
+    /// The number of the last lease status whose worker ID was rejected.
     noted_after: u64,
 }
 
 impl Unwanted {
-    /// If the keeper can do nothing with the lease that it was told, its worker ID is not wanted any more, for as long as a
-    /// lease lasts.
+    /// Rejects the worker ID of the published lease if the keeper has found that lease unusable. It stays
+    /// rejected for the length of a lease, but not less than [`LEAST_TIME_UNWANTED`].
     pub fn update(&mut self, shared: &State, lease_time: Duration) {
         let lease_status = lease::lease_status();
         let after = shared.server_status.keeper.another_needed_after.load(Ordering::Relaxed);
@@ -43,12 +43,12 @@ impl Unwanted {
         }
     }
 
-    /// Another lease of this worker ID would do.
+    /// Forgets a rejected worker ID: another lease of it could be used.
     pub fn forget(&mut self, worker: u32) {
         self.workers.retain(|(unwanted, _)| *unwanted != worker);
     }
 
-    /// Which identities will do, or why none will.
+    /// Returns which identities this server can use, or the reason why it can use none.
     pub fn needs(&self) -> Result<Needs, String> {
         let (datacenter, pin) = (config::datacenter_id(), config::worker_id());
         let layout = config::valid_layout().ok_or("snowflake_id.layout is not valid")?;
@@ -59,7 +59,7 @@ impl Unwanted {
         Ok(Needs {
             datacenter,
             pin,
-            worker_limit: worker_limit as u32, // A worker ID has at most 31 bits.
+            worker_limit: worker_limit as u32, // Does not truncate: a worker ID has at most 31 bits.
             unwanted: self.workers.iter().map(|(worker, _)| *worker).collect(),
         })
     }

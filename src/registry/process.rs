@@ -1,4 +1,4 @@
-//! The process of the registry worker: its beginning and its end.
+//! The registry worker's process: start and exit.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::pg::process;
 use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::{self, State};
 
-/// The keeper's part: starts the worker when it has to run and does not.
+/// Called by the keeper: starts the worker if it is needed and not running.
 pub fn start_if_needed(shared: &State, last_start: &mut Option<Instant>) -> Result<(), String> {
     let is_there = shared.server_status.registry_wakeup.pid().is_some() || start::is_coming(*last_start);
     if config::registry().is_none() || is_there {
@@ -24,18 +24,18 @@ pub fn start_if_needed(shared: &State, last_start: &mut Option<Instant>) -> Resu
     Ok(())
 }
 
-/// Where the process begins.
+/// The entry point of the process.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
-        return; // Started by the keeper, which has shared memory.
+        return; // Cannot happen: the keeper that started this worker has shared memory.
     };
     process::connect_to_no_database();
     if !shared.server_status.registry_wakeup.attach() {
-        return; // There is one already.
+        return; // Another registry worker is running.
     }
     process::at_exit(on_exit);
     Worker::new(shared).run();
@@ -48,6 +48,6 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
 fn on_exit() {
     if let Ok(shared) = memory::state() {
         shared.server_status.registry_wakeup.detach();
-        shared.server_status.wakeup.request(); // The keeper starts another one.
+        shared.server_status.wakeup.request(); // Wakes the keeper, which starts another worker.
     }
 }

@@ -1,4 +1,5 @@
-//! What people are told of the lease, in the log and the status, and how long the worker waits after that.
+//! What the registry worker reports about the lease in the log and in view `snowflake_status`, and how long
+//! it waits after that.
 
 use std::time::Duration;
 
@@ -14,17 +15,18 @@ use crate::pg::clock;
 use crate::pg::random::random_between;
 use crate::shared::lease::{self, RegistryState};
 
-/// How soon the worker tries again after a first failure, and at most how long it then waits.
+/// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after a failure, unless leases are renewed more often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// However often the registry has its leases renewed.
+/// The longest pause is no less than this, however often leases are renewed.
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Why there is no lease.
+/// The reason why there is no lease.
 pub struct Refusal {
     pub state: RegistryState,
     pub why: String,
-    /// When it may be worth while to ask again, if that is known, or 0.
+    /// When an identity may become free, in microseconds of Unix time; 0 if unknown.
     pub free_from_us: i64,
 }
 
@@ -33,7 +35,7 @@ impl Refusal {
         Refusal { state, why, free_from_us: 0 }
     }
 
-    /// What the registry says is no lease to be used.
+    /// Returns the refusal for an answer of the registry that gives no usable lease.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
             Outcome::Granted(_) => (RegistryState::Granted, "it has granted another lease".into()),
@@ -69,7 +71,7 @@ impl Refusal {
     }
 }
 
-/// What people were told last.
+/// The last reported texts.
 pub struct Report {
     failures: Failures,
     problem: Logged,
@@ -86,7 +88,7 @@ impl Report {
         }
     }
 
-    /// After a lease was granted: tells so, and what the registry noted. Returns how long to sleep.
+    /// Reports that a lease was granted, with a note of the registry. Returns how long to sleep.
     pub fn succeed(&mut self, note: Option<String>, dialogue: &Dialogue) -> Duration {
         self.failures.end();
         self.problem.is_new(None);
@@ -110,11 +112,12 @@ impl Report {
             lease_status.set_problem(None);
             lease_status.set_warning(warning.as_deref());
         });
-        // Not all servers of a fleet at once.
+        // Spread the renewals of the servers of a fleet.
         dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
     }
 
-    /// Without one: tells so, and when the lease in hand ends. Returns how long to sleep.
+    /// Reports why there is no lease, and warns if the current one is about to end at `until_us`. Returns how
+    /// long to sleep.
     pub fn fail(&mut self, refusal: Refusal, until_us: i64, dialogue: &Dialogue) -> Duration {
         let Refusal { state, why, free_from_us } = refusal;
         let why = in_short(why);
@@ -141,7 +144,7 @@ impl Report {
         self.failures.add(FIRST_PAUSE, longest).mul_f64(random_between((0.5, 1.0)))
     }
 
-    /// Logs a warning when it is new.
+    /// Logs a warning if it is new.
     fn warn(&mut self, text: Option<&str>) {
         let is_new = self.warning.is_new(text.map(str::to_owned).map(without_numbers));
         if let (Some(text), true) = (text, is_new) {
@@ -150,7 +153,7 @@ impl Report {
     }
 }
 
-/// A text by which to tell whether there is anything new: times and differences are not.
+/// Removes the digits, so that texts that differ only in times and numbers compare as equal.
 fn without_numbers(mut text: String) -> String {
     text.retain(|character| !character.is_ascii_digit());
     text

@@ -1,4 +1,4 @@
-//! What the registry worker does, round after round: it renews the lease, or asks for one.
+//! The rounds of the registry worker. In each round it renews the lease, or asks for one.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -21,7 +21,8 @@ use crate::pg::{clock, process};
 use crate::shared::lease::RegistryState;
 use crate::shared::memory::State;
 
-/// For how long a server that has just been started tries to renew the lease in its file before it goes on with it.
+/// How long a server that was just started tries to renew the lease in its file before it uses the lease
+/// without a renewal.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
 
 pub struct Worker {
@@ -30,14 +31,14 @@ pub struct Worker {
     hand: Hand,
     dialogue: Dialogue,
     unwanted: Unwanted,
-    /// Which identities would have done in the last round, or why none.
+    /// Which identities were usable in the last round, or why none was.
     asked_for: Result<Needs, String>,
     report: Report,
 }
 
-/// How a round has ended.
+/// The result of a round.
 enum Round {
-    /// With what the registry has to say beside that.
+    /// A lease was granted or renewed, possibly with a note of the registry.
     Granted {
         note: Option<String>,
     },
@@ -74,7 +75,7 @@ impl Worker {
                 }
                 Err(NoAnswer::Stuck(problem)) => {
                     self.fail(Refusal::new(RegistryState::Unreachable, problem));
-                    // The keeper starts another one.
+                    // The keeper starts another worker.
                     process::exit(1);
                 }
             };
@@ -85,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with what is in hand, and tells why. Returns how long to sleep.
+    /// Continues with the current lease, and reports the refusal. Returns how long to sleep.
     fn fail(&mut self, refusal: Refusal) -> Duration {
         self.hand.go_on();
         let pause = self.report.fail(refusal, self.hand.until_us(), &self.dialogue);
@@ -93,7 +94,8 @@ impl Worker {
         pause
     }
 
-    /// Sleeps until it is time for the next round, or something else is needed than in the last one.
+    /// Sleeps until the next round is due, or until this server needs other identities than in the last
+    /// round.
     fn sleep(&mut self, until: Instant) {
         let (shared, started, now) = (self.shared, self.started, Instant::now());
         rounds::sleep(&shared.server_status.registry_wakeup, now, until, || {
@@ -104,7 +106,7 @@ impl Worker {
         });
     }
 
-    /// Connects, and asks what there is to ask.
+    /// Runs one round: connects, and renews the lease or asks for one.
     fn round(&mut self, string: &CStr) -> Result<Round, NoAnswer> {
         self.unwanted.update(self.shared, self.dialogue.lease_time());
         self.asked_for = self.unwanted.needs();
@@ -123,7 +125,8 @@ impl Worker {
             connection::connect(string, &mut || keep_waiting(self.started, self.shared, &self.hand))?;
         if self.hand.known().is_some() {
             let renewed = self.renew(&mut connection)?;
-            // The registry may have said that it does not know the lease, or that it is somebody else's.
+            // The registry may have answered that it does not know the lease, or that another server has it
+            // too.
             let is_another_needed = match renewed {
                 Round::Granted { .. } => self.hand.state().has_to_acquire(&needs),
                 Round::Refused(_) => self.hand.known().is_none(),
@@ -135,7 +138,7 @@ impl Worker {
         self.acquire(&mut connection, &needs)
     }
 
-    /// Has the lease in hand renewed.
+    /// Asks the registry to renew the current lease.
     fn renew(&mut self, connection: &mut Connection) -> Result<Round, NoAnswer> {
         let (hand, started, shared) = (&self.hand, self.started, self.shared);
         let Some(held) = hand.known() else { return Ok(Round::Granted { note: None }) };
@@ -149,7 +152,8 @@ impl Worker {
                 self.hand.renew(lease, answer.token)?;
                 Ok(Round::Granted { note: answer.detail })
             }
-            // A question that came late may have had this lease ID granted another range: that is not what is in hand.
+            // A delayed request may have made the registry grant another range under this lease ID. That is
+            // not the current lease.
             Outcome::Unknown | Outcome::Granted(_) => {
                 self.hand.note_unknown();
                 Ok(self.refused(Outcome::Unknown, answer.detail))
@@ -162,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Asks for an identity.
+    /// Asks the registry for an identity.
     fn acquire(&mut self, connection: &mut Connection, needs: &Needs) -> Result<Round, NoAnswer> {
         let asking = self.hand.ask()?;
         let (hand, started, shared) = (&self.hand, self.started, self.shared);
@@ -176,20 +180,20 @@ impl Worker {
                     return Ok(self.refused(Outcome::ClockDiffers, answer.detail));
                 }
                 self.hand.hold(lease)?;
-                // Only what is committed is signed, so that it takes a second question.
+                // The registry signs only what it has committed, so a second query is needed.
                 let renewed = self.renew(connection)?;
                 if let Round::Granted { .. } = renewed {
                     log!("snowflake_id: {} is leased up to {}", lease.identity, instant(lease.until_us));
                 }
                 Ok(renewed)
             }
-            // What was asked for earlier, under other settings.
+            // The lease was requested earlier, under other settings.
             Outcome::Granted(lease) => {
                 self.hand.stop_asking()?;
                 let why = format!("{} is of no use to this server", lease.identity);
                 Ok(Round::Refused(Refusal::new(RegistryState::AllTaken, why)))
             }
-            // Somebody else has asked under these very IDs, and gone on with what was granted.
+            // Another server has asked under the same IDs, and uses what was granted.
             Outcome::Twin => {
                 self.hand.stop_asking()?;
                 Ok(self.refused(Outcome::Twin, answer.detail))
@@ -198,7 +202,8 @@ impl Worker {
         }
     }
 
-    /// What gives nothing may call itself anything. The registry would then be another one than before.
+    /// Records the ID of the registry, but only from an answer that grants a lease. Otherwise any server that
+    /// answers could replace the recorded ID, and the real registry would then be taken for another one.
     fn note_registry(&mut self, answer: &Answer) {
         if let (Outcome::Granted(_), Some(registry)) = (&answer.outcome, &answer.registry) {
             self.hand.note_registry(registry.id);
@@ -210,7 +215,7 @@ impl Worker {
     }
 }
 
-/// What has to be looked after also while the registry does not answer. Returns whether to go on.
+/// Handles what must not wait for an answer of the registry. Returns false if the worker has to stop.
 fn keep_waiting(started: Instant, shared: &State, hand: &Hand) -> bool {
     let registry = config::registry();
     process::reload_if_asked();

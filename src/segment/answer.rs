@@ -1,4 +1,4 @@
-//! What the registry answers about segments, read from rows.
+//! The registry's answer to a request for segments, parsed from rows.
 
 use serde::{Deserialize, Serialize};
 use snowflake_id_core::segment::{NEVER_ENDS, Range};
@@ -7,9 +7,9 @@ use uuid::Uuid;
 use crate::pg::libpq::Row;
 use crate::shared::segments::SegmentState;
 
-/// A longer one is none.
+/// Length limit for a token, in bytes. A longer token is ignored.
 const LONGEST_TOKEN: usize = 400;
-/// The columns of a row.
+/// Columns of a row, in the order in which `Answer::read` expects them.
 pub const COLUMNS: [&str; 17] = [
     "request",
     "name",
@@ -30,49 +30,52 @@ pub const COLUMNS: [&str; 17] = [
     "near",
 ];
 
-/// All that it answers.
+/// A parsed answer of the registry.
 pub struct Answer {
     pub registry_id: Option<Uuid>,
-    /// Its clock, in microseconds of Unix time.
+    /// The registry's clock, in microseconds of Unix time.
     pub clock_us: i64,
-    /// How often it wants to be told what was had, in microseconds.
+    /// How often the registry wants to be told the high-water marks, in microseconds.
     pub report_every_us: Option<i64>,
-    /// This is another registry than the one that was asked for, and says nothing else.
+    /// Whether the answer comes from a registry other than the requested one. It then contains nothing else.
     pub is_foreign: bool,
-    /// About each request that was answered: its position, counted from 0, and what.
+    /// For each request that was answered: its index, counted from 0, and the answer to it.
     pub about: Vec<(usize, About)>,
 }
 
-/// What it answers to one request.
+/// The answer to one request.
 pub struct About {
     pub state: SegmentState,
     pub granted: Option<Granted>,
     pub max_value: Option<i64>,
-    /// Evidence of what was given, as it was before this answer.
+    /// Signed evidence of the numbers granted before this answer.
     pub token: Option<String>,
     pub detail: Option<String>,
-    /// A segment that there is, of which the name may be a misspelling.
+    /// The name of an existing segment of which the requested name is probably a misspelling.
     pub near: Option<String>,
 }
 
-/// A range that is granted.
+/// A range that the registry has granted.
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
     pub range: Range,
-    /// The period to whose time it is bound.
+    /// The period in which the range may be used; `None` if it may be used at any time.
     pub period: Option<Period>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Period {
-    /// The prefix of its numbers, such as 20261121.
+    /// The date in front of the period's numbers, such as 20261121.
     pub key: i64,
-    /// When it begins, in microseconds of Unix time.
+    /// Start of the period, in microseconds of Unix time.
     pub starts_us: i64,
 }
 
 impl Answer {
-    /// Reads the rows, or says what is wrong with them.
+    /// Parses the rows of an answer.
+    ///
+    /// # Errors
+    /// A text for the log, if the rows are not a valid answer.
     pub fn read(rows: &[Row]) -> Result<Answer, String> {
         let not_understood = || "its answer cannot be understood: is it a newer version?".to_owned();
         let first = rows.first().ok_or_else(not_understood)?;
@@ -141,7 +144,7 @@ fn text(row: &Row, at: usize) -> Option<&str> {
     row.get(at)?.as_deref()
 }
 
-/// An instant that a timestamptz can hold.
+/// Reads microseconds of Unix time that fit into a `timestamptz`.
 fn instant(row: &Row, at: usize) -> Option<i64> {
     const YEAR_100000_US: i64 = 3_093_527_980_800_000_000;
     number(row, at).filter(|&us| (0..YEAR_100000_US).contains(&us))

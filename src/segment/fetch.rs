@@ -1,4 +1,4 @@
-//! What is asked of the registry, and how it is asked through libpq.
+//! Requests to the registry, and sending them through libpq.
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::pg::clock;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 
-/// How long a connection is kept that is not used. Ranges are fetched every quarter of an hour, so that a connection
-/// would stand there for nothing; but the first ones follow each other quickly.
+/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, too rarely to
+/// keep a connection open. The first ranges follow one another quickly.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// What a server asks.
+/// One call of the registry's function.
 pub struct Question<'a> {
-    /// The registry that it knows.
+    /// The registry that is expected to answer; `None` for any.
     pub registry_id: Option<Uuid>,
     pub requests: &'a [Request],
     pub node_name: String,
 }
 
-/// What it asks about one segment.
+/// A request for one segment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Request {
     pub name: String,
@@ -35,25 +35,26 @@ pub struct Request {
     /// Whether a range of the next period is wanted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub next: bool,
-    /// Nothing is wanted: this only tells, and asks for evidence.
+    /// Whether this is a report only: no range is wanted, only a token.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
-    /// What the registry has signed. Not before it is known whom that is shown.
+    /// Tokens that the registry has signed. They are added when the request is sent, because they depend on the
+    /// registry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<String>,
-    /// Whether the range may be one of a period that has not begun: it is held back until then.
+    /// Whether the granted range may belong to a period that has not started. Such a range is held back until then.
     #[serde(skip)]
     pub may_be_early: bool,
 }
 
-/// Up to where it has had numbers, and of whom; `None` if that is not known.
+/// The server's high-water mark in this segment, and the registry that granted it; `None` if that is not known.
 #[derive(Clone, Debug, Serialize)]
 pub struct HadUntil {
     pub had_until: i64,
     pub registry_id: Option<Uuid>,
 }
 
-/// How many seconds the last range has lasted, or would have, and how many numbers it had.
+/// How many seconds the last range lasted, or would last at the current rate, and how many numbers it had.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lasted {
     pub lasted: f64,
@@ -61,18 +62,18 @@ pub struct Lasted {
 }
 
 impl Question<'_> {
-    /// The same with a name of the server that every database can write.
+    /// Replaces the node name by one in ASCII, which the registry's database can represent in any encoding.
     pub fn in_ascii(self) -> Self {
         Question { node_name: in_ascii(&self.node_name), ..self }
     }
 
-    /// How many rows of the function are of use: those that answer the requests come first, or else one says who answers. The
-    /// rest names all other segments.
+    /// Returns how many rows of the function's result are needed: one for each request, or, if there are no requests,
+    /// one that identifies the registry. The rows after them list all other segments.
     pub fn most_rows(&self) -> usize {
         self.requests.len().max(1)
     }
 
-    /// The requests as JSON in ASCII, which every database understands, whatever its encoding.
+    /// Returns the requests as JSON in ASCII, which a database can read in any encoding.
     pub fn requests(&self) -> Result<String, String> {
         let json = serde_json::to_string(self.requests).map_err(|problem| problem.to_string())?;
         let mut ascii = String::with_capacity(json.len());
@@ -92,18 +93,18 @@ impl Question<'_> {
     }
 }
 
-/// An answer, and when it was given: in microseconds since boot.
+/// An answer, and the time since boot, in microseconds, at which it was given.
 pub struct Answered {
     pub answer: Answer,
     pub since_boot_us: i64,
 }
 
-/// A connection that may be used again.
+/// A connection to the registry that is kept between requests.
 #[derive(Default)]
 pub struct RegistryConnection(Option<(Connection, Instant)>);
 
 impl RegistryConnection {
-    /// Asks through a connection, a new one if need be.
+    /// Sends a request and returns the answer. Connects first if no usable connection is open.
     pub fn ask(
         &mut self,
         string: &CStr,
@@ -116,7 +117,8 @@ impl RegistryConnection {
                     self.0 = Some((connection, Instant::now()));
                     return Ok(answered);
                 }
-                // The registry may have been restarted since. What it may have given is lost.
+                // The registry may have been restarted since the last request. If the failed request was granted a
+                // range, that range is lost.
                 Err(NoAnswer::Failed(_) | NoAnswer::Refused(_) | NoAnswer::Denied(_)) => {}
                 Err(end) => return Err(end),
             }
@@ -129,7 +131,7 @@ impl RegistryConnection {
         answered
     }
 
-    /// Hangs up, if nobody has asked for a while.
+    /// Closes the connection if it has been idle for too long.
     pub fn rest(&mut self) {
         self.0.take_if(|(_, used)| used.elapsed() >= KEPT);
     }
@@ -145,11 +147,11 @@ fn ask(
     keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    // It also names all other segments, of which there may be more than an answer has room for.
+    // The function also returns a row for each other segment. These rows could exceed the size limit of an answer.
     let rest = if question.requests.is_empty() { "LIMIT 1" } else { "WHERE outcome <> 'known'" };
     let query =
         format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) {rest}");
-    // No NUL is in any of these.
+    // None of these texts contains a NUL.
     let text = |text: String| CString::new(text).ok();
     let parameters = [
         question.registry_id.and_then(|id| text(id.to_string())),

@@ -1,33 +1,34 @@
-//! Up to where a server has had numbers of a segment.
+//! The high-water marks of a server in a segment.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::answer::{Granted, Period};
 
-/// Up to where the server has had numbers of a segment.
+/// The highest numbers of a segment that the server has been granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Had {
-    /// In the period in which it is, or without one.
+    /// The mark in the current period, or in a segment without periods.
     pub now: Option<End>,
-    /// In the period after it, which it has not entered yet.
+    /// The mark in the next period, which the server has not entered yet.
     pub next: Option<End>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// The highest number.
+    /// The highest number that was granted.
     pub until: i64,
-    /// Who has given it, if that is known.
+    /// The registry that granted it, if known.
     pub registry_id: Option<Uuid>,
-    /// The period to which it belongs, if it belongs to one.
+    /// The period to which the number belongs, if the segment has periods.
     pub period: Option<Period>,
 }
 
 impl Had {
-    /// The number above which a range has to lie: the highest that the server had, but for those of a later period than
-    /// that of the range which it has not entered. An earlier period than that in which it is lies below, so that it
-    /// never goes back to one.
+    /// Returns the number above which a granted range must start; `None` if there is no such limit. The limit is the
+    /// server's highest mark. The mark of the next period is ignored if the range belongs to an earlier period. A
+    /// range of a period before the current one always starts below the limit, so the server never returns to an
+    /// earlier period.
     pub fn bound(&self, granted: &Granted) -> Option<i64> {
         let is_not_later = |end: &&End| match (end.period, granted.period) {
             (Some(had), Some(new)) => had.key <= new.key,
@@ -36,15 +37,16 @@ impl Had {
         self.now.iter().chain(self.next.iter().filter(is_not_later)).map(|end| end.until).max()
     }
 
-    /// Notes a range that is going to be used at once. What was noted of a later period stays. A range that was held has its
-    /// note already, which knows whose it is.
+    /// Records that a range is about to be used. The mark of a later period is kept. A range that was held back
+    /// already has a mark. That mark is used, because it contains the registry that granted the range.
     pub fn enter(&mut self, end: Option<End>) {
         let held = self.next.take_if(|next| end.as_ref().is_some_and(|end| end.until == next.until));
         self.now = held.or(end);
         self.drop_what_has_begun();
     }
 
-    /// Takes over what somebody else knows: of each end the higher one. The numbers of a later period are higher.
+    /// Merges the marks of another copy, and keeps the higher one of each pair. Numbers of a later period are always
+    /// higher.
     pub fn merge(&mut self, other: Had) {
         let higher = |one: Option<End>, other: Option<End>| match (one, other) {
             (Some(one), Some(other)) => Some(if other.until > one.until { other } else { one }),
@@ -59,7 +61,7 @@ impl Had {
         self.next.take_if(|next| now >= Some(next.until));
     }
 
-    /// Both, as far as they are there.
+    /// Iterates over the marks that are present.
     pub fn ends(&self) -> impl Iterator<Item = &End> {
         self.now.iter().chain(&self.next)
     }

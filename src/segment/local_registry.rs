@@ -1,7 +1,8 @@
-//! A registry in the keeper's own database: for a single server, which needs nothing else.
+//! A registry in the keeper's own database: all that a single server needs.
 //!
-//! The database may belong to somebody hostile, and the worker is a superuser. So the function is found as a member of
-//! the extension, called by its OID, and runs with the rights of its owner, in a security-restricted operation.
+//! The database may have a malicious owner, and the worker is a superuser. Therefore the function is looked up as a
+//! member of the extension and called by its OID. It runs with the rights of its owner, in a security-restricted
+//! operation.
 
 use pgrx::pg_sys;
 
@@ -15,23 +16,24 @@ use crate::pg::{clock, set_returning};
 
 const ARGUMENTS: [pg_sys::Oid; 3] = [pg_sys::UUIDOID, pg_sys::JSONBOID, pg_sys::TEXTOID];
 
-/// Asks. `None` if there is no registry in this database.
+/// Calls the registry. Returns `None` if there is no registry in this database.
 pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
     let requests = question.requests()?;
     let rows = transaction(|| take(question, &requests), || ());
     if is_stopping() {
-        // A wait for a standby that was cut short ends like one that was successful.
+        // A wait for a standby that SIGTERM cut short looks the same as one that succeeded.
         return Err(NoAnswer::Stopping);
     }
     let Some(rows) = rows.map_err(|Problem(text)| NoAnswer::Refused(text))? else { return Ok(None) };
     let mut answer = Answer::read(&rows)?;
-    // It is the same clock, and may have waited for a lock since it was read.
+    // Read the clock again: it is the registry's clock, and the function may have waited for a lock since it read the
+    // clock.
     let (clock_us, since_boot_us) = clock::clocks_us();
     answer.clock_us = clock_us;
     Ok(Some(Answered { answer, since_boot_us }))
 }
 
-/// In a transaction: the rows of the answer; `None` if there is no registry.
+/// Calls the registry's function in a transaction, and returns its rows; `None` if there is no registry.
 fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<String>>>>, Problem> {
     let Some(extension) = Extension::find(c"snowflake_id_registry") else { return Ok(None) };
     let schema = relation::schema(c"snowflake_registry");
@@ -40,10 +42,10 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
         let text = "function snowflake_registry.take_local() is not that of extension snowflake_id_registry, or its schema belongs to somebody who could put another one in its place";
         Problem(text.into())
     })?;
-    // It may have been replaced by whoever owns the extension, and never end.
+    // The owner of the extension may have replaced the function by one that never returns.
     let_sigterm_interrupt();
-    // SAFETY: in a transaction with a snapshot, as the worker's all have one. The arguments are of the types that the
-    // function was found by; it is the extension's own, in PL/pgSQL.
+    // SAFETY: the worker's transactions all have a snapshot. The function was looked up by these argument types. It
+    // is the extension's own, and is written in PL/pgSQL.
     unsafe {
         let registry_id = question.registry_id.map(|id| id.to_string());
         let arguments = [

@@ -1,23 +1,25 @@
-//! Numbers in ranges: `snowflake_segment_nextval`, and the background worker that fetches the ranges.
+//! Segments: `snowflake_segment_nextval`, and the background worker that fetches ranges of numbers.
 //!
-//! The registry hands out ranges of small rising numbers, unique over the fleet. It is the one of
-//! `snowflake_id.registry`, or an extension in the keeper's own database. What is done with a range, and why in this
-//! order:
+//! The registry grants ranges of small ascending numbers that are unique in the fleet. It is the registry named by
+//! `snowflake_id.registry`, or an extension in the keeper's own database. Each range goes through these steps, in
+//! this order:
 //!
-//! 1. The worker asks for it ([`fetch`]), by libpq or by a call in its own database ([`here`]), and says up to where it
-//!    has had numbers. The registry has committed when the answer counts.
-//! 2. A range that does not lie above all that this server had is refused ([`past`]).
-//! 3. Its end goes into a file and into the keeper's database ([`taken`]). Both are durable before anybody gets a
-//!    number.
-//! 4. The range is published in shared memory ([`crate::shared::segments`]), and backends take from it ([`numbers`]).
+//! 1. The worker requests it ([`fetch`]), through libpq or by a call in its own database ([`local_registry`]). The
+//!    request contains the server's high-water mark. The registry commits before its answer counts.
+//! 2. The worker refuses a range that does not lie above the server's high-water mark ([`range_file`]).
+//! 3. The worker stores the end of the range in a file and in the keeper's database ([`taken`]). Both are durable
+//!    before a call gets a number.
+//! 4. The worker publishes the range in shared memory ([`crate::shared::segments`]), and backends take numbers from
+//!    it ([`numbers`]).
 //!
-//! Whoever dies in between loses numbers, and repeats none: the registry never gives them again, and what is noted says
-//! so a second time. Another registry is told all that was noted before it is asked for anything.
+//! A crash between two of these steps loses numbers, but repeats none: the registry never grants them again, and the
+//! stored marks would reject them. Another registry is told all marks before it is asked for a range.
 //!
-//! A range of a period is published when the period has begun, and never taken from after it has ended. So a server
-//! never goes back to an earlier period, whatever its clock does: what was published stays.
+//! A range that belongs to a period is published when the period has started, and is not used after the period has
+//! ended. Ranges are never withdrawn, so a server never returns to an earlier period, no matter how its clock is set.
 //!
-//! The keeper starts the worker as soon as a number is asked for.
+//! The keeper starts the worker when the first number is requested, or at once if the server has been granted numbers
+//! before.
 
 mod answer;
 mod fetch;
@@ -33,4 +35,4 @@ mod view;
 mod wait;
 mod worker;
 
-pub use process::{look_for_ranges, start_if_needed};
+pub use process::{find_ranges, start_if_needed};

@@ -14,20 +14,19 @@ use crate::pg::function::declare_c_function;
 use crate::pg::varlena::{TextBytes, bytes, plain_bytes};
 use crate::shared::segments::segments;
 
-/// The most numbers that one `snowflake_segment_batch` gives.
+/// Maximum number of values that one call of `snowflake_segment_batch` returns.
 const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_segment_nextval);
 
-/// `snowflake_segment_nextval(text)`, without the wrapper that pgrx puts around a function, as
-/// [`crate::generate::nextval`]. The usual call touches nothing that could panic or raise an error; what could lies
-/// behind [`next_slowly`].
+/// `snowflake_segment_nextval(text)`, without pgrx's wrapper, like [`crate::generate::nextval`]. The fast path calls
+/// nothing that could panic or raise an error. [`next_slowly`] does the rest.
 ///
 /// # Safety
-/// Called by PostgreSQL alone, as it is declared in SQL: STRICT, with a text.
+/// To be called by PostgreSQL only, as declared in SQL: STRICT, with an argument of type text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: by this function's contract; the text lives as long as the call.
+    // SAFETY: by this function's contract. The text lives until the call ends.
     let (call, name) = unsafe {
         let call = Call::new(fcinfo);
         (call, plain_bytes(call.argument(0).cast_mut_ptr()))
@@ -35,35 +34,37 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
     if let Some(number) = name.and_then(try_next) {
         return pg_sys::Datum::from(number);
     }
-    // SAFETY: as above. The guard may stand where PostgreSQL calls, which is here.
+    // SAFETY: as above. PostgreSQL calls this function directly, as the guard requires.
     unsafe { pgrx_extern_c_guard(|| next_slowly(bytes(call.argument(0).cast_mut_ptr()))) }
 }
 
-/// Takes one number, if the segment is known and nothing is in the way: the hot path.
+/// Takes one number without waiting; `None` if the segment is not known to this session or has no number. This is the
+/// hot path.
 #[inline]
 fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
     let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
     if taken.is_next_wanted {
-        ring();
+        request_worker();
     }
     known.set_last(taken.first);
     Some(taken.first)
 }
 
-/// The clock by which ranges end. There is one where there are ranges.
+/// Returns the registry's clock, which decides when a range ends, in microseconds of Unix time. Shared memory exists
+/// wherever there are ranges.
 fn registry_clock_us() -> i64 {
     segments().map_or(i64::MAX, |segments| segments.registry_clock_us())
 }
 
 #[cold]
-fn ring() {
+fn request_worker() {
     if let Ok(segments) = segments() {
-        segments.ring();
+        segments.request_worker();
     }
 }
 
-/// Finds the segment, waits, or finds the error.
+/// Takes one number, and waits for it if necessary.
 #[cold]
 fn next_slowly(name: &[u8]) -> pg_sys::Datum {
     let (slot, taken) = take(name, NonZeroU64::MIN).or_report();
@@ -76,15 +77,15 @@ fn snowflake_segment_batch(name: TextBytes, count: i32) -> SetOfIterator<'static
     SetOfIterator::new(take_batch(name.0, count).or_report())
 }
 
-/// Takes `count` numbers. All are taken before the first row is returned. If they do not all come, those that came are
-/// lost.
+/// Takes `count` numbers before the first row is returned. If the call fails, the numbers that it has already taken
+/// are lost.
 fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(count)) if count.get() <= MAX_BATCH as u64 => count,
         _ => return Err(Error::SegmentBatchCount { count, most: MAX_BATCH }),
     };
     let mut numbers = Vec::new();
-    let room = count.get() as usize; // At most MAX_BATCH. It never grows: a failed allocation would end the server.
+    let room = count.get() as usize; // At most MAX_BATCH. Never grows, as a failed allocation would abort.
     numbers.try_reserve_exact(room).map_err(|_| Error::OutOfMemory { bytes: room * size_of::<i64>() })?;
     let mut left = Some(count);
     while let Some(wanted) = left {

@@ -1,4 +1,4 @@
-//! The process of the segments worker: its beginning and its end.
+//! Start and exit of the segments worker's process.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -17,20 +17,20 @@ use crate::pg::relation::Extension;
 use crate::shared::memory;
 use crate::shared::segments::{self, Trouble, segments};
 
-/// In the keeper's process, once it has looked: whether this server has had numbers.
-static HAS_PAST: OnceLock<bool> = OnceLock::new();
+/// Whether this server has been granted numbers before. Set in the keeper's process by `find_ranges`.
+static HAS_RANGES: OnceLock<bool> = OnceLock::new();
 
-/// The keeper's part, in a transaction: looks whether this server has had numbers.
-pub fn look_for_ranges(extension: Extension) {
-    HAS_PAST.get_or_init(|| RangeFile::is_there(extension));
+/// Run by the keeper, in a transaction: finds out whether this server has been granted numbers before.
+pub fn find_ranges(extension: Extension) {
+    HAS_RANGES.get_or_init(|| RangeFile::is_there(extension));
 }
 
-/// The keeper's part: starts the worker when it has to run and does not.
+/// Run by the keeper: starts the worker if it is needed and is not running.
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
     let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
-    // Who has had numbers tells the registry so, whether more are wanted or not.
-    let is_needed = HAS_PAST.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
+    // A server that has been granted numbers reports them to the registry, even if it needs no more.
+    let is_needed = HAS_RANGES.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
     if !is_needed || is_there {
         return;
     }
@@ -40,29 +40,30 @@ pub fn start_if_needed(last_start: &mut Option<Instant>) {
     }
 }
 
-/// Where the process begins.
+/// Entry point of the worker.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let (Ok(shared), Ok(segments)) = (memory::state(), segments()) else {
-        return; // Started by the keeper, which has shared memory.
+        return; // The keeper has shared memory, so this does not happen.
     };
-    // Where it notes what was had. Without a registry elsewhere that may be there as well.
+    // The high-water marks are stored in this database. If `snowflake_id.registry` is not set, the registry may be in
+    // it as well.
     database::connect(&config::database());
-    let is_here = config::registry().is_none();
+    let is_local = config::registry().is_none();
     if !segments.wakeup.attach() {
-        return; // There is one already.
+        return; // Another worker is running.
     }
     process::at_exit(on_exit);
-    Worker::new(segments, is_here).run();
+    Worker::new(segments, is_local).run();
     shared.server_status.wakeup.request();
 }
 
 fn on_exit() {
     if let (Ok(shared), Ok(segments)) = (memory::state(), segments()) {
         segments.wakeup.detach();
-        shared.server_status.wakeup.request(); // The keeper starts another one.
+        shared.server_status.wakeup.request(); // The keeper starts a new worker.
     }
 }

@@ -1,16 +1,17 @@
-//! What a server notes about numbers before anybody gets them: up to where it has had those of each name, which registry
-//! has answered last, and what registries have signed.
+//! The server's records about numbers of segments: its high-water mark for each name, the registry that answered
+//! last, and the tokens that registries have signed. They are stored before a call gets a number.
 //!
-//! Whatever a registry gives has to lie above that, and it is told about it, so that it goes on above: also one that
-//! has lost commits, or another one than before.
+//! A range must lie above the high-water mark. The registry is told the mark, and continues above it, even if the
+//! registry has lost commits or is not the one that granted the numbers.
 //!
-//! Up to where numbers were had is noted twice:
+//! The high-water marks are stored twice:
 //!
-//! - in the database ([`taken`]): the WAL brings it to wherever the rows with these numbers are;
-//! - in file `snowflake_id.segments` of the data directory, with the rest: it outlives `DROP EXTENSION`.
+//! - in the database ([`taken`]): the WAL carries them to every server that has rows with these numbers;
+//! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
+//!   EXTENSION`.
 //!
-//! At a start the higher one counts. A copy that is out of date, in a base backup or on a promoted standby, does no harm:
-//! what it says was had is not given to anybody.
+//! After a start, the higher mark counts. An outdated copy, in a base backup or on a promoted standby, is harmless:
+//! it excludes only numbers that have been granted, and these are not granted again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,7 +28,7 @@ use crate::pg::relation::Extension;
 
 const NAME: &str = "snowflake_id.segments";
 
-/// What is known of the past.
+/// The records of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RangeFile {
     /// The registry that answered last.
@@ -35,12 +36,12 @@ pub struct RangeFile {
     segments: BTreeMap<String, Had>,
     #[serde(default)]
     signed: Signed,
-    /// Whether it could not be noted the last time.
+    /// Whether the last attempt to store the records failed.
     #[serde(skip)]
     is_unwritable: bool,
 }
 
-/// The file, with what tells people what it is.
+/// Contents of the file, with a text that explains the file to its readers.
 #[derive(Serialize, Deserialize)]
 struct Contents<P> {
     about: String,
@@ -48,7 +49,7 @@ struct Contents<P> {
 }
 
 impl RangeFile {
-    /// Reads file and database. Without a file nothing is known but what is in the database.
+    /// Reads the file and the database. If there is no file, only the marks in the database are known.
     pub fn read() -> Result<RangeFile, String> {
         let read = || -> io::Result<RangeFile> {
             let Some(file) = file::open(NAME)? else { return Ok(RangeFile::default()) };
@@ -62,7 +63,7 @@ impl RangeFile {
         Ok(range_file)
     }
 
-    /// Changes what is known, and writes it down first: nothing counts that is not noted.
+    /// Changes the records, after storing the new ones: a change that cannot be stored does not take effect.
     pub fn keep(&mut self, change: impl FnOnce(&mut RangeFile)) -> Result<(), String> {
         let mut range_file = self.clone();
         change(&mut range_file);
@@ -74,7 +75,8 @@ impl RangeFile {
         Ok(())
     }
 
-    /// If it could not be noted the last time, tries again. What is fetched while it cannot is lost for everybody.
+    /// If the last attempt to store the records failed, tries again. A range that is fetched when it cannot be
+    /// recorded is lost.
     pub fn prove_writable(&mut self) -> Result<(), String> {
         if self.is_unwritable { self.write(&self.clone()) } else { Ok(()) }
     }
@@ -88,27 +90,29 @@ impl RangeFile {
         written
     }
 
-    /// Notes again what is gone from the database: the extension was dropped and created again, for example.
+    /// Stores marks again that are missing from the database, for example because the extension was dropped and
+    /// created again.
     pub fn note_again(&self) -> Result<(), String> {
         taken::write(&self.segments)
     }
 
-    /// In a transaction in the keeper's database: whether anything is noted, or may be where nobody can read it.
+    /// Run in a transaction in the keeper's database: returns whether any records exist, or may exist in an
+    /// unreadable file.
     pub fn is_there(extension: Extension) -> bool {
         !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }
 
-    /// All names of which this server has had numbers.
+    /// Iterates over all names of which this server has been granted numbers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.segments.keys().map(String::as_str)
     }
 
-    /// What can be shown of a name to a registry.
+    /// Returns the tokens of a name that this registry has signed.
     pub fn tokens(&self, registry_id: Option<Uuid>, name: &str) -> Vec<String> {
         self.signed.tokens(registry_id, name)
     }
 
-    /// Notes what a registry has signed.
+    /// Stores a token that a registry has signed.
     pub fn prove(&mut self, registry_id: Option<Uuid>, name: &str, token: String) {
         self.signed.note(registry_id, name, token);
     }
@@ -117,24 +121,24 @@ impl RangeFile {
         self.segments.get(name).cloned().unwrap_or_default()
     }
 
-    /// The number above which a range has to lie.
+    /// Returns the number above which a granted range must start; `None` if there is no such limit.
     pub fn bound(&self, name: &str, granted: &Granted) -> Option<i64> {
         self.segments.get(name)?.bound(granted)
     }
 
-    /// Whether a range of a later period was used since this one was fetched.
+    /// Whether a range that was fetched earlier can no longer be used, because a later range has been used since.
     pub fn is_over(&self, name: &str, granted: &Granted) -> bool {
         let now = self.segments.get(name).and_then(|had| had.now.as_ref());
         now.is_some_and(|now| granted.range.first <= now.until)
     }
 
-    /// Notes a range that is going to be used at once. What was noted of a later period stays.
+    /// Records that a range is about to be used. The mark of a later period is kept.
     pub fn enter(&mut self, name: &str, granted: &Granted) {
         let end = self.end_of(granted);
         self.segments.entry(name.into()).or_default().enter(end);
     }
 
-    /// Notes a range that is going to be used when its period has begun.
+    /// Records a range that is held back until its period starts.
     pub fn hold(&mut self, name: &str, granted: &Granted) {
         let end = self.end_of(granted);
         self.segments.entry(name.into()).or_default().next = end;

@@ -1,6 +1,6 @@
-//! What this backend remembers of segments between calls: the slot of each name, and the last number of it.
+//! Segments that this backend has used: the slot of each name, and the last number taken.
 //!
-//! A slot that has had a number stays with its name, so that what was found once can be kept.
+//! Once a number has been taken from a slot, the slot keeps its name, so the backend can keep a reference to it.
 
 use std::cell::Cell;
 
@@ -9,16 +9,16 @@ use parking_lot::Mutex;
 use crate::pg::backend_local::BackendLocal;
 use crate::shared::segments::Slot;
 
-/// A segment of which this session has taken a number.
+/// A segment from which this session has taken a number.
 pub struct Known {
-    /// As this database writes it.
+    /// In the encoding of this database.
     name: Box<[u8]>,
     pub slot: &'static Slot,
     last: BackendLocal<Cell<i64>>,
 }
 
 impl Known {
-    /// The last number that this session took.
+    /// Returns the last number that this session took.
     pub fn last(&self) -> i64 {
         self.last.get()
     }
@@ -29,12 +29,12 @@ impl Known {
     }
 }
 
-/// The one that was asked for last.
+/// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All of them. They are never freed: there are no more than slots.
+/// All segments that this session has used. They are never freed; there are at most as many as slots.
 static ALL: Mutex<Vec<&Known>> = Mutex::new(Vec::new());
 
-/// What is known of a name.
+/// Returns the segment of this name, if the session has taken a number from it.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Known> {
     match CURRENT.get() {
@@ -50,7 +50,7 @@ fn find_another(name: &[u8]) -> Option<&'static Known> {
     Some(known)
 }
 
-/// Remembers the slot of a name, of which a number was just taken.
+/// Remembers the slot of a name after a number was taken from it.
 pub fn remember(name: &[u8], slot: &'static Slot) -> &'static Known {
     if let Some(known) = find(name) {
         return known;

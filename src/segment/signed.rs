@@ -1,15 +1,15 @@
-//! What registries have signed: evidence of what they have given of a segment, to whomever.
+//! Tokens: what registries have signed about the numbers that they granted, to this server or to others.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Of so many registries it is kept, those that have signed last.
+/// Number of registries whose tokens are kept. The registries that signed last are kept.
 const MOST_REGISTRIES: usize = 8;
 
-/// The evidence of each registry, the one that has signed last first. It proves nothing to another one, and says nothing of what
-/// that has given.
+/// The tokens of each registry, starting with the registry that signed last. A token proves nothing to another
+/// registry, and says nothing about the numbers that another registry granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed(Vec<OfRegistry>);
 
@@ -19,17 +19,18 @@ struct OfRegistry {
     segments: BTreeMap<String, Tokens>,
 }
 
-/// What is kept of a name. Nobody but the registry can check a signature. So what shows more than anything the registry has
-/// signed, and is made up, does not keep out what the registry signs next.
+/// The tokens kept for one name. Only the registry can verify a signature, so a forged token that states more than
+/// any real one may be stored as `most`. The last token is kept as well, so that a forged one does not displace what
+/// the registry signs next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Tokens {
-    /// What shows most: a registry that was set back may sign less.
+    /// The token that states the most. A registry that was restored from a backup may sign less later.
     most: String,
     last: String,
 }
 
 impl Signed {
-    /// What can be shown to a registry.
+    /// Returns the tokens of a name to send to this registry.
     pub fn tokens(&self, registry_id: Option<Uuid>, name: &str) -> Vec<String> {
         let of_registry = self.0.iter().find(|of| of.registry_id == registry_id);
         let Some(tokens) = of_registry.and_then(|of| of.segments.get(name)) else { return vec![] };
@@ -38,7 +39,7 @@ impl Signed {
         all
     }
 
-    /// Notes what a registry has signed.
+    /// Stores a token that a registry has signed.
     pub fn note(&mut self, registry_id: Option<Uuid>, name: &str, token: String) {
         let at = self.0.iter().position(|of| of.registry_id == registry_id);
         let mut of_registry = match at {
@@ -56,7 +57,8 @@ impl Signed {
     }
 }
 
-/// What a token shows: where the segment goes on, in its period and in the next one.
+/// Returns the position that a token states: where the segment continues in its period and in the next period.
+/// Returns `None` for an invalid token.
 fn shown(token: &str) -> Option<(u128, u128)> {
     let (statement, _) = token.split_once('.')?;
     let mut parts = statement.split(':').skip(2);

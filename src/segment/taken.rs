@@ -1,14 +1,14 @@
-//! What the WAL knows of numbers that this server has had: materialized view `snowflake_internal.segment_taken` in the
-//! keeper's database, one row for each name.
+//! High-water marks of segments in the WAL: materialized view `snowflake_internal.segment_taken` in the keeper's
+//! database, with one row for each name.
 //!
-//! A range is noted there, and the commit has flushed the WAL and has waited for synchronous standbys, before anybody
-//! gets a number of it. So the WAL of the note comes before that of every row with one of the numbers: whoever has the
-//! row has the note. A standby that is promoted, a server that was restored and one that `pg_upgrade` made know up to
-//! where numbers were had, of whichever registry.
+//! A mark is stored here before a call gets a number of the range: the commit has flushed the WAL, and has waited for
+//! synchronous standbys. So the WAL record of the mark precedes that of every row that contains one of the numbers,
+//! and a server that has the row also has the mark. This holds after the promotion of a standby, after a restore, and
+//! after `pg_upgrade`, no matter which registry granted the numbers.
 //!
-//! Rows are written in place ([`crate::pg::rows`]), and are kept from dumps, publications and SQL as the horizon is: see
-//! [`crate::keeper`]. The database may belong to somebody hostile, and the worker is a superuser: [`crate::pg::relation`]
-//! says what follows.
+//! Rows are overwritten in place ([`crate::pg::rows`]). They are excluded from dumps and publications, and protected
+//! from SQL, in the same way as the horizon: see [`crate::keeper`]. The database may have a malicious owner, and the
+//! worker is a superuser: [`crate::pg::relation`] describes the precautions.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -22,7 +22,8 @@ use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{bytes_of, uuid_of};
 
-/// Names are stored in UTF-8, whatever the encoding of the database. No column is NULL: a row keeps its length.
+/// Names are stored in UTF-8, whatever the encoding of the database. No column is NULL, so that rows keep their
+/// length.
 const COLUMNS: [(&CStr, pg_sys::Oid); 9] = [
     (c"name", pg_sys::BYTEAOID),
     (c"until_value", pg_sys::INT8OID),
@@ -35,19 +36,19 @@ const COLUMNS: [(&CStr, pg_sys::Oid); 9] = [
     (c"next_period_starts_us", pg_sys::INT8OID),
 ];
 
-/// In the place of a number: there is none. No segment has negative ones.
+/// Stands for a missing number. Numbers of segments are never negative.
 const NONE: i64 = -1;
 
-/// What is noted, by name.
+/// The stored marks, by name.
 pub type Noted = BTreeMap<String, Had>;
 
-/// Reads all that is noted.
+/// Reads all stored marks.
 pub fn read() -> Result<Noted, String> {
     transaction(|| Ok(stored(lock()?)), || ()).map_err(|Problem(text)| text)
 }
 
-/// Notes what is not noted yet. It is durable when this returns, unless the process
-/// [is stopping](crate::background::stop::is_stopping): then it may not have reached a synchronous standby.
+/// Stores the marks that are not stored yet. They are durable when this returns, unless the process [is
+/// stopping](crate::background::stop::is_stopping): then they may not have reached a synchronous standby.
 pub fn write(wanted: &Noted) -> Result<(), String> {
     let write = || {
         let relation = lock()?;
@@ -65,7 +66,7 @@ pub fn write(wanted: &Noted) -> Result<(), String> {
     transaction(write, || ()).map_err(|Problem(text)| text)
 }
 
-/// In a transaction: whether anything is noted in this database.
+/// Run in a transaction: returns whether any marks are stored in this database.
 pub fn is_there(extension: Extension) -> bool {
     find(extension).is_some_and(|relation| !stored(relation).is_empty())
 }
@@ -91,7 +92,7 @@ fn stored(relation: Relation) -> Noted {
                 period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
             })
         };
-        // There is one row of each name. If ever there were two, the higher one counts.
+        // Each name has one row. If there were two, the higher marks would count.
         noted.entry(name).or_default().merge(Had { now: end(1), next: end(5) });
     });
     noted

@@ -1,5 +1,5 @@
-//! Taking numbers where there may be none yet: asking the worker, and waiting for it, never longer than `max_wait`,
-//! without a lock, cancellable, and visible in `pg_stat_activity`.
+//! The slow path of taking numbers: asks the worker for a range and waits for it. The wait is limited by `max_wait`,
+//! holds no lock, can be canceled, and is visible in `pg_stat_activity`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -19,18 +19,19 @@ use crate::shared::segments::{
 use crate::shared::wait::{Deadline, Watch};
 use crate::wait_event::WaitEvent;
 
-/// For how long a registry that says nothing is waited for, as it may be restarted or fail over. After that, calls fail at
-/// once and do not pile up.
+/// How long calls wait while the registry does not answer, because it may be restarting or failing over. After that,
+/// calls fail immediately, so that they do not pile up.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
-/// Takes up to `n` numbers of a segment, and waits until there is at least one.
+/// Takes up to `n` numbers of a segment. Waits until there is at least one.
 pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error> {
     let segments = segments()?;
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
     }
     let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
-    // What is longer in any encoding is not converted: a failed allocation would end the server.
+    // Do not convert a name that is too long in any encoding. It may be huge, and a failed allocation would abort the
+    // process.
     if name.len() > 4 * LONGEST_NAME {
         return Err(bad_length(name.len()));
     }
@@ -44,9 +45,10 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
         let (at, slot) = segments::find_or_assign(&text, config::max_segments())?;
         if let Ok(taken) = slot.segment.take(|| segments.registry_clock_us(), n) {
             if taken.is_next_wanted {
-                segments.ring();
+                segments.request_worker();
             }
-            // It may have gone to another name since it was found, and those numbers are lost then. From now on it stays.
+            // The slot may have been reassigned to another name since it was found. The numbers are lost in that
+            // case. Otherwise the slot keeps its name from now on.
             if segments.record_of(at, &text).is_some() {
                 return Ok((slot, taken));
             }
@@ -57,13 +59,13 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
     }
 }
 
-/// The waiting of one call.
+/// One call that waits.
 struct Waiting<'a> {
     segments: &'static Segments,
     name: &'a str,
     deadline: Deadline,
     changes: Watch<'a>,
-    /// The round of the worker that is an answer to this call.
+    /// The first round of the worker that takes this call into account.
     round: Option<u64>,
 }
 
@@ -73,22 +75,22 @@ impl<'a> Waiting<'a> {
         Waiting { segments, name, deadline, changes: Watch::of(&segments.changes), round: None }
     }
 
-    /// Has the worker ask the registry, and sleeps until it has done something. Fails if the registry has answered that there is no number,
-    /// or did not answer.
+    /// Asks the worker for numbers, and sleeps until the worker has published something or ended a round. Fails if
+    /// the registry has answered that there are no numbers, if it did not answer, or if the time is over.
     fn ask(&mut self, slot: &Slot, record: impl Fn() -> Option<Record>) -> Result<(), Error> {
         if self.round.is_none() {
             slot.calls_waited.fetch_add(1, Ordering::Relaxed);
         }
         if self.round.is_some_and(|round| self.segments.has_ended(round)) {
-            // Read after the round has ended: what was known before may be over.
+            // Read the record only now that the round has ended: an older record may be out of date.
             self.refuse(record())?;
-            // There were numbers, and others have taken them; or it is worth while to ask again.
+            // Either other calls have taken the new numbers, or another request may succeed.
             self.round = None;
         }
         slot.want();
         let round = self.segments.next_round();
         self.round.get_or_insert(round);
-        self.segments.ring();
+        self.segments.request_worker();
         if self.deadline.is_over() {
             return Err(self.too_late(record()));
         }
@@ -96,7 +98,8 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// The error for what the registry has answered, unless it has given numbers, or is to be asked again.
+    /// Returns the error that matches the registry's last answer. Returns `Ok` if the registry has granted numbers,
+    /// or should be asked again.
     fn refuse(&self, record: Option<Record>) -> Result<(), Error> {
         if let Some(problem) = segments::registry_problem() {
             let silent_us = clock::clock_us().saturating_sub(problem.since_us);

@@ -1,5 +1,5 @@
-//! What the segments worker does, round after round: it looks which segments want numbers, asks the registry for all of
-//! them at once, and publishes what it gets.
+//! The main loop of the segments worker. In each round it finds the segments that need numbers, requests ranges for
+//! all of them at once, and publishes them.
 
 mod ask;
 mod bad_names;
@@ -20,7 +20,7 @@ use super::range_file::RangeFile;
 use crate::background::rounds;
 use crate::config;
 
-/// How soon the worker looks although nobody has woken it, and while it has a connection.
+/// How long the worker sleeps at most when it is not woken: without a connection to the registry, and with one.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME_IN_TOUCH: Duration = Duration::from_secs(2);
 
@@ -40,11 +40,12 @@ impl Worker {
         }
     }
 
-    /// One round: looks what is wanted, asks, publishes. Fails when the process has to stop.
+    /// Runs one round: finds the segments that need numbers, requests ranges, and publishes them. Fails if the
+    /// process has to stop.
     fn round(&mut self) -> Result<(), ()> {
         self.segments.begin_round();
         if self.range_file.is_err() {
-            self.range_file = RangeFile::read(); // It may have been mended.
+            self.range_file = RangeFile::read(); // The file may have been repaired.
         }
         let wishes = self.wishes();
         let is_clock_set = self.is_clock_set();
@@ -57,7 +58,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sleeps until somebody asks, or there is something to do.
+    /// Sleeps until a backend requests numbers, or the next work is due.
     fn sleep(&mut self) {
         let until = Instant::now() + self.idle_time();
         let wakeup = &self.segments.wakeup;
@@ -67,7 +68,7 @@ impl Worker {
         });
     }
 
-    /// How long there is nothing to do.
+    /// Returns how long the worker may sleep before the next work is due.
     fn idle_time(&self) -> Duration {
         let idle_time = if self.connection.is_open() { IDLE_TIME_IN_TOUCH } else { IDLE_TIME };
         let until_report = self.report_at.saturating_duration_since(Instant::now());

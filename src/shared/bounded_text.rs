@@ -1,6 +1,6 @@
-//! [`BoundedText`]: a text in shared memory.
+//! [`BoundedText`]: a short text in shared memory.
 
-/// A text of bounded length. What does not fit is cut off.
+/// A text of at most 512 bytes. A longer text is truncated at a character boundary.
 #[derive(Clone, Copy)]
 pub struct BoundedText {
     bytes: [u8; BoundedText::CAPACITY],
@@ -15,7 +15,7 @@ impl BoundedText {
         self.bytes[..self.length].copy_from_slice(&text.as_bytes()[..self.length]);
     }
 
-    /// `None` if it is empty.
+    /// Returns the text, or `None` if it is empty.
     pub fn text(&self) -> Option<String> {
         (self.length > 0).then(|| String::from_utf8_lossy(&self.bytes[..self.length]).into_owned())
     }

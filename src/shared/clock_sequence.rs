@@ -1,4 +1,4 @@
-//! Which values of the clock sequence are asked for, and which are free.
+//! The values of the clock sequence: which layouts request another one, and up to when each value was used.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
@@ -6,12 +6,13 @@ use snowflake_id_core::clock_sequence::{MAX_VALUE, Widths};
 use snowflake_id_core::used::Uses;
 use snowflake_id_core::{Identity, Layout};
 
-/// The first is written by calls and taken by the keeper, the second is written by the keeper alone.
+/// `asked` is set by calls and cleared by the keeper; `ends_us` is written only by the keeper.
 pub struct ValueWords {
-    /// For which layouts calls ask that wait for the clock: [`Widths`].
+    /// The layouts whose calls wait for the clock and have requested another value: [`Widths`].
     asked: AtomicU8,
-    /// Up to when each value may have been used under the identity in use, as it is recorded; 0: not at all. Hints
-    /// and figures for people: the keeper decides by what is stored.
+    /// For each value, the recorded high-water mark under the current identity, in microseconds of Unix time;
+    /// 0 if the value was never used. These are hints and statistics only: the keeper decides by what is
+    /// stored.
     ends_us: [AtomicI64; MAX_VALUE as usize + 1],
 }
 
@@ -22,30 +23,32 @@ impl Default for ValueWords {
 }
 
 impl ValueWords {
-    /// Asks the keeper for another value that a layout can have.
+    /// Asks the keeper for another value that the layout can have.
     pub fn ask(&self, layout: &Layout) {
         self.asked.fetch_or(Widths::of(layout).0, Ordering::AcqRel);
     }
 
-    /// What was asked for.
+    /// Returns the requested widths, and clears the request.
     pub fn take_asked(&self) -> Widths {
         Widths(self.asked.swap(0, Ordering::AcqRel))
     }
 
-    /// Notes up to when each value was used.
+    /// Publishes the recorded high-water mark of each value.
     pub fn note_ends(&self, identity: Identity, uses: &Uses) {
         for (value, end_us) in (0..=MAX_VALUE).zip(&self.ends_us).skip(1) {
             end_us.store(uses.until_us(identity, value).unwrap_or(0), Ordering::Relaxed);
         }
     }
 
-    /// The values that were used, each with the end of that. The one in use has no end.
+    /// Returns the values that were used, each with its high-water mark. The value in use has no final mark
+    /// yet.
     pub fn used(&self) -> impl Iterator<Item = (u8, i64)> {
         let ends = (0..=MAX_VALUE).zip(&self.ends_us).skip(1);
         ends.map(|(value, end_us)| (value, end_us.load(Ordering::Relaxed))).filter(|&(_, end_us)| end_us > 0)
     }
 
-    /// When the first value is free that a layout can have; `None` if it can have none but the one in use.
+    /// Returns when the first value from 1 to `max_value`, other than `in_use`, becomes free, in microseconds
+    /// of Unix time. Returns `None` if there is no such value.
     pub fn free_from_us(&self, max_value: u8, in_use: u8) -> Option<i64> {
         let others = (1..=max_value).filter(|&value| value != in_use);
         others.map(|value| self.ends_us[usize::from(value)].load(Ordering::Relaxed)).min()

@@ -1,17 +1,17 @@
-//! Where administrators leave orders for the keeper: one at a time.
+//! The command slot: passes requests of administrators to the keeper, one at a time.
 //!
 //! ```text
-//!                   place             claim             answer
+//!                   submit            claim             answer
 //!   Free -> Filling -----> Waiting ----------> Claimed --------> Answered -> Free
 //!                             |                   |                 (the caller takes the answer)
 //!                             +-> Free            +-> Abandoned -----------> Free
-//!                          withdraw             give_up              (the keeper answers nobody)
+//!                          withdraw             give_up              (the answer is discarded)
 //! ```
 //!
-//! Each arrow is one exchange of a word that holds a number, the ticket, and the phase. So an order that was
-//! withdrawn is not carried out: withdrawing and claiming are exchanges from the same value, of which only
-//! one succeeds. The keeper claims an order right before the first thing that cannot be undone. Whoever has
-//! placed one learns what became of it, and is told so if it has to leave before that.
+//! Each arrow is one atomic exchange of a word that holds the phase and a number, the ticket. A withdrawn
+//! request is never carried out: withdrawing and claiming both exchange the same old value, so only one of
+//! them succeeds. The keeper claims a request right before the first irreversible step. A caller either
+//! gets the answer or, if it leaves earlier, reports that the request may still be carried out.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -19,30 +19,31 @@ use snowflake_id_core::Identity;
 
 use super::wait::Signal;
 
-/// What an administrator wants.
+/// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Follow a clock that has jumped ahead.
     AcceptClock,
-    /// Make no more IDs whose time is earlier than this, in microseconds of Unix time.
+    /// Issue no more IDs with a time before this instant, in microseconds of Unix time.
     Advance(i64),
-    /// Begin anew at the present, for this identity; without one, for another that the registry leases.
+    /// Reset the horizon to the present, under this identity; if `None`, under another identity that the
+    /// registry leases.
     Reset(Option<Identity>),
 }
 
-/// What became of it.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Answer {
-    /// It was carried out, durably.
+    /// The request was carried out, durably.
     Done = 0,
-    /// It was not; the keeper's report says why.
+    /// The request was not carried out; the keeper's report says why.
     Failed = 1,
-    /// IDs are being made under the identity.
+    /// Refused: IDs are being issued under the identity.
     IdentityInUse = 2,
-    /// IDs were made under the identity.
+    /// Refused: IDs were issued under the identity.
     IdentityUsed = 3,
-    /// It is not known which identities were used.
+    /// Refused: it is not known which identities were used.
     HistoryUnknown = 4,
 }
 
@@ -53,24 +54,24 @@ impl Answer {
     }
 }
 
-/// What the word of the desk says besides the ticket.
+/// The phase of a request. The word of the slot holds it beside the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum Phase {
     Free = 0,
-    /// A caller is writing its order down.
+    /// A caller is writing its request.
     Filling = 1,
-    /// For the keeper.
+    /// The request waits for the keeper.
     Waiting = 2,
-    /// The keeper carries it out.
+    /// The keeper is carrying out the request.
     Claimed = 3,
-    /// For the caller.
+    /// The answer waits for the caller.
     Answered = 4,
-    /// The keeper carries it out, and nobody waits for the answer.
+    /// The keeper is carrying out the request, but the caller has left.
     Abandoned = 5,
 }
 
-/// The number of an order, by which caller and keeper know it.
+/// The number of a request, by which the caller and the keeper identify it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -80,8 +81,9 @@ impl Ticket {
     }
 }
 
-/// The desk. The order is written by its caller while `Filling`, the answer by the keeper while `Claimed`;
-/// the exchange that ends a phase (Release) and the one that finds the next (Acquire) order these.
+/// The slot. The caller writes the request in phase `Filling`, and the keeper writes the answer in phase
+/// `Claimed`. The exchange that ends a phase (Release) and the exchange or load that finds the next phase
+/// (Acquire) order these writes.
 #[derive(Default)]
 pub struct CommandSlot {
     word: AtomicU64,
@@ -89,7 +91,7 @@ pub struct CommandSlot {
     instant_us: AtomicI64,
     identity: AtomicU64,
     answer: AtomicU8,
-    /// Sent when an order was answered, or has left the desk.
+    /// Sent when a request was answered, or when it has left the slot.
     pub changes: Signal,
 }
 
@@ -99,7 +101,7 @@ impl CommandSlot {
         self.word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Places an order; `None` if there is one already.
+    /// Submits a request. Returns `None` if the slot is occupied.
     pub fn submit(&self, request: Request) -> Option<Ticket> {
         let word = self.word.load(Ordering::Acquire);
         let (last, ticket) = (Ticket(word >> 3), Ticket((word >> 3) + 1));
@@ -121,7 +123,8 @@ impl CommandSlot {
         Some(ticket)
     }
 
-    /// Takes an order back. Returns whether it will not be carried out: false if the keeper has claimed it.
+    /// Withdraws a request. Returns true if it will not be carried out, and false if the keeper has claimed
+    /// it.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let is_withdrawn = self.exchange(ticket, Phase::Waiting, Phase::Free);
         if is_withdrawn {
@@ -130,7 +133,7 @@ impl CommandSlot {
         is_withdrawn
     }
 
-    /// Takes the answer, once it is there.
+    /// Takes the answer and frees the slot. Returns `None` if there is no answer yet.
     pub fn take_answer(&self, ticket: Ticket) -> Option<Answer> {
         if self.word.load(Ordering::Acquire) != ticket.word(Phase::Answered) {
             return None;
@@ -141,19 +144,19 @@ impl CommandSlot {
         Some(answer)
     }
 
-    /// Waits no more for an order that the keeper has claimed. Returns false if the answer is there.
+    /// Stops waiting for a request that the keeper has claimed. Returns false if the keeper has answered it.
     pub fn give_up(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Claimed, Phase::Abandoned)
     }
 
-    /// Leaves, whatever the order has come to.
+    /// Stops waiting, whatever the phase of the request: withdraws it, abandons it, or discards the answer.
     pub fn leave(&self, ticket: Ticket) {
         if !self.withdraw(ticket) && !self.give_up(ticket) {
             self.take_answer(ticket);
         }
     }
 
-    /// The order that waits for the keeper.
+    /// Returns the request that waits for the keeper, if there is one.
     pub fn waiting(&self) -> Option<(Ticket, Request)> {
         let word = self.word.load(Ordering::Acquire);
         let ticket = Ticket(word >> 3);
@@ -168,13 +171,13 @@ impl CommandSlot {
         Some((ticket, request))
     }
 
-    /// Claims an order; false if it was withdrawn. (If another one was placed meanwhile, that has another
-    /// ticket.)
+    /// Claims a request. Returns false if it was withdrawn. A request that was submitted later is not
+    /// claimed, as its ticket differs.
     pub fn claim(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Waiting, Phase::Claimed)
     }
 
-    /// Answers the order that is claimed, if there is one.
+    /// Answers the claimed request, if there is one.
     pub fn answer_claimed(&self, answer: Answer) {
         let word = self.word.load(Ordering::Acquire);
         let ticket = Ticket(word >> 3);

@@ -1,5 +1,5 @@
-//! What the server knows of its own past, whatever becomes of what is stored: horizons, identities, the clock. It outlives
-//! the shared memory: see [`super::carry_over`].
+//! The server's own record of its history, kept independently of what is stored: horizons, identities, the
+//! clock. It survives a reinitialization of shared memory: see [`super::carry_over`].
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -7,18 +7,19 @@ use snowflake_id_core::Identity;
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::History;
 
-/// What the server knows of its own past, whatever becomes of what is stored. Written by the keeper alone.
+/// The history words. Only the keeper writes them, except that [`super::carry_over`] copies them as a whole.
 pub struct HistoryWords {
     tracks: [TrackWords; TRACKS],
     highest_us: AtomicI64,
     last_identity: AtomicU64,
-    /// Where the horizon was stored last: the OIDs of a database and of a relation in it; 0 if nowhere yet.
+    /// The OIDs of the database and of the relation in which the horizon was last stored; 0 if it was never
+    /// stored.
     stored_at: AtomicU64,
-    /// The clock less the time since boot when they were last found to agree; 0 if never.
+    /// The clock minus the time since boot, in microseconds, when the two last agreed; 0 if they never did.
     clock_offset_us: AtomicI64,
 }
 
-/// The horizons of a track: see [`Horizon::to_word`] and [`snowflake_id_core::track::Track`].
+/// The horizons of a track, as made by [`Horizon::to_word`]; see [`snowflake_id_core::track::Track`].
 struct TrackWords {
     published: AtomicU64,
     promised: AtomicU64,
@@ -44,30 +45,31 @@ impl HistoryWords {
         }
     }
 
-    /// What the server knows besides the horizons. Those are read before it: see [`HistoryWords::reset`].
+    /// Returns the part of the history besides the horizons. Read the horizons before it: see
+    /// [`HistoryWords::reset`].
     pub fn snapshot(&self) -> History {
         History { highest_us: self.highest_us.load(Ordering::Acquire), last_identity: self.last_identity() }
     }
 
-    /// The horizon of a track that was published last: slots to come end there.
+    /// Returns the last published horizon of a track. A slot that is assigned later gets this horizon.
     pub fn published(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].published.load(Ordering::Acquire))
     }
 
-    /// The value of a track that was opened, or was about to be opened, last, and the highest horizon of it that may have
-    /// been stored.
+    /// Returns the last value of a track that was opened or about to be opened, with the highest horizon of
+    /// this value that may have been stored.
     pub fn promised(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].promised.load(Ordering::Acquire))
     }
 
-    /// Release: who sees a horizon sees all that was done to make it durable.
+    /// Release: a process that sees a horizon also sees everything that was done to make it durable.
     pub(super) fn set_published(&self, track: usize, horizon: Horizon) {
         self.tracks[track].published.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Notes a horizon before it is stored. Whoever stores facts anew, because the old ones were dropped
-    /// meanwhile, thus knows of every horizon that may yet be published. The promise for another value is forgotten: that
-    /// is not going to be used any more, or never was.
+    /// Records a horizon before it is stored. If the stored rows are dropped meanwhile, the process that
+    /// stores the history again finds every horizon that may still be published. A promise for another value
+    /// is overwritten: that value is no longer used, or never was.
     pub fn promise(&self, track: usize, horizon: Horizon) {
         self.note_high(horizon.until_us());
         if self.promised(track).until_us_of(horizon.value()) <= horizon.until_us() {
@@ -75,20 +77,22 @@ impl HistoryWords {
         }
     }
 
-    /// The highest horizon is a lower one from now on: nothing was, or will be, used beyond it.
+    /// Lowers the promise to this horizon. To be called only if nothing beyond it was used or will be used.
     pub fn lower_promise(&self, track: usize, horizon: Horizon) {
         self.tracks[track].promised.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Notes how far IDs may have come that were made before all that is known here.
+    /// Raises the high-water mark of the IDs that may have been issued before this shared memory was created,
+    /// in microseconds of Unix time.
     pub fn note_high(&self, instant_us: i64) {
         self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
     }
 
-    /// Everything is about to begin anew, below what the last identity was used for. That goes before the promises, so
-    /// that nobody finds it with low ones (see [`HistoryWords::snapshot`]): after a loss the last identity
-    /// alone goes on above the promise. Only after a fence, and before the low horizons can be read: they are to be what
-    /// this server has stored.
+    /// Prepares for a reset, after which the horizons are lower than times that the last identity has used.
+    /// The last identity is cleared before the promises are lowered, so that no process reads it together
+    /// with low promises (see [`HistoryWords::snapshot`]): after a loss of the stored state, only the last
+    /// identity may go on above its promise. To be called only after a fence, and before the low horizons can
+    /// be read from the store, so that they are recognized as this server's own.
     pub fn reset(&self, horizons: [Horizon; TRACKS]) {
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {
@@ -105,7 +109,7 @@ impl HistoryWords {
         self.last_identity.store(identity.to_word(), Ordering::Release);
     }
 
-    /// The OIDs of the database and of the relation where the horizon was stored last.
+    /// Returns the OIDs of the database and of the relation in which the horizon was last stored.
     pub fn stored_at(&self) -> Option<(u32, u32)> {
         match self.stored_at.load(Ordering::Acquire) {
             0 => None,
@@ -117,7 +121,7 @@ impl HistoryWords {
         self.stored_at.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
-    /// The clock less the time since boot when they were last found to agree.
+    /// Returns the clock minus the time since boot, in microseconds, when the two last agreed.
     pub fn clock_offset_us(&self) -> Option<i64> {
         Some(self.clock_offset_us.load(Ordering::Relaxed)).filter(|&offset_us| offset_us != 0)
     }
@@ -126,7 +130,7 @@ impl HistoryWords {
         self.clock_offset_us.store(offset_us, Ordering::Relaxed);
     }
 
-    /// Takes over all that another copy says.
+    /// Copies all words from another history.
     pub(super) fn copy_from(&self, other: &HistoryWords) {
         for track in 0..TRACKS {
             self.set_published(track, other.published(track));

@@ -1,4 +1,4 @@
-//! What the keeper tells of itself. Written by the keeper alone.
+//! The state that the keeper publishes about itself. Only the keeper writes it.
 //!
 //! Times are microseconds of Unix time; 0 means none.
 
@@ -6,29 +6,30 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use snowflake_id_core::{Identity, Lease};
 
-/// All of it.
+/// The words of the keeper.
 #[derive(Default)]
 pub struct KeeperWords {
-    /// Since when a commit of the horizon has been under way.
+    /// When the current commit of a horizon started.
     pub committing_since_us: AtomicI64,
-    /// How far the clock has jumped ahead, if that is too far to be followed.
+    /// How far the clock has jumped ahead, in microseconds, if that is too far to be followed.
     pub clock_jump_us: AtomicI64,
-    /// The clock less the time since boot at the last look.
+    /// The clock minus the time since boot in the last cycle, in microseconds.
     pub last_clock_offset_us: AtomicI64,
-    /// Whether a look of the keeper that is running was successful. One that fails before that is no help to
-    /// anybody.
+    /// Whether the running keeper has completed a cycle. A keeper that fails before that cannot extend the
+    /// horizon.
     pub has_succeeded: AtomicBool,
     /// Why the gate is closed: a [`Closed`].
     closed: AtomicU8,
-    /// Whether the extension was last created by a script that restores a dump. Written by that session.
+    /// Whether the extension was created while a dump was restored. Written by the session that creates it.
     pub is_restored: AtomicBool,
-    /// Which part of the identity is too large for the server's layout: a [`Misfit`].
+    /// The part of the identity that is too large for the server's default layout: a [`Misfit`]; 0 if there is none.
     misfit: AtomicU8,
-    /// The range of the lease for which the gate was opened last: see [`Lease`]. Written before it is opened.
+    /// The range of the lease for which the gate was last opened: see [`Lease`]. Written before the gate is
+    /// opened.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of the news of the registry worker (see [`super::lease`]) with whose lease nothing can be done, so
-    /// that another identity is needed; 0 if none is.
+    /// The number of the lease status (see [`super::lease`]) whose lease is unusable, so that another
+    /// identity is needed; 0 if no other identity is needed.
     pub another_needed_after: AtomicU64,
 }
 
@@ -36,17 +37,17 @@ pub struct KeeperWords {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Closed {
-    /// The keeper has not come so far yet, or has ended.
+    /// The keeper has not completed its first cycle, or has exited.
     Starting = 0,
     /// Neither the settings nor the table give an identity.
     NoWorkerId = 1,
-    /// The report says it.
+    /// See the problem in the report.
     Problem = 2,
-    /// The registry has not given an identity.
+    /// The registry has not granted an identity.
     NoLease = 3,
 }
 
-/// Which part of the identity is too large for the server's layout.
+/// The part of an identity that is too large for the server's default layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Misfit {
@@ -80,18 +81,19 @@ impl KeeperWords {
         self.closed.store(why as u8, Ordering::Relaxed);
     }
 
-    /// The lease of an identity for which the gate is open. Without one that ends, all times are allowed.
+    /// Returns the lease of the identity for which the gate is open. An identity that is not leased may use
+    /// all times.
     pub fn lease_of(&self, identity: Identity) -> Lease {
         let std::ops::Range { start: from_us, end: until_us } = self.range_us();
         Lease { identity, from_us, until_us }
     }
 
-    /// The times that the lease allows.
+    /// Returns the times that the lease allows, in microseconds of Unix time.
     pub fn range_us(&self) -> std::ops::Range<i64> {
         self.lease_from_us.load(Ordering::Acquire)..self.until_us()
     }
 
-    /// Where the times end that the lease allows.
+    /// Returns the end of the lease in microseconds of Unix time; `i64::MAX` if the lease has no end.
     pub fn until_us(&self) -> i64 {
         match self.lease_until_us.load(Ordering::Acquire) {
             0 => i64::MAX,
@@ -104,7 +106,7 @@ impl KeeperWords {
         self.lease_until_us.store(lease.until_us, Ordering::Release);
     }
 
-    /// How long a commit has been under way, in microseconds.
+    /// Returns how long the current commit has been in progress, in microseconds.
     pub fn committing_for_us(&self, now_us: i64) -> Option<u64> {
         match self.committing_since_us.load(Ordering::Relaxed) {
             0 => None,

@@ -1,9 +1,10 @@
-//! What the registry worker tells: the lease that the server holds, and how things are with the registry.
-//! Written by the registry worker alone, under the exclusive lock.
+//! The lease status that the registry worker publishes: the lease that the server holds, and the state of the
+//! registry. Only the registry worker writes it, under the exclusive lock.
 //!
-//! **The gate is never opened for a lease that was withdrawn.** The keeper opens it while it holds the shared lock,
-//! and only if the news has still the number that it made its plan with. The registry worker first takes the lease
-//! out of the news, under the exclusive lock, and then closes the gate.
+//! **The gate is never opened for a lease that was withdrawn.** The keeper opens the gate while it holds the
+//! shared lock, and only if the lease status still has the number with which the keeper made its plan. To
+//! withdraw a lease, the registry worker first removes it from the lease status, under the exclusive lock,
+//! and then closes the gate.
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
@@ -12,34 +13,34 @@ use snowflake_id_core::Lease;
 use super::bounded_text::BoundedText;
 use super::memory::State;
 
-/// How things are with the registry.
+/// The state of the registry, as seen by this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegistryState {
-    /// Nothing was heard of it yet.
+    /// The registry has not answered yet.
     #[default]
     Starting,
-    /// It has answered, and granted what was asked for.
+    /// The registry granted the last request.
     Granted,
-    /// It does not answer, or with an error.
+    /// The registry does not answer, or answers with an error.
     Unreachable,
-    /// It answers that this server's role lacks a privilege.
+    /// The role of this server lacks a privilege in the registry.
     PermissionDenied,
-    /// Its fleet was not started.
+    /// The registry has not been started.
     NotStarted,
-    /// It has no identity to give now.
+    /// No identity is free at present.
     AllTaken,
-    /// It gives no identity to anybody now, as commits of its own may have been lost.
+    /// The registry grants no new identity at present, because it may have lost commits.
     Quarantine,
-    /// Its clock and that of this server differ too much.
+    /// The clocks of the registry and of this server differ too much.
     ClockDiffers,
-    /// It is another registry than the one whose lease this server holds.
+    /// The registry is not the one whose lease this server holds.
     Foreign,
-    /// What this server asks for fits no layout, or is otherwise wrong.
+    /// The request of this server fits no layout, or is invalid for another reason.
     Misconfigured,
 }
 
 impl RegistryState {
-    /// As view `snowflake_status` shows it.
+    /// Returns the name of the state as view `snowflake_status` shows it.
     pub fn name(self) -> &'static str {
         match self {
             RegistryState::Starting => "starting",
@@ -56,57 +57,59 @@ impl RegistryState {
     }
 }
 
-/// The news of the registry worker. Instants are microseconds of Unix time, 0 for none.
+/// The lease status. Instants are microseconds of Unix time, 0 for none.
 #[derive(Clone, Copy, Default)]
 pub struct LeaseStatus {
-    /// Counts the leases; the first has number 1. A renewal does not count.
+    /// The number of leases so far; the first lease has number 1. A renewal is not counted.
     pub number: u64,
-    /// The lease that the server holds, durably.
+    /// The lease that the server holds. It is stored durably.
     pub lease: Option<Lease>,
-    /// Whether that was granted before the registry worker was started.
+    /// Whether the lease was granted before the registry worker was started.
     pub is_inherited: bool,
     pub state: RegistryState,
-    /// When a lease was granted or renewed last.
+    /// When a lease was last granted or renewed.
     pub renewed_at_us: i64,
-    /// The clock of this server less that of the registry, once it is known.
+    /// The clock of this server minus that of the registry, if it is known.
     pub clock_offset_us: Option<i64>,
-    /// The clock of this server less the time since boot, when the registry last found that the clocks agree; `None` if
-    /// it has found since that they do not, or has not answered.
+    /// The clock of this server minus the time since boot, when the registry last found that the clocks
+    /// agree; `None` if it has since found that they do not, or has not answered.
     pub confirmed_clock_us: Option<i64>,
-    /// When the first identity will be free, if all are taken.
+    /// When the first identity will be free, if all are leased.
     pub free_from_us: i64,
     problem: BoundedText,
     warning: BoundedText,
 }
 
-/// Whether the clock was set between two instants, by what it was less the time since boot.
+/// Whether the clock was set between two readings of the clock minus the time since boot. A difference of up
+/// to 1 s counts as slewing.
 fn is_another_clock(before_us: i64, now_us: i64) -> bool {
     const SLEWED_US: u64 = 1_000_000;
     before_us.abs_diff(now_us) > SLEWED_US
 }
 
 impl LeaseStatus {
-    /// There is no registry any more.
+    /// Resets the status: no registry is configured any more.
     pub fn forget(&mut self) {
         *self = LeaseStatus { number: self.number, ..LeaseStatus::default() };
     }
 
-    /// Whether the registry has confirmed the clock as it is: `offset_us` ahead of the time since boot.
+    /// Whether the registry has confirmed the present clock, which is `offset_us` ahead of the time since
+    /// boot.
     pub fn is_clock_confirmed(&self, offset_us: i64) -> bool {
         self.confirmed_clock_us.is_some_and(|confirmed_us| !is_another_clock(confirmed_us, offset_us))
     }
 
-    /// Whether it has confirmed another one, as the clock was set since.
+    /// Whether the clock was set after the registry had confirmed it.
     pub fn is_clock_set_since(&self, offset_us: i64) -> bool {
         self.confirmed_clock_us.is_some_and(|confirmed_us| is_another_clock(confirmed_us, offset_us))
     }
 
-    /// What is in the way, in a sentence for the log and the status.
+    /// Returns the current problem as a sentence for the log and the view.
     pub fn problem(&self) -> Option<String> {
         self.problem.text()
     }
 
-    /// What should be mended before there are no more IDs.
+    /// Returns a warning about a condition that an administrator should fix before it stops IDs.
     pub fn warning(&self) -> Option<String> {
         self.warning.text()
     }
@@ -124,21 +127,22 @@ impl LeaseStatus {
 unsafe impl PGRXSharedMemory for LeaseStatus {}
 
 // SAFETY: as above.
-static NEWS: PgLwLock<LeaseStatus> = unsafe { PgLwLock::new(c"snowflake_id lease") };
+static LEASE_STATUS: PgLwLock<LeaseStatus> = unsafe { PgLwLock::new(c"snowflake_id lease") };
 
-/// Asks for the shared memory.
+/// Requests the shared memory.
 pub(super) fn request() {
-    pg_shmem_init!(NEWS);
+    pg_shmem_init!(LEASE_STATUS);
 }
 
-/// The news as it is now.
+/// Returns a copy of the lease status.
 pub fn lease_status() -> LeaseStatus {
-    *NEWS.share()
+    *LEASE_STATUS.share()
 }
 
-/// Changes the news. A lease that is not the one before, or that one renewed, gets a number of its own.
+/// Changes the lease status. Its number is raised unless the lease is unchanged or a renewal of the previous
+/// lease.
 pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
-    let mut lease_status = NEWS.exclusive();
+    let mut lease_status = LEASE_STATUS.exclusive();
     let before = lease_status.lease;
     change(&mut lease_status);
     let is_continued = match (before, lease_status.lease) {
@@ -151,9 +155,10 @@ pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
 }
 
 impl State {
-    /// Opens the gate for a lease, unless the news has changed since a plan was made with it.
+    /// Opens the gate for a lease, unless the lease status has changed since the plan was made. `number` is
+    /// the number of the lease status in the plan.
     pub fn open_gate(&self, lease: &Lease, number: u64) {
-        let lease_status = NEWS.share();
+        let lease_status = LEASE_STATUS.share();
         if lease.is_for_good() || lease_status.number == number {
             self.gate.open(lease.identity);
         }

@@ -1,4 +1,4 @@
-//! The state itself.
+//! The main structure in shared memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,51 +11,54 @@ use super::server_status::ServerStatus;
 use super::slot_table::{Directory, SlotTable};
 use crate::error::Error;
 
-/// The atomics.
+/// The state that consists of atomics only.
 #[derive(Default)]
 #[repr(C)]
 pub struct State {
-    /// On cache lines of its own: it is read by every call and hardly ever written.
+    /// The gate has cache lines of its own: every call reads it, and it is hardly ever written.
     pub gate: CachePadded<Gate>,
     pub server_status: CachePadded<ServerStatus>,
     pub statistics: CachePadded<Statistics>,
     pub(super) slot_table: SlotTable,
 }
 
-// pgrx refuses to start where it needs more than PostgreSQL gives.
+// With a larger alignment than that of PostgreSQL's shared memory, pgrx refuses to start.
 const _: () = assert!(align_of::<State>() <= pg_sys::PG_CACHE_LINE_SIZE as usize);
 
-/// What happened since the shared memory was made. Relaxed throughout: these are for people to read.
+/// Statistics since shared memory was created. All accesses are Relaxed: no decision depends on these
+/// numbers.
 #[derive(Default)]
 pub struct Statistics {
     pub calls_waited: AtomicU64,
     pub waited_us: AtomicU64,
-    /// Seen by the keeper, as are the largest.
+    /// This and the next are written by the keeper.
     pub clock_steps_back: AtomicU64,
     pub largest_step_back_us: AtomicU64,
 }
 
-// SAFETY: atomics alone; the one pointer is to shared memory, which lies at the same address in every
+// SAFETY: consists of atomics only; the one pointer is to shared memory, which has the same address in every
 // process.
 unsafe impl PGRXSharedMemory for State {}
 
-// SAFETY: the names are those of this extension alone.
+// SAFETY: no other extension uses these names.
 pub(super) static STATE: PgAtomic<State> = unsafe { PgAtomic::new(c"snowflake_id state") };
 
 // SAFETY: as above.
 pub(super) static DIRECTORY: PgLwLock<Directory> = unsafe { PgLwLock::new(c"snowflake_id directory") };
 
-/// Whether the postmaster loaded the library, so that there is shared memory.
+/// Whether the postmaster loaded the library, so that shared memory exists.
 static IS_PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Asks for the shared memory. Called by the postmaster while it loads the library.
+/// Requests the shared memory. Called by the postmaster while it loads the library.
 pub(super) fn request() {
     IS_PRELOADED.store(true, Ordering::Relaxed);
     pg_shmem_init!(STATE);
     pg_shmem_init!(DIRECTORY);
 }
 
-/// The shared state, if there is any.
+/// Returns the shared state.
+/// # Errors
+/// [`Error::NotPreloaded`] if the library is not in `shared_preload_libraries`.
 pub fn state() -> Result<&'static State, Error> {
     match IS_PRELOADED.load(Ordering::Relaxed) {
         true => Ok(STATE.get()),

@@ -1,21 +1,23 @@
-//! The state in shared memory: the gate, the slots, and the server_status on which processes tell each other things.
+//! The state in shared memory: the gate, the slots, and `server_status`, in which processes publish their
+//! state to one another.
 //!
 //! Who writes what:
 //!
-//! * `gate` (one word): opened by the keeper alone, closed by the keeper, and by the registry worker when a lease is
-//!   withdrawn; read by every attempt.
-//! * the slots and the directory of them: see [`slots`] and [`tracks`].
-//! * the server_status: see [`server_status`]; one type for each writer.
-//! * the statistics: added to by whoever has something to add; nothing depends on them.
-//! * the news of the registry worker: see [`lease`].
+//! * `gate` (one word): opened only by the keeper; closed by the keeper, and by the registry worker when a
+//!   lease is withdrawn; read in every attempt to take an ID.
+//! * the slots and their directory: see [`slots`] and [`tracks`].
+//! * `server_status`: see [`server_status`]. It contains one type for each writer.
+//! * the statistics: any process adds to them, and nothing depends on them.
+//! * the lease status, written by the registry worker: see [`lease`].
 //! * the slots of segments: see [`segments`].
-//! * where connections got stuck: see [`stuck`].
-//! * the report (what is in the keeper's way): written by the keeper under the exclusive lock.
+//! * the hosts at which connection attempts got stuck: see [`stuck`].
+//! * the report (the keeper's current problem): written by the keeper under the exclusive lock.
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
 //!
-//! After a crash of a backend the postmaster makes all of it anew. What the server knows of its past is
-//! carried over (see [`carry_over`]); what has to outlive the server itself is stored (see [`crate::keeper`]).
+//! After a crash of a backend, the postmaster reinitializes all of this memory. The history of the server is
+//! carried over (see [`carry_over`]). What must survive a restart of the server is stored (see
+//! [`crate::keeper`]).
 
 mod bounded_text;
 mod carry_over;
@@ -35,7 +37,7 @@ mod tracks;
 pub mod wait;
 pub mod wakeup;
 
-/// Asks for the shared memory. Called by the postmaster while it loads the library.
+/// Requests the shared memory. Called by the postmaster while it loads the library.
 pub fn request() {
     memory::request();
     report::request();

@@ -1,27 +1,27 @@
-//! What is in the keeper's way, and what an administrator should mend. Written by the keeper under the
-//! exclusive lock.
+//! The keeper's report: its current problem, and warnings for administrators. Only the keeper writes it,
+//! under the exclusive lock.
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
 use super::bounded_text::BoundedText;
 
-/// What is in the keeper's way, and what an administrator should mend.
+/// The keeper's current problem, and its warning.
 #[derive(Clone, Copy, Default)]
 pub struct Report {
     error: BoundedText,
-    /// When it happened, in microseconds of Unix time.
+    /// When the error happened, in microseconds of Unix time.
     pub error_at_us: i64,
     warning: BoundedText,
 }
 
 impl Report {
-    /// What keeps the keeper from its work.
+    /// Returns the problem that prevents the keeper from working, if there is one.
     pub fn error(&self) -> Option<String> {
         self.error.text()
     }
 
-    /// What should be mended although IDs can be made.
+    /// Returns a warning about a condition that an administrator should fix although IDs can be issued.
     pub fn warning(&self) -> Option<String> {
         self.warning.text()
     }
@@ -33,24 +33,24 @@ unsafe impl PGRXSharedMemory for Report {}
 // SAFETY: as above.
 static REPORT: PgLwLock<Report> = unsafe { PgLwLock::new(c"snowflake_id report") };
 
-/// Asks for the shared memory.
+/// Requests the shared memory.
 pub(super) fn request() {
     pg_shmem_init!(REPORT);
 }
 
-/// What is in the keeper's way.
+/// Returns a copy of the report.
 pub fn report() -> Report {
     *REPORT.share()
 }
 
-/// Notes an error of the keeper; `None` when all is well again.
+/// Sets the error of the keeper and its time, in microseconds of Unix time; `None` clears the error.
 pub fn report_error(text: Option<&str>, at_us: i64) {
     let mut report = REPORT.exclusive();
     report.error.set(text.unwrap_or_default());
     report.error_at_us = at_us;
 }
 
-/// Notes what should be mended; `None` if there is nothing.
+/// Sets the warning; `None` clears it.
 pub fn report_warning(text: Option<&str>) {
     REPORT.exclusive().warning.set(text.unwrap_or_default());
 }

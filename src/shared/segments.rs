@@ -1,16 +1,17 @@
-//! Numbers in ranges, in shared memory: a slot for each segment that is in use on this server.
+//! Segments in shared memory: one slot for each segment that is in use on this server.
 //!
 //! Who writes what:
 //!
-//! * the ranges of a slot: the segments worker alone, which publishes what it has noted durably before (see
-//!   [`crate::segment`]); taken from by all backends, without a lock (see [`snowflake_id_core::segment`]).
-//! * the directory, which says whose a slot is and what the registry last said of it: backends give a slot to a name,
-//!   the worker writes the rest, both under the exclusive lock.
-//! * whether a slot is wanted: set by backends that wait, cleared by the worker before it asks.
-//! * the rounds: counted by the worker. A round that begins after a backend has asked is an answer to it.
+//! * the ranges of a slot: written only by the segments worker, which publishes a range after it has durably
+//!   stored it (see [`crate::segment`]). All backends take numbers from the ranges without a lock (see
+//!   [`snowflake_id_core::segment`]).
+//! * the directory, which says to which segment a slot belongs, and what the registry last answered about it:
+//!   backends assign slots to names, and the worker writes the rest, both under the exclusive lock.
+//! * whether a slot is wanted: set by backends that wait, cleared by the worker before it asks the registry.
+//! * the rounds: counted by the worker. A round that starts after a backend has asked answers that backend.
 //!
-//! A slot that ever had a number stays with its name until the server is restarted, so that backends may keep it. One
-//! of a name that the registry does not know may go to another name.
+//! A slot that has ever had a number keeps its name until the server is restarted, so that backends may cache
+//! it. The slot of a name that the registry does not know may be assigned to another name.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -25,26 +26,28 @@ use super::wakeup::Wakeup;
 use crate::error::Error;
 use crate::pg::clock;
 
-/// The largest `snowflake_id.max_segments`.
+/// The maximum of `snowflake_id.max_segments`.
 const MOST_SEGMENTS: usize = 256;
-/// After so long a name that the registry has not answered about may lose its slot, if nobody waits.
+/// A name about which the registry has not answered may lose its slot when no call has waited for it for this
+/// long.
 const IDLE_AFTER_US: i64 = 10_000_000;
-/// How many bytes a name can have.
+/// The maximum length of a segment's name, in bytes.
 pub const LONGEST_NAME: usize = 63;
 
-/// The atomics.
+/// The state that consists of atomics only.
 #[derive(Default)]
 pub struct Segments {
-    /// That of the segments worker.
+    /// The wakeup of the segments worker.
     pub wakeup: Wakeup,
-    /// Whether any segment was ever asked for, so that the worker has to run.
+    /// Whether any segment was ever used, so that the worker has to run.
     pub is_used: AtomicBool,
-    /// Rounds that the worker has begun, and the last one that has ended.
+    /// The number of rounds that the worker has started, and the number of the last one that has ended.
     begun: AtomicU64,
     ended: AtomicU64,
     /// Sent by the worker when a range was published, and when a round has ended.
     pub changes: Signal,
-    /// The registry's clock less the time since boot, in microseconds. Written by the worker before any range that ends.
+    /// The registry's clock minus the time since boot, in microseconds. Written by the worker before any
+    /// range that ends at a certain time.
     clock_offset_us: AtomicI64,
     slots: Slots,
 }
@@ -57,80 +60,83 @@ impl Default for Slots {
     }
 }
 
-/// What is shared of one segment.
+/// The atomics of one segment.
 #[derive(Default)]
 pub struct Slot {
     pub segment: Segment,
-    /// Whether somebody waits for numbers.
+    /// Whether a call waits for numbers.
     is_wanted: AtomicBool,
-    /// When somebody was last seen to wait, in microseconds since boot. Relaxed: it only says which slot is idle.
+    /// When a call last waited, in microseconds since boot. Relaxed: the value is used only to find an idle
+    /// slot.
     wanted_at_us: AtomicI64,
-    /// How many calls have waited. Relaxed: for people to read.
+    /// How many calls have waited. Relaxed: for statistics only.
     pub calls_waited: AtomicU64,
 }
 
 impl Slot {
-    /// Somebody waits for numbers. SeqCst: see [`Segments::begin_round`].
+    /// Records that a call waits for numbers. SeqCst: see [`Segments::begin_round`].
     pub fn want(&self) {
         self.wanted_at_us.store(clock::since_boot_us(), Ordering::Relaxed);
         self.is_wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Whether somebody has waited since the last time.
+    /// Returns whether a call has waited since this was last called.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether nobody has waited for a while.
+    /// Whether no call has waited in the last 10 s.
     fn is_idle(&self) -> bool {
         let waited_us = clock::since_boot_us() - self.wanted_at_us.load(Ordering::Relaxed);
         waited_us > IDLE_AFTER_US
     }
 }
 
-/// What is known of the segment in a slot.
+/// What is known about the segment in a slot.
 #[derive(Clone, Copy, Default)]
 pub struct Record {
     name: Name,
     pub state: SegmentState,
-    /// When the registry said so, in microseconds of Unix time.
+    /// When the registry last answered, in microseconds of Unix time.
     pub answered_at_us: i64,
-    /// When the newest range was taken, and how many numbers it has.
+    /// When the newest range was taken, in microseconds of Unix time.
     pub taken_at_us: i64,
+    /// How many numbers the newest range has.
     pub step: i64,
-    /// The last number that the segment can ever give, if the registry has said so; 0 if not.
+    /// The last number that the segment can ever give; 0 if the registry has not reported it.
     pub max_value: i64,
     detail: BoundedText,
-    /// A segment that the registry has, and that the name may be a misspelling of.
+    /// The name of an existing segment of which this name is probably a misspelling.
     near: Name,
 }
 
-/// What the registry says of a segment.
+/// The registry's last answer about a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentState {
-    /// Nothing yet.
+    /// No answer yet.
     #[default]
     Asked,
     Open,
-    /// The registry has no segment of this name, and never had one, as far as it and this server know.
+    /// The registry has no segment with this name. Neither the registry nor this server knows of an earlier one.
     Unknown,
-    /// It had one, which was dropped.
+    /// The segment was dropped.
     Dropped,
-    /// It has given numbers of it to this server, and knows of no such segment: commits were lost.
+    /// The registry has granted numbers of this segment to this server, but no longer has the segment: commits were
+    /// lost.
     Lost,
-    /// Commits of the registry may be lost.
+    /// The registry may have lost commits.
     Closed,
     Exhausted,
-    /// Others held the row for too long.
+    /// Other transactions held the row for too long.
     Busy,
-    /// The server is in a later period than the registry.
+    /// This server is in a later period than the registry.
     Ahead,
-    /// What was asked, or what was answered, makes no sense.
+    /// The request or the answer was invalid.
     Invalid,
 }
 
 impl SegmentState {
-    /// As view `snowflake_segments` shows it.
+    /// Returns the name of the state as view `snowflake_segments` shows it.
     pub fn name(self) -> &'static str {
         match self {
             SegmentState::Asked => "asked",
@@ -152,7 +158,7 @@ impl Record {
         self.name.text()
     }
 
-    /// More about the state, for people.
+    /// Returns details about the state, for administrators.
     pub fn detail(&self) -> Option<String> {
         self.detail.text()
     }
@@ -161,7 +167,7 @@ impl Record {
         self.detail.set(text.unwrap_or_default());
     }
 
-    /// A segment that the registry has, and that the name may be a misspelling of.
+    /// The name of an existing segment of which this name is probably a misspelling.
     pub fn near(&self) -> Option<&str> {
         Some(self.near.text()).filter(|name| !name.is_empty())
     }
@@ -190,7 +196,7 @@ impl Default for Name {
 
 impl Name {
     /// # Panics
-    /// If it is too long.
+    /// If the text is longer than [`LONGEST_NAME`].
     fn new(text: &str) -> Name {
         let mut name = Name { length: text.len() as u8, ..Name::default() };
         name.bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -202,12 +208,13 @@ impl Name {
     }
 }
 
-/// What is known of all segments, and of the registry.
+/// What is known about all segments and about the registry.
 #[derive(Clone, Copy)]
 pub struct Directory {
     records: [Record; MOST_SEGMENTS],
-    /// Why the registry does not answer; and since when, in microseconds of Unix time.
+    /// Why the registry does not answer.
     problem: BoundedText,
+    /// Since when the registry does not answer, in microseconds of Unix time.
     pub problem_since_us: i64,
     pub trouble: Trouble,
 }
@@ -223,52 +230,53 @@ impl Default for Directory {
     }
 }
 
-/// What keeps numbers from coming.
+/// Why no numbers are available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trouble {
-    /// The registry does not answer, or cannot be understood.
+    /// The registry does not answer, or its answer is invalid.
     #[default]
     Silence,
-    /// The role of this server lacks a privilege at the registry.
+    /// The role of this server lacks a privilege in the registry.
     Denied,
-    /// There is no registry to ask.
+    /// No registry is configured.
     NoRegistry,
-    /// What was had cannot be noted, or read.
+    /// The record of the server's ranges cannot be written or read.
     File,
 }
 
-// SAFETY: atomics alone; the one pointer is to shared memory, which lies at the same address in every process.
+// SAFETY: consists of atomics only; the one pointer is to shared memory, which has the same address in every
+// process.
 unsafe impl PGRXSharedMemory for Segments {}
 
 // SAFETY: plain values without pointers; the LWLock around them orders all access.
 unsafe impl PGRXSharedMemory for Directory {}
 
-// SAFETY: the names are those of this extension alone.
+// SAFETY: no other extension uses these names.
 static STATE: PgAtomic<Segments> = unsafe { PgAtomic::new(c"snowflake_id segments state") };
 
 // SAFETY: as above.
 static DIRECTORY: PgLwLock<Directory> = unsafe { PgLwLock::new(c"snowflake_id segments") };
 
-/// Asks for the shared memory.
+/// Requests the shared memory.
 pub(super) fn request() {
     pg_shmem_init!(STATE);
     pg_shmem_init!(DIRECTORY);
 }
 
-/// The shared state, if there is any.
+/// Returns the shared state, or an error if the library was not preloaded.
 pub fn segments() -> Result<&'static Segments, Error> {
-    memory::state()?; // Both or none.
+    memory::state()?; // Both structures exist, or neither.
     Ok(STATE.get())
 }
 
-/// What keeps the registry from answering.
+/// The reason why the registry does not answer.
 pub struct RegistryProblem {
     pub text: String,
     pub since_us: i64,
     pub trouble: Trouble,
 }
 
-/// Why the registry does not answer, if it does not.
+/// Returns the reason why the registry does not answer, or `None` if it answers.
 pub fn registry_problem() -> Option<RegistryProblem> {
     let directory = DIRECTORY.share();
     Some(RegistryProblem {
@@ -278,7 +286,7 @@ pub fn registry_problem() -> Option<RegistryProblem> {
     })
 }
 
-/// Notes why the registry does not answer; `None` when it has.
+/// Sets the reason why the registry does not answer; `None` clears it.
 pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     let mut directory = DIRECTORY.exclusive();
     if text.is_some() && directory.problem.text().is_none() {
@@ -288,8 +296,8 @@ pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     directory.trouble = trouble;
 }
 
-/// The place of a name's slot, given to it now if it had none, and the slot. It may go to another name again, as long
-/// as no number was taken from it: see [`Segments::record_of`].
+/// Returns the slot of a name and the slot's index. A name without a slot is assigned one. Until a number is
+/// taken from the slot, it may be reassigned to another name: see [`Segments::record_of`].
 pub fn find_or_assign(name: &str, max_segments: usize) -> Result<(usize, &'static Slot), Error> {
     let segments = segments()?;
     if let Some(at) = find(&DIRECTORY.share().records, name) {
@@ -310,8 +318,9 @@ fn find(records: &[Record], name: &str) -> Option<usize> {
 }
 
 impl Segments {
-    /// A slot that is nobody's; or that of a name that the registry does not know or understand, the one that was found
-    /// to be so first; or that of one of which nothing is known.
+    /// Returns the index of a slot that can be assigned to a new name: a free slot if there is one. Otherwise
+    /// a slot without any number, either of a name that the registry does not know or rejects, or of an idle
+    /// name about which the registry has not answered. Of these, the slot with the oldest answer is returned.
     fn room_in(&self, records: &[Record]) -> Option<usize> {
         let is_useless = |at: &usize| {
             let slot = &self.slots.0[*at];
@@ -329,26 +338,26 @@ impl Segments {
         free.or_else(|| (0..records.len()).filter(is_useless).min_by_key(|&at| records[at].answered_at_us))
     }
 
-    /// Every slot in use, with what is known of it.
+    /// Returns the slots in use, each with its index and its record.
     pub fn in_use(&self) -> Vec<(usize, Record, &Slot)> {
         let directory = DIRECTORY.share();
         let records = directory.records.iter().enumerate().filter(|(_, record)| !record.is_free());
         records.map(|(at, record)| (at, *record, &self.slots.0[at])).collect()
     }
 
-    /// Does something with a slot, if it is that of this name. It cannot go to another name meanwhile: one that is given
-    /// away has no range yet, and whoever gives it away holds the lock alone.
+    /// Calls `action` with a slot if the slot belongs to this name. The slot cannot be reassigned meanwhile,
+    /// because that requires the exclusive lock and a slot without ranges.
     pub fn with_slot_of<T>(&self, at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
         let directory = DIRECTORY.share();
         (directory.records[at].name() == name).then(|| action(&self.slots.0[at]))
     }
 
-    /// What is known of the segment in a slot, as long as it is that of this name.
+    /// Returns what is known about the segment in a slot, or `None` if the slot does not belong to this name.
     pub fn record_of(&self, at: usize, name: &str) -> Option<Record> {
         Some(DIRECTORY.share().records[at]).filter(|record| record.name() == name)
     }
 
-    /// Notes what is known of the segment in a slot, unless the slot has gone to another name.
+    /// Changes the record of a slot, unless the slot was reassigned to another name.
     pub fn note(&self, at: usize, name: &str, change: impl FnOnce(&mut Record)) {
         let mut directory = DIRECTORY.exclusive();
         let record = &mut directory.records[at];
@@ -357,8 +366,8 @@ impl Segments {
         }
     }
 
-    /// Wakes the worker; or the keeper, which then starts one.
-    pub fn ring(&self) {
+    /// Wakes the worker. If the worker is not running, wakes the keeper, which starts it.
+    pub fn request_worker(&self) {
         self.is_used.store(true, Ordering::Relaxed);
         match (self.wakeup.pid(), memory::state()) {
             (None, Ok(shared)) => shared.server_status.wakeup.request(),
@@ -366,7 +375,7 @@ impl Segments {
         }
     }
 
-    /// The number of the first round that is an answer to what is asked now.
+    /// Returns the number of the first round that answers what is asked now.
     pub fn next_round(&self) -> u64 {
         self.begun.load(Ordering::SeqCst) + 1
     }
@@ -376,24 +385,24 @@ impl Segments {
         self.ended.load(Ordering::Acquire) >= round
     }
 
-    /// The worker begins a round. SeqCst: who has asked before the number changed is seen to have asked.
+    /// Starts a round. SeqCst: if a caller asked before this number changed, the round sees its request.
     pub fn begin_round(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// All that the round has found out is written.
+    /// Ends the round. To be called after all its results are written.
     pub fn end_round(&self) {
         self.ended.store(self.begun.load(Ordering::SeqCst), Ordering::Release);
         self.changes.send();
     }
 
-    /// The clock of the registry, as it was when that last answered, and as time has passed since. Nobody can set it on
-    /// this server.
+    /// Returns the registry's clock in microseconds: its value at the last answer, plus the time that has
+    /// passed since then. Setting the clock of this server does not change it.
     pub fn registry_clock_us(&self) -> i64 {
         clock::since_boot_us().saturating_add(self.clock_offset_us.load(Ordering::Relaxed))
     }
 
-    /// Notes the clock of the registry, as of a moment of the time since boot.
+    /// Records the registry's clock, as of a given time since boot.
     pub fn set_registry_clock(&self, clock_us: i64, since_boot_us: i64) {
         self.clock_offset_us.store(clock_us.saturating_sub(since_boot_us), Ordering::Relaxed);
     }

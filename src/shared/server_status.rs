@@ -1,7 +1,7 @@
-//! What the keeper, the backends and administrators tell each other: one type for each writer.
+//! What the keeper, the backends and administrators publish to one another: one type for each writer.
 //!
-//! Times are microseconds of Unix time; 0 means none. No word is used to order another unless it says so:
-//! Relaxed does for the rest.
+//! Times are microseconds of Unix time; 0 means none. Unless a comment says otherwise, no word orders
+//! accesses to another word, so Relaxed suffices.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
@@ -14,24 +14,24 @@ use super::keeper_words::KeeperWords;
 use super::wait::Signal;
 use super::wakeup::Wakeup;
 
-/// All of it.
+/// The words of all writers.
 #[derive(Default)]
 pub struct ServerStatus {
     pub history: HistoryWords,
     pub keeper: KeeperWords,
     begun: [BegunWords; TRACKS],
     pub values: ValueWords,
-    /// That of the keeper.
+    /// The wakeup of the keeper.
     pub wakeup: Wakeup,
-    /// That of the registry worker.
+    /// The wakeup of the registry worker.
     pub registry_wakeup: Wakeup,
     pub commands: CommandSlot,
-    /// Sent by the keeper when it has looked after everything.
+    /// Sent by the keeper at the end of each cycle.
     pub cycles: Signal,
 }
 
-/// The value of a track, and where its slots begin: see [`Begun`]. Written by the keeper, under the exclusive lock of the
-/// directory.
+/// The value of a track, and the floor of its slots: see [`Begun`]. Written by the keeper, under the
+/// exclusive lock of the directory.
 #[derive(Default)]
 struct BegunWords {
     value: AtomicU8,
@@ -39,13 +39,13 @@ struct BegunWords {
 }
 
 impl ServerStatus {
-    /// The value of a track, and where its slots begin.
+    /// Returns the value of a track, and the floor of its slots.
     pub fn begun(&self, track: usize) -> Begun {
         let words = &self.begun[track];
         Begun { value: words.value.load(Ordering::Acquire), floor_us: words.floor_us.load(Ordering::Acquire) }
     }
 
-    /// Whether the keeper has found that out since the shared memory was made.
+    /// Whether the keeper has determined the floors since shared memory was created.
     pub fn is_begun(&self) -> bool {
         self.begun(0).floor_us != 0
     }
@@ -56,13 +56,13 @@ impl ServerStatus {
         words.value.store(begun.value, Ordering::Release);
     }
 
-    /// The value of the clock sequence that is in use; 0 if there is no other one.
+    /// Returns the value of the clock sequence that is in use; 0 if no other value was opened.
     pub fn value(&self) -> u8 {
         self.begun(1).value
     }
 
-    /// From when on a layout could have another value of the clock sequence than the one in use, if the highest that it
-    /// can have is `max_value`.
+    /// Returns the earliest instant, in microseconds of Unix time, at which a layout could get another value
+    /// of the clock sequence than the current one. `max_value` is the highest value that fits the layout.
     pub fn another_value_from_us(&self, max_value: u8) -> Option<i64> {
         let lease = self.keeper.range_us();
         let from_us = self.values.free_from_us(max_value, self.value())?.max(lease.start);

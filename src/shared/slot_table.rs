@@ -1,4 +1,4 @@
-//! Room for the slots of the layouts in use, and the directory that says which slot is whose.
+//! The slots of the layouts in use, and the directory that assigns them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -7,18 +7,18 @@ use snowflake_id_core::{Layout, Slot, SlotKey};
 
 /// How many layouts can be in use at a time.
 pub const MAX_LAYOUTS: usize = 16;
-/// How many slots there are. Each time everything begins anew, those in use are given up until the server is restarted.
+/// How many slots there are. Each reset retires the slots in use until the server is restarted.
 pub const MAX_SLOTS: usize = 256;
 
-/// Room for the slots.
+/// The slots.
 pub(super) struct SlotTable {
     pub(super) slots: [Slot; MAX_SLOTS],
-    /// Apart from the slots, whose cache lines are in demand.
+    /// Kept apart from the slots, whose cache lines are contended.
     pub(super) records: [Record; MAX_SLOTS],
 }
 
 impl Default for SlotTable {
-    /// Nothing may be used.
+    /// Every slot starts with horizon 0, so no tick may be used.
     fn default() -> SlotTable {
         SlotTable {
             slots: std::array::from_fn(|_| Slot::new(0, 0)),
@@ -27,32 +27,34 @@ impl Default for SlotTable {
     }
 }
 
-/// What is known of a slot besides what is in it.
+/// What is known about a slot, in addition to its contents.
 #[derive(Default)]
 pub(super) struct Record {
-    /// How many IDs were taken, as far as they have been counted. Added to by all backends.
+    /// How many IDs were taken, as counted so far. All backends add to it.
     pub(super) issued: AtomicU64,
-    /// What the slot's word was set to last, other than by taking IDs. As long as it is that, nothing has
-    /// been handed out since. This and the next are written under the exclusive lock.
+    /// The slot's word after it was last set other than by taking IDs. While the word is unchanged, no ID has
+    /// been taken since. This and the next field are written under the exclusive lock.
     set_to: AtomicU64,
-    /// The end of what was handed out before that, in microseconds of Unix time.
+    /// The high-water mark of the IDs issued before `set_to` was set, in microseconds of Unix time.
     end_of_use_us: AtomicI64,
 }
 
 impl Record {
-    /// Notes that the slot has been given this word, with a value of the clock sequence of which it has handed out nothing.
+    /// Records that the slot was set to this word, which has a value of the clock sequence with which the
+    /// slot has issued no ID.
     pub(super) fn note_new(&self, word: u64) {
         self.end_of_use_us.store(0, Ordering::Relaxed);
         self.set_to.store(word, Ordering::Relaxed);
     }
 
-    /// Notes that the slot has been raised from one word to another.
+    /// Records that the slot was raised from one word to another.
     pub(super) fn note_raised(&self, key: &SlotKey, before: u64, after: u64) {
         self.end_of_use_us.store(self.end_of_use_us(key, before), Ordering::Relaxed);
         self.set_to.store(after, Ordering::Relaxed);
     }
 
-    /// The end of what was handed out, given the word. What was skipped was not handed out.
+    /// Returns the high-water mark of the issued IDs, given the slot's word. IDs that were skipped do not
+    /// count as issued.
     pub(super) fn end_of_use_us(&self, key: &SlotKey, word: u64) -> i64 {
         match word == self.set_to.load(Ordering::Relaxed) {
             true => self.end_of_use_us.load(Ordering::Relaxed),
@@ -80,10 +82,11 @@ unsafe impl PGRXSharedMemory for Directory {}
 pub(super) enum SlotEntry {
     #[default]
     Free,
-    /// Of this layout, on this track, and of all with the same key. On track 0 it is named after one without a clock
-    /// sequence, as soon as there is one: the others move on when the clock is set back.
+    /// The slot belongs to this layout on this track, and to all layouts with the same key. On track 0, the
+    /// entry names a layout without a clock sequence as soon as there is one: the other layouts leave the
+    /// slot when the clock is set back.
     InUse(Layout, usize),
-    /// Nobody's any more. Backends may still hold it.
+    /// The slot belongs to no layout any more. Backends may still have cached it.
     Retired,
 }
 
@@ -95,7 +98,7 @@ impl SlotEntry {
         }
     }
 
-    /// Whether no layout has this slot while the server's value of the clock sequence is `current`.
+    /// Whether every layout has left this slot, while the server's value of the clock sequence is `current`.
     pub(super) fn is_left(&self, current: u8) -> bool {
         match self {
             SlotEntry::InUse(layout, track) => SlotKey::at(layout, current).track() != *track,
@@ -109,7 +112,7 @@ impl Directory {
         self.entries.iter().position(|entry| entry.in_use().is_some_and(|(_, used)| used == key))
     }
 
-    /// The slots in use, each with its key and its record.
+    /// Returns the slots in use, each with its key and its record.
     pub(super) fn in_use<'a>(
         &'a self,
         table: &'a SlotTable,

@@ -1,9 +1,9 @@
-//! Which slot is whose. What is done to all of them at once: [`super::tracks`].
+//! The assignment of slots to layouts. Operations on all slots at once are in [`super::tracks`].
 //!
-//! * The directory is written under the exclusive lock and read under the shared one. What a backend has
-//!   found once it may keep, so that the hot path takes no lock: a slot never goes to another layout.
-//! * A slot is given to a layout under the exclusive lock, before its key is written. From then on its
-//!   word is moved by the exchanges of all backends, without a lock; its horizon by the keeper.
+//! * The directory is written under the exclusive lock and read under the shared lock. A backend may cache a
+//!   slot that it has found, so that the hot path takes no lock: a slot is never assigned to another layout.
+//! * A slot is initialized under the exclusive lock before it is entered in the directory. From then on, all
+//!   backends change its word by atomic exchanges, without a lock, and the keeper changes its horizon.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use super::memory::{DIRECTORY, State, state};
 use super::slot_table::{MAX_LAYOUTS, MAX_SLOTS, Record, SlotEntry};
 use crate::error::Error;
 
-/// A slot that belongs to a layout, and how many IDs were taken from it.
+/// A slot that belongs to a layout, with the count of IDs taken from it.
 #[derive(Clone, Copy)]
 pub struct SlotInUse {
     pub slot: &'static Slot,
@@ -24,19 +24,20 @@ pub struct SlotInUse {
 
 /// A snapshot of a slot in use.
 pub struct SlotFacts {
-    /// The layout that came first of those that share the slot.
+    /// The layout after which the slot is named. Other layouts may share the slot.
     pub layout: Layout,
     pub key: SlotKey,
-    /// Whether no layout has it any more, as the clock was set back.
+    /// Whether every layout has left the slot, because the clock was set back.
     pub is_left: bool,
-    /// The value of the clock sequence, and the counter.
+    /// The value of the clock sequence.
     pub clock_seq: u8,
+    /// The next free value of the counter.
     pub counter: u64,
-    /// How many IDs were taken, as far as they have been counted.
+    /// How many IDs were taken, as counted so far.
     pub issued: u64,
 }
 
-/// The slot of a layout, if it has one.
+/// Returns the slot of a layout, or `None` if it has none.
 pub fn find(layout: &Layout) -> Result<Option<SlotInUse>, Error> {
     let state = state()?;
     let directory = DIRECTORY.share();
@@ -44,7 +45,7 @@ pub fn find(layout: &Layout) -> Result<Option<SlotInUse>, Error> {
     Ok(directory.find(key).map(|at| state.slot_at(at, &key)))
 }
 
-/// The slot of a layout, given to it now if it had none. It begins at the floor.
+/// Returns the slot of a layout. A layout without a slot is assigned one, which starts at the floor.
 pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     let state = state()?;
     let mut directory = DIRECTORY.exclusive();
@@ -67,8 +68,9 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     Ok(state.slot_at(free, &key))
 }
 
-/// Names a slot after a layout that has it for longer than the one after which it is named: on track 0 when the clock is set
-/// back, on track 1 when the value of the clock sequence becomes too high for the other one.
+/// Names the slot of a layout after this layout if it keeps the slot for longer than the layout in the entry.
+/// On track 0, these are the layouts that stay when the clock is set back; on track 1, those that can hold
+/// higher values of the clock sequence.
 pub fn name_after(layout: &Layout) -> Result<(), Error> {
     let key = state()?.key_of(layout);
     let is_named_after_another = |entry: &SlotEntry| match entry {
@@ -93,17 +95,17 @@ impl State {
         SlotInUse { slot, issued: &self.slot_table.records[at].issued, clock_seq: key.parts(slot.word()).0 }
     }
 
-    /// The key that a layout has now.
+    /// Returns the current key of a layout.
     pub fn key_of(&self, layout: &Layout) -> SlotKey {
         SlotKey::at(layout, self.server_status.value())
     }
 
-    /// Where a slot begins that is given to a layout now.
+    /// Returns the first counter of a slot that is assigned now.
     pub fn first_counter(&self, key: &SlotKey) -> u64 {
         key.first_counter_from(self.server_status.begun(key.track()).floor_us)
     }
 
-    /// Every slot in use, as it is now.
+    /// Returns a snapshot of every slot in use.
     pub fn slots_in_use(&self) -> Vec<SlotFacts> {
         let directory = DIRECTORY.share();
         let current = self.server_status.value();

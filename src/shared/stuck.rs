@@ -1,5 +1,6 @@
-//! At which hosts of a registry the processes that connect to it got stuck, so that whoever comes after them asks the
-//! others first, and not at once. Written by the registry worker and the segments worker, under the exclusive lock.
+//! The hosts of a registry at which connection attempts got stuck. Later processes ask these hosts after the
+//! others, and connect after a pause. Written by the registry worker and the segments worker, under the
+//! exclusive lock.
 
 use std::time::Duration;
 
@@ -10,27 +11,31 @@ use crate::pg::clock;
 
 /// How many hosts are remembered.
 const MOST_HOSTS: usize = 64;
-/// For how long a host is still asked after the others, once there was a connection again.
+/// How long a host is still asked after the others once a connection has succeeded again, in microseconds.
 const TIME_ASIDE_US: i64 = 60_000_000;
-/// How long the first process that comes after one that got stuck waits, and how long the later ones do at most.
+/// The pause before a connection attempt. It is doubled for each process that has exited without a
+/// connection.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The maximum of this pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A host. Instants are microseconds since boot.
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// A hash of what the host is called: two with the same one are both asked late, and no harm is done.
+    /// A hash of the host's name. If two hosts have the same hash, both are asked late, which does no harm.
     host: u64,
-    /// When a process was stuck there last; 0 if there is no host here.
+    /// When a process last got stuck there; 0 if this entry is unused.
     at_us: i64,
+    /// Until when the host is asked after the others.
     until_us: i64,
 }
 
-/// All of them.
+/// All hosts at which a process got stuck.
 #[derive(Clone, Copy)]
 pub struct Stuck {
     marks: [Mark; MOST_HOSTS],
-    /// How many processes have ended without a connection since there was one, and when the last one did.
+    /// How many processes have exited without a connection since the last successful one, and when the last
+    /// of them exited.
     ended: u32,
     ended_at_us: i64,
 }
@@ -47,17 +52,17 @@ unsafe impl PGRXSharedMemory for Stuck {}
 // SAFETY: as above.
 static STUCK: PgLwLock<Stuck> = unsafe { PgLwLock::new(c"snowflake_id stuck") };
 
-/// Asks for the shared memory.
+/// Requests the shared memory.
 pub(super) fn request() {
     pg_shmem_init!(STUCK);
 }
 
-/// What is known now.
+/// Returns a copy of the current marks.
 pub fn stuck() -> Stuck {
     *STUCK.share()
 }
 
-/// Notes hosts that have taken too long. With `is_end` the process is about to end because of that.
+/// Marks hosts that took too long to answer. `is_end` says that the process is about to exit for this reason.
 pub fn note(hosts: &[u64], is_end: bool) {
     if hosts.is_empty() && !is_end {
         return;
@@ -76,7 +81,7 @@ pub fn note(hosts: &[u64], is_end: bool) {
     }
 }
 
-/// Notes that there is a connection.
+/// Records a successful connection.
 pub fn note_connection() {
     if !STUCK.share().is_any() {
         return;
@@ -94,14 +99,16 @@ impl Stuck {
         self.ended > 0 || self.marks.iter().any(|mark| mark.until_us == i64::MAX)
     }
 
-    /// By this hosts are ordered: those at which nobody got stuck come first, then those where that was longest ago.
+    /// Returns a sort key for hosts: hosts at which no process got stuck come first, then the hosts at which
+    /// that was longest ago.
     pub fn order_of(&self, host: u64) -> i64 {
         let now_us = clock::since_boot_us();
         let mark = self.marks.iter().find(|mark| mark.host == host && mark.until_us > now_us);
         mark.map_or(0, |mark| mark.at_us)
     }
 
-    /// How long nobody should connect: a process that is stuck may keep a processor busy.
+    /// Returns how long to wait before the next connection attempt: a stuck process may keep a processor
+    /// busy.
     pub fn pause(&self) -> Duration {
         if self.ended == 0 {
             return Duration::ZERO;

@@ -1,11 +1,13 @@
-//! What is done to all slots of a track: let be used up to a horizon, fenced, moved to another value of the clock sequence,
-//! given up.
+//! Operations on all slots of a track: publishing a horizon, fencing, switching to another value of the clock
+//! sequence, retiring.
 //!
-//! * A published horizon reaches every slot, but never beyond the end of the lease: the keeper stores both on
-//!   the server_status and then the earlier one in the slots, all under the shared lock, and a slot that is given to a
-//!   layout takes it from the server_status under the exclusive one.
-//! * Layouts with a clock sequence have a slot on track 0, and another one as soon as the clock is set back. When that moves to
-//!   another value, the word in it says so: attempts with the former value fail, and sessions look for the new one.
+//! * A published horizon reaches every slot, but never beyond the end of the lease. The keeper writes the
+//!   horizon and the lease to `server_status`, and then the earlier of the two into the slots, all under the
+//!   shared lock. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
+//!   lock.
+//! * Layouts with a clock sequence have a slot on track 0, and a second one as soon as the clock is set back.
+//!   When the second slot switches to another value, its word contains the new value: attempts with the old
+//!   value fail, and sessions look up the slot again.
 
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
@@ -14,7 +16,7 @@ use super::memory::{DIRECTORY, State};
 use super::slot_table::{Directory, MAX_LAYOUTS, Record, SlotEntry};
 
 impl State {
-    /// What there is of the tracks, together with what is stored.
+    /// Returns the state of the tracks, combined with the stored horizons.
     pub fn tracks(&self, stored: [Horizon; TRACKS]) -> [Track; TRACKS] {
         let directory = DIRECTORY.share();
         let is_begun = self.server_status.is_begun();
@@ -27,7 +29,7 @@ impl State {
         })
     }
 
-    /// The slots of a track, with its value.
+    /// Returns the slots of a track that have its current value.
     fn on_track<'a>(
         &'a self,
         directory: &'a Directory,
@@ -38,13 +40,15 @@ impl State {
         in_use.filter(move |(key, slot, _)| key.track() == track && key.parts(slot.word()).0 == value)
     }
 
-    /// The end of what was handed out so far, over all slots of a track: a horizon there covers all of it.
+    /// Returns the high-water mark of the IDs issued so far, over all slots of a track, in microseconds of
+    /// Unix time. A horizon at this instant covers all of them.
     fn end_of_use_us(&self, directory: &Directory, track: usize) -> i64 {
         let slots = self.on_track(directory, track);
         slots.map(|(key, slot, record)| record.end_of_use_us(&key, slot.word())).fold(0, i64::max)
     }
 
-    /// Lets slots be used up to the horizons, those in use and those to come. Only for such as are durable.
+    /// Publishes horizons to all slots, and for slots that are assigned later. To be called only with durable
+    /// horizons.
     pub fn publish(&self, horizons: [Option<Horizon>; TRACKS]) {
         self.publish_in(&DIRECTORY.share(), horizons);
     }
@@ -58,7 +62,7 @@ impl State {
         self.let_slots_be_used(directory);
     }
 
-    /// Takes over the range of a lease. Only while the gate is closed, or if it is open for the same lease.
+    /// Sets the range of the lease. To be called only while the gate is closed, or open for the same lease.
     pub fn set_lease(&self, lease: &Lease) {
         let directory = DIRECTORY.share();
         self.server_status.keeper.set_lease(lease);
@@ -73,40 +77,42 @@ impl State {
         }
     }
 
-    /// Where the times end that slots with a key may use.
+    /// Returns the first tick that slots with this key may not use.
     pub(super) fn first_unusable_tick(&self, key: &SlotKey) -> u64 {
         match self.published_us(key.track()) {
-            // A layout whose epoch lies before 1970 has ticks before instant 0.
+            // A layout whose epoch is before 1970 has ticks before instant 0.
             0 => 0,
             published_us => key.first_tick_from(published_us.min(self.server_status.keeper.until_us())),
         }
     }
 
-    /// The horizon of a track that was published last; 0 if none was.
+    /// Returns the last published horizon of a track, in microseconds of Unix time; 0 if there is none.
     pub fn published_us(&self, track: usize) -> i64 {
         self.server_status.history.published(track).until_us_of(self.server_status.begun(track).value)
     }
 
-    /// Notes the values of the tracks, and where their slots begin, once the keeper has found that out.
+    /// Sets the values of the tracks and the floors of their slots, once the keeper has determined them.
     pub fn begin(&self, begun: [Begun; TRACKS]) {
         let _directory = DIRECTORY.exclusive();
-        // The first one says that it was done.
+        // Track 0 comes last, because
+        // [`ServerStatus::is_begun`](super::server_status::ServerStatus::is_begun) tests it.
         self.server_status.begin(1, begun[1]);
         self.server_status.begin(0, begun[0]);
     }
 
-    /// Moves the second track to another value of the clock sequence. Only if its horizon is durable, and the end of the
-    /// value in use as well; and if all that was made with the new one lies before its floor.
+    /// Switches track 1 to another value of the clock sequence. To be called only if the horizon of the new
+    /// value and the high-water mark of the old value are durable, and all IDs with the new value are before
+    /// its floor.
     ///
-    /// A slot that has the value already is raised to the floor: no attempt that was paused since then succeeds.
+    /// A slot that has the new value already is raised to the floor, so that attempts paused since then fail.
     pub fn open_value(&self, floor_us: i64, horizon: Horizon) {
         let directory = DIRECTORY.exclusive();
         let value = horizon.value();
-        // First, so that a call which finds another word looks for its new slot.
+        // Set this first, so that a call that finds a changed word looks up its new slot.
         self.server_status.begin(1, Begun { value, floor_us });
         for (key, slot, record) in directory.in_use(&self.slot_table).filter(|(key, ..)| key.track() == 1) {
             if !key.has_room_for(value) {
-                slot.set_horizon(0); // Its layouts have value 0, on track 0.
+                slot.set_horizon(0); // The layouts of this slot now have value 0, on track 0.
                 continue;
             }
             let first = key.word(value, key.first_counter_from(floor_us));
@@ -121,21 +127,22 @@ impl State {
         self.publish_in(&directory, [None, Some(horizon)]);
     }
 
-    /// Whether there are slots for all layouts with another value of the clock sequence.
+    /// Whether there are enough free slots to switch all layouts to another value of the clock sequence.
     pub fn has_room_for_value(&self) -> bool {
         self.server_status.value() > 0
             || DIRECTORY.share().entries.iter().filter(|entry| **entry == SlotEntry::Free).count()
                 >= MAX_LAYOUTS
     }
 
-    /// Closes the gate, and raises every slot to the floor of its track; if `is_another`, to its next tick at least, so that
-    /// another identity keeps the order. When this returns, no attempt that began before will succeed. Slots to come begin
-    /// at the floors at the earliest.
+    /// Closes the gate, and raises every slot to the floor of its track. If `is_another`, every slot is
+    /// raised to its next tick at least, so that IDs of the new identity sort after those of the old one.
+    /// When this returns, no attempt that started before can succeed. Slots that are assigned later start at
+    /// the floors or above.
     pub fn fence(&self, floors_us: [i64; TRACKS], is_another: bool) {
         self.fence_in(&DIRECTORY.exclusive(), floors_us, is_another);
     }
 
-    /// Closes the gate. When this returns, no attempt that began before will succeed.
+    /// Closes the gate. When this returns, no attempt that started before can succeed.
     pub fn close_gate(&self) {
         self.fence([0; TRACKS], false);
     }
@@ -161,8 +168,9 @@ impl State {
         }
     }
 
-    /// Fences, and lets nothing more be used than what was handed out. Returns the end of that, and of what
-    /// was skipped because it may have been used earlier, for each track.
+    /// Fences, and lowers the published horizons so that no more IDs can be issued. Returns for each track
+    /// the high-water mark of the issued IDs, or the floor if that is higher: IDs below the floor may have
+    /// been issued earlier.
     pub fn shutdown_horizons(&self) -> [Horizon; TRACKS] {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, [0; TRACKS], false);
@@ -174,10 +182,10 @@ impl State {
         ends
     }
 
-    /// Whether there are slots for the layouts in use when everything begins anew.
+    /// Whether there are enough free slots for the layouts in use after a reset.
     pub fn has_room_for_reset(&self) -> bool {
         let directory = DIRECTORY.share();
-        // A layout may have two, and needs one.
+        // A layout may have two slots, but needs only one after a reset.
         let current = self.server_status.value();
         let is_in_use = |entry: &&SlotEntry| entry.in_use().is_some() && !entry.is_left(current);
         let is_free = |entry: &&SlotEntry| **entry == SlotEntry::Free;
@@ -185,12 +193,12 @@ impl State {
         entries().filter(is_free).count() >= entries().filter(is_in_use).count()
     }
 
-    /// Forgets what was handed out: layouts get new slots, which begin at `floor_us`. Only after a fence, after
-    /// [`HistoryWords::reset`](super::history::HistoryWords::reset), and if no identity that was used before goes on below
-    /// what it was used for, durably.
+    /// Retires all slots: layouts get new slots, which start at `floor_us`. To be called only after a fence
+    /// and after [`HistoryWords::reset`](super::history::HistoryWords::reset), and only if it is durably
+    /// stored that no used identity may go on below its high-water mark.
     ///
-    /// Slots are not used again. An attempt that has been paused since before the fence must not find in its
-    /// slot, one day, the very word that it knows.
+    /// Slots are not reused. An attempt that was paused before the fence must never again find in its slot the
+    /// word that it has read.
     pub fn reset(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.slot_table) {

@@ -1,4 +1,5 @@
-//! How calls wait for what background workers do: they sleep until a worker says that something has changed, and look then.
+//! How calls wait for background workers: a call sleeps until a worker signals a change, and then checks
+//! again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,33 +8,36 @@ use std::time::{Duration, Instant};
 use crate::pg::condition::Condition;
 use crate::wait_event::WaitEvent;
 
-/// Counts what has happened, and wakes those who wait for it.
+/// Counts events, and wakes the calls that wait for them.
 #[derive(Default)]
 pub struct Signal {
-    /// Counted up (Release) after what has happened was written, read (Acquire) before that is looked at.
+    /// Incremented (Release) after the result of the event was written; read (Acquire) before the result is
+    /// read.
     count: AtomicU64,
     condition: Condition,
 }
 
 impl Signal {
-    /// Something has happened.
+    /// Signals an event.
     pub fn send(&self) {
         self.count.fetch_add(1, Ordering::Release);
         self.condition.broadcast();
     }
 
-    /// How much has happened. Who reads this, looks, and then waits for more misses nothing.
+    /// Returns the number of events so far. A call that reads this number, then checks its condition, and
+    /// then waits for a higher number misses no event.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until more has happened than `seen`, at most for `timeout`.
+    /// Waits until the count is higher than `seen`, for at most `timeout`.
     pub fn wait_beyond(&self, seen: u64, timeout: Duration, event: WaitEvent) {
         self.condition.wait_until(timeout, event.number(), || self.count() > seen);
     }
 }
 
-/// What a call has seen of a signal. It looks once before it sleeps: what happens from then on wakes it.
+/// The count of a signal that a call has last seen. The call checks its condition once before it first
+/// sleeps, so that every later event wakes it.
 pub struct Watch<'a> {
     signal: &'a Signal,
     seen: Cell<Option<u64>>,
@@ -44,8 +48,8 @@ impl<'a> Watch<'a> {
         Watch { signal, seen: Cell::new(None) }
     }
 
-    /// Sleeps until something has happened since this was called before, at most for `timeout`. The first time it returns at
-    /// once.
+    /// Sleeps until an event has happened since the previous call of this function, for at most `timeout`.
+    /// The first call returns at once.
     pub fn wait(&self, timeout: Duration, event: WaitEvent) {
         if let Some(seen) = self.seen.replace(Some(self.signal.count())) {
             self.signal.wait_beyond(seen, timeout, event);
@@ -53,10 +57,10 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Until when a call waits.
+/// The time at which a call stops waiting.
 #[derive(Clone, Copy)]
 pub struct Deadline {
-    /// How long that was in the beginning.
+    /// The total time that the call may wait.
     pub max_wait: Duration,
     at: Instant,
 }

@@ -1,13 +1,14 @@
-//! How a background worker is woken.
+//! How background workers are woken.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use pgrx::pg_sys;
 
-/// How a background worker is woken.
+/// Wakes a background worker by its latch.
 #[derive(Default)]
 pub struct Wakeup {
-    /// Set by whoever has asked for the worker, cleared by the worker: one waker is enough.
+    /// Whether the worker was requested. Set by the process that requests it, and cleared by the worker. Only
+    /// the process that sets it wakes the worker.
     is_wanted: AtomicBool,
     /// Written by the worker, as is its latch.
     pid: AtomicI32,
@@ -15,7 +16,8 @@ pub struct Wakeup {
 }
 
 impl Wakeup {
-    /// Called by the worker when it starts. False if there is one already.
+    /// Registers the worker. Called by the worker when it starts. Returns false if another worker is
+    /// registered.
     pub fn attach(&self) -> bool {
         // SAFETY: plain variables of this process; the latch is in shared memory and is never freed.
         let (pid, latch) = unsafe { (pg_sys::MyProcPid, pg_sys::MyLatch) };
@@ -27,33 +29,33 @@ impl Wakeup {
         is_first
     }
 
-    /// Called by the worker when it ends.
+    /// Removes the registration. Called by the worker when it exits.
     pub fn detach(&self) {
         self.latch.store(std::ptr::null_mut(), Ordering::Release);
         self.pid.store(0, Ordering::Relaxed);
     }
 
-    /// The process of the worker, if there is one.
+    /// Returns the process ID of the worker, if it is running.
     pub fn pid(&self) -> Option<i32> {
         Some(self.pid.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
     }
 
-    /// Asks for the worker.
+    /// Wakes the worker, unless it was already requested.
     pub fn request(&self) {
         let latch = self.latch.load(Ordering::Acquire);
         if !latch.is_null() && !self.is_wanted.swap(true, Ordering::AcqRel) {
-            // SAFETY: latches of processes live in shared memory as long as the server. If the worker has
-            // ended in the meantime, somebody else may own this one, and is woken for nothing.
+            // SAFETY: latches of processes are in shared memory for as long as the server runs. If the worker
+            // has exited meanwhile, another process may own this latch, and is woken in vain.
             unsafe { pg_sys::SetLatch(latch) };
         }
     }
 
-    /// Whether somebody has asked, and the worker has not begun to look since.
+    /// Whether the worker was requested since it last called [`Wakeup::take_wanted`].
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody has asked since the last time.
+    /// Returns whether the worker was requested since the last call, and clears the request.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.swap(false, Ordering::AcqRel)
     }

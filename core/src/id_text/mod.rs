@@ -10,11 +10,13 @@
 //! | [`decimal`](Encoding::Decimal) | 19 | `0-9` | yes |
 //! | [`hex`](Encoding::Hex) | 16 | `0-9a-f` | yes |
 //!
-//! Every ID has exactly one text in an encoding, and all texts of an encoding are of one length. "Order kept"
-//! means that they sort as the IDs do, byte by byte. All but one are the number with leading zeros (in
-//! `base58` the zero is written `1`), and are read without these as well. The exception is `base64url`: it
-//! has the eight bytes of the ID, the most significant first, as RFC 4648 (section 5, without padding) writes
-//! bytes, so that any library can read it.
+//! Every ID has exactly one text in an encoding, and all texts of an encoding have the same length. "Order
+//! kept" means that the texts, compared byte by byte, sort as the IDs do.
+//!
+//! In all encodings except `base64url`, the text is the number with leading zeros (in `base58`, zero is
+//! written `1`). Leading zeros can be omitted in texts to be read. In `base64url`, the text is the eight
+//! bytes of the ID, most significant byte first, encoded as in RFC 4648 (section 5, without padding), so any
+//! library can read it.
 //!
 //! ```
 //! use snowflake_id_core::id_text::{Encoding, MAX_WIDTH};
@@ -41,8 +43,8 @@ mod alphabet;
 /// The length of the longest text of an ID, in bytes: that of `decimal`.
 pub const MAX_WIDTH: usize = 19;
 
-/// The alphabet of <https://www.crockford.com/base32.html>, of which the letters that look like digits are
-/// read as these.
+/// The alphabet of <https://www.crockford.com/base32.html>. Letters that look like digits are read as these
+/// digits.
 static CROCKFORD32: Alphabet<32> = Alphabet::new(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
     .reading(b"0123456789abcdefghjkmnpqrstvwxyz")
     .reading(b"OI")
@@ -62,26 +64,26 @@ static HEX: Alphabet<16> = Alphabet::new(b"0123456789abcdef").reading(b"01234567
 /// A way of writing IDs as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Douglas Crockford's Base 32, without a check symbol: upper case, made for people to read out and to
-    /// type. Lower case is read too, `I` and `L` as 1, `O` as 0; hyphens are ignored, wherever they stand.
-    /// `U` is refused.
+    /// Douglas Crockford's Base 32 in upper case, without a check symbol, made for people to read aloud and
+    /// to type. Lower case is also read, `I` and `L` are read as 1, and `O` is read as 0. Hyphens are ignored
+    /// at any position. `U` is rejected.
     Crockford32,
-    /// Digits and lower-case letters. Upper case is read too.
+    /// Digits and lower-case letters. Upper case is also read.
     Base36,
-    /// The alphabet of Bitcoin: no characters that look alike.
+    /// The alphabet of Bitcoin, without characters that look alike.
     Base58,
     /// Digits, upper-case and lower-case letters.
     Base62,
-    /// The eight bytes of the ID in the alphabet for URLs of RFC 4648, without padding.
+    /// The eight bytes of the ID in the URL-safe alphabet of RFC 4648, without padding.
     Base64url,
     /// Decimal digits.
     Decimal,
-    /// Hexadecimal digits in lower case. Upper case is read too.
+    /// Hexadecimal digits in lower case. Upper case is also read.
     Hex,
 }
 
 impl Encoding {
-    /// All encodings, by name.
+    /// All encodings, sorted by name.
     pub const ALL: [Encoding; 7] = [
         Encoding::Crockford32,
         Encoding::Base36,
@@ -92,7 +94,7 @@ impl Encoding {
         Encoding::Hex,
     ];
 
-    /// Its name.
+    /// Returns the name of the encoding.
     pub const fn name(self) -> &'static str {
         match self {
             Encoding::Crockford32 => "crockford32",
@@ -105,7 +107,7 @@ impl Encoding {
         }
     }
 
-    /// The encoding with this name, written in any encoding of characters that contains ASCII.
+    /// Returns the encoding with this name. The name can be in any character encoding that contains ASCII.
     pub const fn from_name(name: &[u8]) -> Option<Encoding> {
         Some(match name {
             b"crockford32" => Encoding::Crockford32,
@@ -119,7 +121,7 @@ impl Encoding {
         })
     }
 
-    /// The length of every text, in characters: as many as the largest ID takes.
+    /// Returns the length of every text, in characters, which is the number of characters of the largest ID.
     pub const fn width(self) -> usize {
         match self {
             Encoding::Base58 | Encoding::Base62 | Encoding::Base64url => 11,
@@ -129,7 +131,10 @@ impl Encoding {
         }
     }
 
-    /// The text of an ID, which is written into the buffer. A negative ID is refused.
+    /// Writes the text of an ID into the buffer, and returns it.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn encode(self, id: i64, buffer: &mut [u8; MAX_WIDTH]) -> Result<&str, RangeError> {
         let number = u64::try_from(id).map_err(|_| RangeError::NegativeId(id))?;
@@ -146,11 +151,14 @@ impl Encoding {
         Ok(from_utf8(text).expect("bug: not all digits are ASCII"))
     }
 
-    /// The ID of a text, which can be in any encoding of characters in which the bytes of ASCII stand for
-    /// nothing else.
+    /// Returns the ID of a text. The text can be in any character encoding in which ASCII bytes stand only
+    /// for ASCII characters.
     ///
-    /// The text may be shorter than those of [`encode`](Encoding::encode) if only leading zeros are missing,
-    /// except in `base64url`.
+    /// The text may be shorter than one returned by [`encode`](Encoding::encode) if only leading zeros are
+    /// missing, except in `base64url`.
+    ///
+    /// # Errors
+    /// A [`TextError`] with the leftmost fault of the text.
     pub fn decode(self, text: &[u8]) -> Result<i64, TextError> {
         let width = self.width();
         match self {
@@ -165,7 +173,7 @@ impl Encoding {
         .map_err(|fault| TextError { encoding: self, fault })
     }
 
-    /// What its texts look like: a sentence for the user.
+    /// Returns a sentence for the user that describes the texts of this encoding.
     pub fn form(self) -> String {
         let digits = match self {
             Encoding::Crockford32 => "0-9 and A-Z without I, L, O and U",
@@ -187,9 +195,10 @@ impl Encoding {
     }
 }
 
-/// The ID of a text in `base64url`, whose digits are aligned to the left: all of them have to be there.
+/// Returns the ID of a text in `base64url`. Its digits are aligned to the left, so all of them must be
+/// present.
 fn decode_base64url(text: &[u8]) -> Result<i64, Fault> {
-    // What is wrong with a character comes before what is wrong with the length.
+    // An invalid character is reported before a wrong length.
     let mut digits = [b'A'; Encoding::Base64url.width()];
     let present = text.len().min(digits.len());
     digits[..present].copy_from_slice(&text[..present]);
@@ -201,17 +210,17 @@ fn decode_base64url(text: &[u8]) -> Result<i64, Fault> {
         0 => Err(Fault::Empty),
         length if length < digits.len() => Err(Fault::TooShort(length)),
         length if length > digits.len() => Err(Fault::TooLong(1 + digits.len())),
-        // The sign is in the first character.
+        // The sign bit is in the first character.
         _ => u64::from_be_bytes(bytes).try_into().map_err(|_| Fault::TooLarge(1)),
     }
 }
 
-/// Why a text is not that of an ID.
+/// The reason why a text is not that of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// How the text was read.
+    /// The encoding in which the text was read.
     pub encoding: Encoding,
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub fault: Fault,
 }
 

@@ -1,4 +1,5 @@
-//! A layout in JSON. It is written as an object, and read from an object or a string with the text form:
+//! A layout in JSON. It is written as an object. It is read from an object, or from a string with the text
+//! form:
 //!
 //! ```
 //! # use snowflake_id_core::Layout;
@@ -19,7 +20,7 @@ use crate::error::LayoutError;
 use crate::field::Field;
 use crate::message::instant;
 
-/// A layout as serde reads it: the text form or an object.
+/// A layout as read by serde: the text form or an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Form {

@@ -1,4 +1,4 @@
-//! How the 63 usable bits of an ID are divided.
+//! Layouts: how the 63 usable bits of an ID are divided.
 
 use crate::error::{LayoutError, RangeError};
 use crate::field::{Field, MAX_TOTAL_BITS};
@@ -10,11 +10,11 @@ pub mod json;
 pub mod parse;
 pub mod presets;
 
-/// The largest integer that a JavaScript number holds exactly has this many bits.
+/// The number of bits of the largest integer up to which JavaScript numbers are exact.
 const JAVASCRIPT_BITS: u32 = 53;
 const US_PER_SECOND: f64 = 1_000_000.0;
 
-/// Where a field lies in the ID. A field that the layout lacks has no bits.
+/// The position of a field in the ID. A field that the layout lacks has 0 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Span {
     shift: u8,
@@ -31,18 +31,18 @@ impl Span {
     }
 }
 
-/// How the bits of an ID are divided, the unit of its time and the epoch from which it counts.
+/// How the bits of an ID are divided, the unit of its time, and the epoch from which its time counts.
 ///
-/// A `Layout` that exists is valid: its fields fit 63 bits and do not overlap, `time` comes first, and every
-/// tick of it is an instant that a PostgreSQL `timestamptz` can hold. It is made from text (see [`parse`]),
-/// from JSON, or by [`Layout::new`].
+/// Every `Layout` is valid: its fields fit 63 bits and do not overlap, `time` comes first, and each of its
+/// ticks is an instant that a PostgreSQL `timestamptz` can hold. A layout is created from text (see
+/// [`parse`]), from JSON, or by [`Layout::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     spans: [Span; Field::ALL.len()],
     scale: TimeScale,
 }
 
-/// The raw fields of an ID; a field that the layout lacks is 0.
+/// The raw fields of an ID. A field that the layout lacks is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Ticks since the epoch.
@@ -57,10 +57,10 @@ pub struct Parts {
     pub sequence: u64,
 }
 
-/// An ID in words that mean something outside its layout; `None` for a field that the layout lacks.
+/// The contents of an ID in terms that do not depend on its layout. A field that the layout lacks is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Decoded {
-    /// When the tick of the ID began, in microseconds of Unix time.
+    /// When the tick of the ID started, in microseconds of Unix time.
     pub generated_at: i64,
     /// The `datacenter` field.
     pub datacenter_id: Option<u32>,
@@ -73,13 +73,13 @@ pub struct Decoded {
 }
 
 impl Layout {
-    /// Makes a layout from its fields, the most significant first, each with its number of bits.
+    /// Creates a layout from its fields, most significant first, each with its number of bits.
     ///
-    /// `unit_us` is the length of a tick in microseconds (1 to 10,000,000), `epoch_us` the start of tick 0 in
-    /// microseconds of Unix time.
+    /// `unit_us` is the length of a tick in microseconds (1 to 10,000,000). `epoch_us` is the start of tick 0
+    /// in microseconds of Unix time.
     ///
     /// # Errors
-    /// A [`LayoutError`] that names the field or option at fault and what is allowed in its place.
+    /// A [`LayoutError`] that names the invalid field or option, and what is allowed in its place.
     pub fn new(fields: &[(Field, u32)], unit_us: u64, epoch_us: i64) -> Result<Layout, LayoutError> {
         if fields.first().map(|&(field, _)| field) != Some(Field::Time) {
             return Err(LayoutError::TimeNotFirst { found: fields.first().map(|&(field, _)| field.name()) });
@@ -110,7 +110,7 @@ impl Layout {
         let mut shift = total;
         for &(field, bits) in fields {
             shift -= bits;
-            // At most 63 each.
+            // Both numbers are at most 63.
             spans[field as usize] = Span { shift: shift as u8, bits: bits as u8 };
         }
         let layout = Layout { spans, scale: TimeScale { unit_us, epoch_us } };
@@ -118,8 +118,9 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The end has to be an `i64` of Unix microseconds (in the year 294247). That is thirty years short of
-    /// the last `timestamptz`, and lets all arithmetic on times of a layout go without overflow checks.
+    /// Checks that the end of the layout, in microseconds of Unix time, fits an `i64` (up to the year
+    /// 294247). This limit is thirty years before the last `timestamptz`. It makes overflow checks
+    /// unnecessary in all arithmetic on times of a layout.
     fn check_end(&self) -> Result<(), LayoutError> {
         match self.scale.checked_start_us(self.ticks()) {
             Ok(_) => Ok(()),
@@ -133,22 +134,22 @@ impl Layout {
         self.spans[field as usize]
     }
 
-    /// The number of bits of a field, 0 if the layout lacks it.
+    /// Returns the number of bits of a field; 0 if the layout lacks it.
     pub fn bits(&self, field: Field) -> u32 {
         self.span(field).bits.into()
     }
 
-    /// How far the field's lowest bit lies from the lowest bit of the ID.
+    /// Returns the position of the lowest bit of a field, counted from the lowest bit of the ID.
     pub fn shift(&self, field: Field) -> u32 {
         self.span(field).shift.into()
     }
 
-    /// The largest value of a field, 0 if the layout lacks it.
+    /// Returns the largest value of a field; 0 if the layout lacks it.
     pub fn max(&self, field: Field) -> u64 {
         self.span(field).max()
     }
 
-    /// The fields that the layout has, the most significant first, each with its number of bits.
+    /// Returns the fields that the layout has, most significant first, each with its number of bits.
     pub fn fields(&self) -> Vec<(Field, u32)> {
         let mut fields = Field::ALL.to_vec();
         fields.retain(|&field| self.bits(field) > 0);
@@ -156,64 +157,66 @@ impl Layout {
         fields.into_iter().map(|field| (field, self.bits(field))).collect()
     }
 
-    /// The unit and the epoch.
+    /// Returns the unit and the epoch.
     #[inline]
     pub fn scale(&self) -> TimeScale {
         self.scale
     }
 
-    /// The length of a tick, in microseconds.
+    /// Returns the length of a tick, in microseconds.
     #[inline]
     pub fn unit_us(&self) -> u64 {
         self.scale.unit_us
     }
 
-    /// The start of tick 0, in microseconds of Unix time.
+    /// Returns the start of tick 0, in microseconds of Unix time.
     #[inline]
     pub fn epoch_us(&self) -> i64 {
         self.scale.epoch_us
     }
 
-    /// The number of ticks that the layout has; the last one is one less.
+    /// Returns the number of ticks of the layout. The last tick is one less.
     pub fn ticks(&self) -> u64 {
         1 << self.bits(Field::Time)
     }
 
-    /// The instant at which the layout is exhausted (the end of its last tick), in microseconds of Unix time.
+    /// Returns the instant at which the layout is exhausted (the end of its last tick), in microseconds of
+    /// Unix time.
     pub fn end_us(&self) -> i64 {
         self.start_of(self.ticks())
     }
 
-    /// The number of bits of the largest ID.
+    /// Returns the number of bits of the largest ID.
     pub fn total_bits(&self) -> u32 {
         self.shift(Field::Time) + self.bits(Field::Time)
     }
 
-    /// How many servers can make IDs of this layout side by side: the combinations of datacenter and worker.
+    /// Returns how many servers can create IDs of this layout at the same time: the number of combinations of
+    /// datacenter and worker.
     pub fn workers(&self) -> u64 {
         1 << (self.bits(Field::Datacenter) + self.bits(Field::Worker))
     }
 
-    /// How many IDs one worker can make in a second, lastingly.
+    /// Returns how many IDs per second one worker can create continuously.
     pub fn ids_per_second(&self) -> f64 {
         (1u64 << self.bits(Field::Sequence)) as f64 * US_PER_SECOND / self.unit_us() as f64
     }
 
-    /// Whether every ID fits the 53 bits that a JavaScript number holds exactly.
+    /// Returns whether every ID fits the 53 bits that a JavaScript number holds exactly.
     pub fn fits_in_53_bits(&self) -> bool {
         self.total_bits() <= JAVASCRIPT_BITS
     }
 
-    /// The start of a tick, in microseconds of Unix time. `tick` is at most [`Layout::ticks`].
+    /// Returns the start of a tick, in microseconds of Unix time. `tick` is at most [`Layout::ticks`].
     pub(crate) fn start_of(&self, tick: u64) -> i64 {
         debug_assert!(tick <= self.ticks());
         self.scale.start_us(tick)
     }
 
-    /// The tick that an instant (microseconds of Unix time) falls into.
+    /// Returns the tick that contains an instant (microseconds of Unix time).
     ///
     /// # Errors
-    /// [`RangeError::Time`] before the epoch and at or after the layout's end.
+    /// [`RangeError::Time`] before the epoch, and at or after the end of the layout.
     pub fn tick_at(&self, unix_us: i64) -> Result<u64, RangeError> {
         match self.scale.tick_at(unix_us).filter(|&tick| tick < self.ticks()) {
             Some(tick) => Ok(tick),
@@ -221,7 +224,7 @@ impl Layout {
         }
     }
 
-    /// The layout as people know it: the name of its preset, or else its text.
+    /// Returns the name of the layout's preset, or its text if it is no preset.
     pub fn label(&self) -> String {
         match presets::PRESETS.iter().find(|preset| preset.layout() == *self) {
             Some(preset) => preset.name.into(),
@@ -229,7 +232,7 @@ impl Layout {
         }
     }
 
-    /// Checks that both parts of an identity fit their fields.
+    /// Checks whether both parts of an identity fit their fields.
     ///
     /// # Errors
     /// [`RangeError::Field`] for the first part that does not fit.
@@ -238,8 +241,7 @@ impl Layout {
         self.pack(&Parts { datacenter, worker, ..Parts::default() }).map(|_| ())
     }
 
-    /// Why an identity does not fit, in one clause with the layout and the limit. The problem is that of
-    /// [`Layout::check_identity`].
+    /// Describes an error of [`Layout::check_identity`] in one clause that contains the layout and the limit.
     pub fn explain_misfit(&self, problem: &RangeError) -> String {
         let label = self.label();
         match problem {
@@ -255,7 +257,7 @@ impl Layout {
         }
     }
 
-    /// Puts an ID together.
+    /// Combines the fields of an ID.
     ///
     /// # Errors
     /// [`RangeError::Field`] for the first part that does not fit its field.
@@ -272,10 +274,10 @@ impl Layout {
         Ok(id as i64)
     }
 
-    /// Takes an ID apart.
+    /// Splits an ID into its fields.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`], and [`RangeError::IdPastEnd`] for one that has more bits than the layout.
+    /// [`RangeError::NegativeId`], or [`RangeError::IdPastEnd`] for an ID that has more bits than the layout.
     #[inline]
     pub fn unpack(&self, id: i64) -> Result<Parts, RangeError> {
         let bits = self.checked(id)?;
@@ -289,19 +291,19 @@ impl Layout {
         })
     }
 
-    /// The start of the tick in which an ID was made, in microseconds of Unix time.
+    /// Returns the start of the tick in which an ID was created, in microseconds of Unix time.
     ///
     /// # Errors
-    /// Those of [`Layout::unpack`].
+    /// The same as those of [`Layout::unpack`].
     #[inline]
     pub fn time_of(&self, id: i64) -> Result<i64, RangeError> {
         Ok(self.start_of(self.span(Field::Time).extract(self.checked(id)?)))
     }
 
-    /// One field of an ID, `None` if the layout lacks it. For `time` that is the tick.
+    /// Returns one field of an ID, or `None` if the layout lacks the field. For `time` this is the tick.
     ///
     /// # Errors
-    /// Those of [`Layout::unpack`].
+    /// The same as those of [`Layout::unpack`].
     #[inline]
     pub fn field_of(&self, field: Field, id: i64) -> Result<Option<u64>, RangeError> {
         let bits = self.checked(id)?;
@@ -309,10 +311,10 @@ impl Layout {
         Ok((span.bits > 0).then(|| span.extract(bits)))
     }
 
-    /// Reads an ID back.
+    /// Returns the contents of an ID.
     ///
     /// # Errors
-    /// Those of [`Layout::unpack`].
+    /// The same as those of [`Layout::unpack`].
     pub fn decode(&self, id: i64) -> Result<Decoded, RangeError> {
         let parts = self.unpack(id)?;
         let present = |field: Field, value: u64| (self.bits(field) > 0).then_some(value);

@@ -5,10 +5,10 @@
 //! twitter epoch=2024-01-01T00:00:00Z
 //! ```
 //!
-//! Words are separated by (ASCII) white space: either all fields (`name:bits`), the most significant first,
-//! or the name of a preset; then, in any order, `unit=` and `epoch=`. Without them fields have the unit and
-//! the epoch of `standard`, a preset has its own. Every layout prints in one canonical form: all fields,
-//! unit, epoch.
+//! Words are separated by ASCII white space. The first words are all fields (`name:bits`), most significant
+//! first, or the name of a preset. `unit=` and `epoch=` can follow, in any order. The default unit and epoch
+//! are those of the preset, or for fields those of `standard`. Every layout is printed in one canonical form:
+//! all fields, unit, epoch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,20 +23,20 @@ use crate::time_scale::{EPOCH_RANGE_US, MAX_UNIT_US};
 
 const UNIT: &str = "unit";
 const EPOCH: &str = "epoch";
-/// Unit and epoch of fields that come without: those of the preset `standard`.
+/// The default unit and epoch for fields: those of the preset `standard`.
 const DEFAULT_UNIT_US: u64 = 1_000;
 const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
-/// Suffixes of a unit with their microseconds, the longest first.
+/// The suffixes of a unit, longest first, with their values in microseconds.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
-/// The longest text that is read, in bytes. All fields and both options take 150; what is longer is no
-/// layout, and is not to cost memory.
+/// The length of the longest text that is read, in bytes. All fields and both options take 150 bytes. A
+/// longer text is not a layout, and must not cost memory.
 const MAX_TEXT_BYTES: usize = 1_000;
 
 impl Layout {
-    /// Reads a layout from its text form in any encoding of characters: what is not ASCII is no layout.
+    /// Reads a layout from its text form, in any character encoding. Text that is not ASCII is not a layout.
     ///
     /// # Errors
-    /// As for [`str::parse`].
+    /// The same as those of [`str::parse`].
     pub fn from_bytes(text: &[u8]) -> Result<Layout, LayoutError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(LayoutError::TooLong { most: MAX_TEXT_BYTES });
@@ -117,7 +117,7 @@ fn preset(name: &str) -> Result<Layout, LayoutError> {
     }
 }
 
-/// Why `word` is wrong, the name in which is none of the candidates.
+/// Returns the error for `word`. The name in it is none of the candidates.
 fn not_a_name(word: &str, name: &str, candidates: Vec<&'static str>) -> LayoutError {
     let known = Field::from_name(name).map(Field::example).or(match name {
         UNIT => Some("unit=1ms"),
@@ -146,7 +146,7 @@ fn set_once<T>(name: &'static str, option: &mut Option<T>, value: T) -> Result<(
     }
 }
 
-/// A number as people write it: digits alone, without a sign.
+/// Reads a number written in digits only, without a sign.
 fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

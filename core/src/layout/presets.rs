@@ -1,31 +1,32 @@
-//! The layouts that have names. Once released a preset never changes: IDs in tables depend on it.
+//! Layouts with names. A released preset never changes, because IDs in tables depend on it.
 
 use super::Layout;
 
 /// A layout with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// What stands for the layout in its text form.
+    /// The name that stands for the layout in its text form.
     pub name: &'static str,
-    /// The layout in canonical text.
+    /// The layout in canonical text form.
     pub text: &'static str,
 }
 
 impl Preset {
-    /// The layout that the name stands for.
+    /// Returns the layout that the name stands for.
     pub fn layout(&self) -> Layout {
         // A test parses every text in the table, so a failure here can only be a bug in the table.
         self.text.parse().expect("a preset is a valid layout")
     }
 }
 
-/// The preset of that name, if there is one.
+/// Returns the preset with this name, if there is one.
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// Every preset. Where a project uses the sign bit for time as well (Discord, Instagram, TSID), our time field
-/// is one bit narrower: the numbers are the same until the middle of the project's range, and never negative.
+/// All presets. Some projects use the sign bit for time as well (Discord, Instagram, TSID). The time field is
+/// one bit narrower here: the numbers are the same until the middle of the project's range, and never
+/// negative.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "standard", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2024-01-01T00:00:00Z" },
     // twitter-archive/snowflake, tag snowflake-2010, IdWorker.scala: twepoch = 1288834974657.
@@ -33,37 +34,37 @@ pub static PRESETS: &[Preset] = &[
         name: "twitter",
         text: "time:41 datacenter:5 worker:5 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z",
     },
-    // Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's epoch, one worker field of ten bits.
+    // Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's epoch, one worker field of 10 bits.
     Preset { name: "leaf", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z" },
     // discord/discord-api-docs, Reference, Snowflakes: epoch 1420070400000. Discord's "internal worker" is
-    // our datacenter, its "internal process" our worker, its "increment" our sequence.
+    // the datacenter here, its "internal process" the worker, and its "increment" the sequence.
     Preset {
         name: "discord",
         text: "time:41 datacenter:5 worker:5 sequence:12 unit=1ms epoch=2015-01-01T00:00:00Z",
     },
-    // Instagram Engineering, "Sharding & IDs at Instagram" (2011): our_epoch = 1314220021721; the shard is
-    // our worker.
+    // Instagram Engineering, "Sharding & IDs at Instagram" (2011): our_epoch = 1314220021721. The shard is
+    // the worker here.
     Preset {
         name: "instagram",
         text: "time:40 worker:13 sequence:10 unit=1ms epoch=2011-08-24T21:07:01.721Z",
     },
-    // sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 of sequence, then 16 of machine.
+    // sony/sonyflake, sonyflake.go: 39 bits of 10 ms, 8 bits of sequence, then 16 bits of machine.
     Preset { name: "sonyflake", text: "time:39 sequence:8 worker:16 unit=10ms epoch=2014-09-01T00:00:00Z" },
     // sony/sonyflake, v2/sonyflake.go: the defaults of version 2.
     Preset { name: "sonyflake2", text: "time:39 sequence:8 worker:16 unit=10ms epoch=2025-01-01T00:00:00Z" },
-    // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. Ended 2024-11-20: decoding
-    // only.
+    // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. Its time ended on 2024-11-20,
+    // so this preset is for decoding only.
     Preset { name: "baidu", text: "time:28 worker:22 sequence:13 unit=1s epoch=2016-05-19T16:00:00Z" },
-    // baidu/uid-generator, README: the setting that lasts 68 years, and the one for frequent restarts.
+    // baidu/uid-generator, README: the configuration that lasts 68 years, and the one for frequent restarts.
     Preset { name: "baidu_long", text: "time:31 worker:23 sequence:9 unit=1s epoch=2016-05-19T16:00:00Z" },
     Preset { name: "baidu_restart", text: "time:30 worker:27 sequence:6 unit=1s epoch=2016-05-19T16:00:00Z" },
-    // hengyunabc/redis-id-generator, README: Unix milliseconds, 12 bits of shard, 10 of sequence.
+    // hengyunabc/redis-id-generator, README: Unix milliseconds, 12 bits of shard, 10 bits of sequence.
     Preset { name: "redis", text: "time:41 worker:12 sequence:10 unit=1ms epoch=1970-01-01T00:00:00Z" },
-    // pgEdge/snowflake, snowflake.c, 1.2 and later: SNOWFLAKE_NODE_SHIFT 12, epoch offset 1672531200.
-    // (Version 1.1 had the node below the counter: "time:41 sequence:12 worker:10".)
+    // pgEdge/snowflake, snowflake.c, 1.2 and later: SNOWFLAKE_NODE_SHIFT 12, epoch offset 1672531200. (In
+    // version 1.1 the node was below the counter: "time:41 sequence:12 worker:10".)
     Preset { name: "pgedge", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2023-01-01T00:00:00Z" },
-    // f4b6a3/tsid-creator 5.2.6, Tsid.java and TsidFactory.java: 42 bits of time, TSID_EPOCH 2020-01-01, 22 bits
-    // below, of which the node has 10 by default and the counter the rest.
+    // f4b6a3/tsid-creator 5.2.6, Tsid.java and TsidFactory.java: 42 bits of time, TSID_EPOCH 2020-01-01, and
+    // 22 bits below. By default the node has 10 of these bits, and the counter has the rest.
     Preset { name: "tsid", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2020-01-01T00:00:00Z" },
     Preset { name: "js53", text: "time:33 worker:4 sequence:15 unit=1s epoch=2020-01-01T00:00:00Z" },
     Preset { name: "wide", text: "time:41 worker:6 sequence:16 unit=1ms epoch=2024-01-01T00:00:00Z" },

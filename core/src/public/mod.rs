@@ -1,8 +1,8 @@
-//! IDs for the outside: texts with a prefix, and UUIDs, both with or without a key.
+//! Public IDs: texts with a prefix, and UUIDs, both with or without a key.
 //!
-//! Without a key they are the ID in other clothes, for everybody to read. With a key they are sealed: they do
-//! not show the ID, and one that was not made with the key is refused, but for an accident of the probability
-//! that [`PublicIds`] and [`Uuids`] give.
+//! Without a key, a public ID is another form of the ID, which everybody can read. With a key, it is sealed:
+//! it does not reveal the ID, and one that was not made with the key is rejected. The probability that one is
+//! accepted by chance is given at [`PublicIds`] and [`Uuids`].
 //!
 //! ```
 //! use snowflake_id_core::public::{MAX_TEXT, Prefix, PublicIds, Uuids};

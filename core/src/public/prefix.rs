@@ -1,34 +1,34 @@
-//! The prefix of a public ID, which tells of what kind of thing it is the ID.
+//! The prefix of a public ID, which tells what kind of object the ID belongs to.
 
 use std::error::Error;
 use std::fmt;
 
-/// The longest prefix, in bytes.
+/// The maximum length of a prefix, in bytes.
 pub const MAX_PREFIX: usize = 16;
 
-/// 1 to 16 of the characters `a-z` and `0-9`; or none at all, where a prefix is not needed.
+/// A prefix of 1 to 16 characters `a-z` and `0-9`, or an empty one where no prefix is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// What follows the prefix is 0.
+    /// The characters of the prefix, followed by zeros.
     bytes: [u8; MAX_PREFIX],
     length: u8,
 }
 
 impl Prefix {
-    /// No prefix.
+    /// The empty prefix.
     pub const NONE: Prefix = Prefix { bytes: [0; MAX_PREFIX], length: 0 };
 
-    /// The prefix of a text, which is not empty.
+    /// Creates a prefix from a text, which must not be empty.
     ///
     /// # Errors
-    /// A [`PrefixError`] that names the first character at fault.
+    /// A [`PrefixError`], which names the first invalid character.
     #[inline]
     pub fn new(text: &[u8]) -> Result<Prefix, PrefixError> {
         if text.is_empty() {
             return Err(PrefixError::Empty);
         }
         let is_allowed = |character: &u8| character.is_ascii_lowercase() || character.is_ascii_digit();
-        // All that stands before the first fault is ASCII, so that bytes are characters.
+        // Everything before the first invalid character is ASCII, so a byte position is a character position.
         match text.iter().take(MAX_PREFIX).position(|character| !is_allowed(character)) {
             Some(at) => Err(PrefixError::Character(at + 1)),
             None if text.len() > MAX_PREFIX => Err(PrefixError::TooLong),
@@ -40,7 +40,7 @@ impl Prefix {
         }
     }
 
-    /// Its characters.
+    /// Returns the characters of the prefix.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
@@ -53,14 +53,14 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Why a text is not a prefix.
+/// The reason why a text is not a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixError {
-    /// There is nothing in it.
+    /// The text is empty.
     Empty,
     /// The character at this position, counted from 1, is not allowed.
     Character(usize),
-    /// It has more than [`MAX_PREFIX`] characters.
+    /// The text has more than [`MAX_PREFIX`] characters.
     TooLong,
 }
 
@@ -77,7 +77,7 @@ impl fmt::Display for PrefixError {
 }
 
 impl PrefixError {
-    /// What would have been right: a sentence for the user.
+    /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> String {
         format!("A prefix has 1 to {MAX_PREFIX} of the characters a-z and 0-9.")
     }

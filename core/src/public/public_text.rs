@@ -1,12 +1,11 @@
-//! Public IDs: a prefix, `_`, and letters of base 58, such as `cus_4aaW4SzAyQK`.
+//! Public IDs as text: a prefix, `_`, and Base58 characters, such as `cus_4aaW4SzAyQK`.
 //!
-//! | | letters |
+//! | | Base58 characters |
 //! | --- | --- |
-//! | without a key | the 11 of the ID |
-//! | with a key | the 11 of the masked number, 5 of its tag |
+//! | without a key | 11 for the ID |
+//! | with a key | 11 for the masked number, 5 for its tag |
 //!
-//! There is exactly one text for each ID, prefix and key: leading zeros are not left out, and upper or lower
-//! case matters.
+//! There is exactly one text for each ID, prefix and key: leading zeros are not omitted, and case matters.
 
 use std::error::Error;
 use std::fmt;
@@ -18,28 +17,28 @@ use crate::error::RangeError;
 use crate::id_text::{BASE58, Encoding, Fault};
 use crate::mask::KEY_BYTES;
 
-/// What stands for this form in the derivation of subkeys.
+/// The name of this form in the derivation of subkeys.
 const LABEL: &[u8] = b"snowflake_id public";
 const SEPARATOR: u8 = b'_';
 const ID_LETTERS: usize = Encoding::Base58.width();
-/// Five letters hold 29 bits: 58^5 is 1.2 times 2^29.
+/// Five characters hold 29 bits: 58^5 is 1.2 times 2^29.
 const TAG_LETTERS: usize = 5;
 const TAG_BITS: u32 = 29;
 
 /// The length of the longest text, in bytes.
 pub const MAX_TEXT: usize = MAX_PREFIX + 1 + ID_LETTERS + TAG_LETTERS;
 
-/// The texts of IDs under one prefix, and one key or none.
+/// The texts of IDs under one prefix, with or without a key.
 ///
-/// With a key the tag has 29 bits: of all texts of the right form that were not made with this key and for
-/// this prefix, one in 537 million is taken for an ID nevertheless.
+/// With a key, the tag has 29 bits. Of all well-formed texts that were not made with this key and prefix, one
+/// in 537 million is accepted as an ID by chance.
 pub struct PublicIds {
     prefix: Prefix,
     seal: Option<Seal>,
 }
 
 impl PublicIds {
-    /// Makes a key ready, if there is one.
+    /// Prepares a prefix, and a key if there is one.
     ///
     /// # Panics
     /// If the prefix is empty.
@@ -49,7 +48,10 @@ impl PublicIds {
         PublicIds { prefix, seal: key.map(|key| Seal::new(key, LABEL, &prefix)) }
     }
 
-    /// The text of an ID, which is written into the buffer. A negative ID is refused.
+    /// Writes the text of an ID into the buffer, and returns it.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn text<'a>(&self, id: i64, buffer: &'a mut [u8; MAX_TEXT]) -> Result<&'a str, RangeError> {
         let prefix = self.prefix.as_bytes();
@@ -71,18 +73,18 @@ impl PublicIds {
         Ok(from_utf8(text).expect("bug: not all characters are ASCII"))
     }
 
-    /// The ID of a text, which can be in any encoding of characters in which the bytes of ASCII stand for
-    /// nothing else.
+    /// Returns the ID of a text. The text can be in any character encoding in which ASCII bytes stand only
+    /// for ASCII characters.
     ///
     /// # Errors
-    /// A [`PublicTextError`], if the text is not exactly one that [`text`](PublicIds::text) gives.
+    /// A [`PublicTextError`], if the text is not exactly one that [`text`](PublicIds::text) returns.
     #[inline]
     pub fn id(&self, text: &[u8]) -> Result<i64, PublicTextError> {
         let letters =
             text.strip_prefix(self.prefix.as_bytes()).and_then(|rest| rest.strip_prefix(&[SEPARATOR]));
         let letters = letters.ok_or(PublicTextError::OtherPrefix(self.prefix))?;
         let before = text.len() - letters.len();
-        // What is wrong with a character comes before what is wrong with the length.
+        // An invalid character is reported before a wrong length.
         let (number, tag) = letters.split_at(letters.len().min(ID_LETTERS));
         let number = BASE58.decode(number, ID_LETTERS).map_err(|fault| self.fault(fault, before))?;
         let expected = self.letters();
@@ -100,7 +102,7 @@ impl PublicIds {
         }
     }
 
-    /// How many letters follow the prefix.
+    /// Returns the number of characters after the prefix and `_`.
     fn letters(&self) -> usize {
         match self.seal {
             None => ID_LETTERS,
@@ -108,13 +110,13 @@ impl PublicIds {
         }
     }
 
-    /// What is wrong with letters that stand behind so many other characters.
+    /// Converts a fault in the characters that follow `before` other characters.
     #[cold]
     fn fault(&self, fault: Fault, before: usize) -> PublicTextError {
         match fault {
             Fault::Character(position) => PublicTextError::Character(before + position),
             Fault::TooLarge(_) => PublicTextError::TooLarge,
-            // No more letters than there is room for are decoded.
+            // The decoded text is never longer than the width.
             Fault::Empty | Fault::TooShort(_) | Fault::TooLong(_) => {
                 PublicTextError::Length { found: 0, expected: self.letters() }
             }
@@ -122,23 +124,23 @@ impl PublicIds {
     }
 }
 
-/// Why a text is not a public ID.
+/// The reason why a text is not a public ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicTextError {
-    /// It does not begin with this prefix and `_`.
+    /// The text does not start with this prefix and `_`.
     OtherPrefix(Prefix),
-    /// The character at this position, counted from 1, is no letter of base 58.
+    /// The character at this position, counted from 1, is not a Base58 character.
     Character(usize),
-    /// There are not as many letters as there have to be.
+    /// The number of characters is wrong.
     Length {
-        /// How many bytes follow the prefix.
+        /// How many bytes follow the prefix and `_`.
         found: usize,
-        /// How many it has to be.
+        /// How many there should be.
         expected: usize,
     },
     /// The number is larger than any ID.
     TooLarge,
-    /// The tag is not that of the number.
+    /// The tag does not belong to the number.
     Tag,
 }
 
@@ -163,7 +165,7 @@ impl fmt::Display for PublicTextError {
 }
 
 impl PublicTextError {
-    /// What would have been right: a sentence for the user.
+    /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> String {
         let with_key = ID_LETTERS + TAG_LETTERS;
         match self {

@@ -1,17 +1,18 @@
-//! What a key does to an ID that is shown outside: it hides it, and proves that it was made with the key.
+//! Sealing of public IDs: a key hides the ID, and proves that the public ID was made with that key.
 //!
-//! Two subkeys are derived from the key, for each form (texts, UUIDs) and each prefix others. Under the first
-//! the ID is [masked](crate::mask), under the second the masked number gets a tag: encrypt, then authenticate
-//! (Bellare and Namprempre, "Authenticated Encryption", 2000), so that a forged one is refused before anything
-//! is decrypted. Masking is a permutation, so that no two IDs get the same masked number.
+//! Two subkeys are derived from the key. They differ for each form (text, UUID) and each prefix. The ID is
+//! [masked](crate::mask) with the first subkey. The masked number gets a tag that is computed with the second
+//! subkey. This is encrypt-then-MAC (Bellare and Namprempre, "Authenticated Encryption", 2000), so a forged
+//! public ID is rejected before anything is decrypted. Masking is a permutation, so different IDs have
+//! different masked numbers.
 //!
-//! | step | is |
+//! | step | algorithm |
 //! | --- | --- |
-//! | subkeys | the key derivation function in counter mode of NIST SP 800-108, with AES-128-CMAC; counter and length have 32 bits, the label is that of the form, the context the prefix |
+//! | subkeys | the key derivation function in counter mode of NIST SP 800-108, with AES-128-CMAC; counter and length have 32 bits, the label is that of the form, the context is the prefix |
 //! | masked number | CAST-128 with cycle walking, see [`mask`](crate::mask) |
-//! | tag | the leftmost bits of what AES-128 makes of one block: the masked number in 8 bytes, the most significant first, and 8 zeros |
+//! | tag | the leftmost bits of one block encrypted with AES-128: the masked number in 8 bytes, most significant byte first, followed by 8 zero bytes |
 //!
-//! The tag is CBC-MAC, for messages that are all of one block.
+//! The tag is a CBC-MAC of messages that all have one block.
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes128Enc};
@@ -23,19 +24,19 @@ use super::prefix::Prefix;
 use crate::error::RangeError;
 use crate::mask::{KEY_BYTES, Mask};
 
-/// How many subkeys are derived from a key.
+/// The number of subkeys derived from a key.
 const SUBKEYS: u32 = 2;
 
-/// A key made ready for one form and one prefix. It is wiped when it is dropped.
+/// A key prepared for one form and one prefix. It is wiped from memory when dropped.
 pub struct Seal {
     mask: Mask,
     tag: Aes128Enc,
 }
 
 impl Seal {
-    /// Derives the subkeys. Takes as long as sealing a handful of IDs.
+    /// Derives the subkeys. This takes as long as sealing a few IDs.
     ///
-    /// `label`: the name of the form.
+    /// `label` is the name of the form.
     pub fn new(key: &[u8; KEY_BYTES], label: &[u8], prefix: &Prefix) -> Seal {
         let derivation = Cmac::<Aes128>::new(key.into());
         let subkey = |counter: u32| {
@@ -50,16 +51,19 @@ impl Seal {
         Seal { mask: Mask::new(&subkey(1)), tag: Aes128Enc::new((&*subkey(2)).into()) }
     }
 
-    /// The masked number of an ID, which is not negative, and its tag of this many bits, at most 64. A negative
-    /// ID is refused.
+    /// Returns the masked number of an ID, and its tag of `tag_bits` bits (1 to 64). The masked number is not
+    /// negative.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn seal(&self, id: i64, tag_bits: u32) -> Result<(i64, u64), RangeError> {
         let masked = self.mask.mask(id)?;
         Ok((masked, self.tag_of(masked, tag_bits)))
     }
 
-    /// The ID of a masked number with its tag of this many bits, `None` if they do not belong together. Takes
-    /// the same time whichever bits of the tag are wrong.
+    /// Returns the ID of a masked number, or `None` if the tag of `tag_bits` bits does not belong to it. The
+    /// time taken does not depend on which bits of the tag are wrong.
     #[inline]
     pub fn open(&self, masked: i64, tag: u64, tag_bits: u32) -> Option<i64> {
         let is_genuine = self.tag_of(masked, tag_bits).ct_eq(&tag);

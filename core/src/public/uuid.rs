@@ -1,14 +1,14 @@
-//! IDs as UUIDs: version 8 of RFC 9562, in which all bits but those of version and variant are free to use.
+//! IDs as UUIDs of version 8 (RFC 9562), in which all bits except version and variant are free to use.
 //!
-//! Without a key the hexadecimal digits of the ID are the first 16 digits, but for the two `8` that stand for
-//! version and variant; all that follow are 0. So these UUIDs sort as the IDs do.
+//! Without a key, the first 18 hexadecimal digits are the 16 digits of the ID, with one `8` for the version
+//! and one for the variant among them. All other digits are 0. These UUIDs therefore sort as the IDs do.
 //!
 //! ```text
 //! ID                 1565b3a2c4d5e6f7
 //! UUID               1565b3a2-c4d5-8e6f-8700-000000000000
 //! ```
 //!
-//! With a key the 122 bits are the masked number, 63 bits, and 59 bits of its tag.
+//! With a key, the 122 free bits are the masked number (63 bits) and its tag (59 bits).
 
 use std::error::Error;
 use std::fmt;
@@ -18,7 +18,7 @@ use super::seal::Seal;
 use crate::error::RangeError;
 use crate::mask::KEY_BYTES;
 
-/// What stands for this form in the derivation of subkeys.
+/// The name of this form in the derivation of subkeys.
 const LABEL: &[u8] = b"snowflake_id uuid";
 const VERSION: u128 = 8;
 const VARIANT: u128 = 0b10;
@@ -26,22 +26,26 @@ const VERSION_SHIFT: u32 = 76;
 const VARIANT_SHIFT: u32 = 62;
 const TAG_BITS: u32 = 59;
 
-/// The UUIDs of IDs under one key, or none.
+/// The UUIDs of IDs, with or without a key.
 ///
-/// With a key the tag has 59 bits: of all UUIDs of version 8 that were not made with this key and prefix, one
-/// in 5.8 * 10^17 is taken for an ID nevertheless.
+/// With a key, the tag has 59 bits. Of all UUIDs of version 8 that were not made with this key and prefix,
+/// one in 5.8 * 10^17 is accepted as an ID by chance.
 pub struct Uuids {
     seal: Option<Seal>,
 }
 
 impl Uuids {
-    /// Makes a key ready, if there is one. With another prefix, which may be empty, a key gives other UUIDs.
+    /// Prepares a key, if there is one. The prefix may be empty. The same key gives different UUIDs for
+    /// different prefixes.
     #[inline]
     pub fn new(key: Option<(&[u8; KEY_BYTES], Prefix)>) -> Uuids {
         Uuids { seal: key.map(|(key, prefix)| Seal::new(key, LABEL, &prefix)) }
     }
 
-    /// The UUID of an ID. A negative ID is refused.
+    /// Returns the UUID of an ID.
+    ///
+    /// # Errors
+    /// [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn uuid(&self, id: i64) -> Result<[u8; 16], RangeError> {
         let bits = match &self.seal {
@@ -54,17 +58,17 @@ impl Uuids {
         Ok(with_version(bits).to_be_bytes())
     }
 
-    /// The ID of a UUID.
+    /// Returns the ID of a UUID.
     ///
     /// # Errors
-    /// A [`UuidError`], if it is not exactly one that [`uuid`](Uuids::uuid) gives.
+    /// A [`UuidError`], if the UUID is not exactly one that [`uuid`](Uuids::uuid) returns.
     #[inline]
     pub fn id(&self, uuid: &[u8; 16]) -> Result<i64, UuidError> {
         let bits = without_version(u128::from_be_bytes(*uuid))?;
         match &self.seal {
             None => {
                 let id = (bits >> 58 & !0xF | bits >> 56 & 0xF) as u64;
-                // Whatever else there is in it, is not in this one.
+                // All other bits have to be 0.
                 if plain_bits(id) != bits {
                     return Err(UuidError::NotPlain);
                 }
@@ -78,20 +82,21 @@ impl Uuids {
     }
 }
 
-/// The 122 bits of an ID without a key: 60 bits of it, two zeros beside the variant, the other 4 bits, zeros.
+/// Returns the 122 free bits for an ID without a key: 60 bits of the ID, two zeros after the variant, the
+/// other 4 bits of the ID, and zeros.
 #[inline]
 fn plain_bits(id: u64) -> u128 {
     u128::from(id >> 4) << 62 | u128::from(id & 0xF) << 56
 }
 
-/// Puts version and variant between the 122 bits.
+/// Inserts version and variant into the 122 free bits.
 #[inline]
 fn with_version(bits: u128) -> u128 {
     let (first_48, next_12, last_62) = (bits >> 74, bits >> 62 & 0xFFF, bits & ((1 << 62) - 1));
     first_48 << 80 | VERSION << VERSION_SHIFT | next_12 << 64 | VARIANT << VARIANT_SHIFT | last_62
 }
 
-/// The 122 bits between which version and variant stand.
+/// Removes version and variant, and returns the 122 free bits.
 #[inline]
 fn without_version(uuid: u128) -> Result<u128, UuidError> {
     let (version, variant) = (uuid >> VERSION_SHIFT & 0xF, uuid >> VARIANT_SHIFT & 0b11);
@@ -104,18 +109,18 @@ fn without_version(uuid: u128) -> Result<u128, UuidError> {
     Ok(uuid >> 80 << 74 | (uuid >> 64 & 0xFFF) << 62 | uuid & ((1 << 62) - 1))
 }
 
-/// Why a UUID is not that of an ID.
+/// The reason why a UUID is not that of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UuidError {
-    /// It is not of the variant of RFC 9562.
+    /// The UUID does not have the variant of RFC 9562.
     Variant,
-    /// It has this version, not 8.
+    /// The UUID has this version, not 8.
     Version(u8),
-    /// Bits are set that are 0 in every UUID that is made without a key.
+    /// Bits are set that are 0 in every UUID made without a key.
     NotPlain,
     /// The number is larger than any ID.
     TooLarge,
-    /// The tag is not that of the number.
+    /// The tag does not belong to the number.
     Tag,
 }
 
@@ -136,7 +141,7 @@ impl fmt::Display for UuidError {
 }
 
 impl UuidError {
-    /// What would have been right: a sentence for the user.
+    /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> &'static str {
         match self {
             UuidError::Tag => "Give the key and the prefix with which it was made.",

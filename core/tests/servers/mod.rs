@@ -1,6 +1,6 @@
 //! Servers as the keeper sees them.
 
-#![allow(dead_code)] // Not all who share them use all of them.
+#![allow(dead_code)] // Not all tests that share the functions use all of them.
 
 use snowflake_id_core::keeper_plan::{Plan, Seen};
 use snowflake_id_core::track::{Begun, Horizon, Track};
@@ -16,7 +16,7 @@ pub fn worker(worker: u32) -> Identity {
     Identity { datacenter: 0, worker }
 }
 
-/// The lease of a worker ID that the settings give.
+/// The lease of a worker ID from the settings.
 pub fn settled(number: u32) -> Lease {
     Lease::for_good(worker(number))
 }
@@ -34,7 +34,7 @@ pub fn of_zero(records: &[Use]) -> Vec<Use> {
     records.iter().filter(|record| record.scope == Scope::ZERO).copied().collect()
 }
 
-/// Where slots without another value begin, and their horizon, by a plan.
+/// The floor of slots without another value, according to a plan.
 pub fn floor_us(plan: &Plan) -> i64 {
     plan.tracks[0].begun.floor_us
 }
@@ -45,7 +45,7 @@ pub fn horizon_us(plan: &Plan) -> Option<i64> {
 
 impl Change for Seen {}
 
-/// Other servers, of one.
+/// Makes changed copies of a server.
 pub trait Change: Clone {
     fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
         let mut changed = self.clone();
@@ -54,7 +54,7 @@ pub trait Change: Clone {
     }
 }
 
-/// What is stored of value 0 when nothing else is known.
+/// The stored horizon of value 0, when nothing else is known.
 pub fn stored(until_us: i64) -> [Track; 2] {
     [track(until_us, 0, None, 0), Track::default()]
 }
@@ -88,7 +88,7 @@ pub fn new_server() -> Seen {
     }
 }
 
-/// One that has made IDs as worker 1 up to `NOW_US`, and goes on.
+/// A server that has issued IDs as worker 1 up to `NOW_US`, and continues.
 pub fn busy_server() -> Seen {
     let horizon_us = NOW_US + 50;
     Seen {

@@ -1,9 +1,9 @@
-//! What the property tests draw from.
+//! Strategies of the property tests.
 
 use proptest::prelude::*;
 use snowflake_id_core::{Field, Layout};
 
-/// Any valid layout: widths and order of the fields, unit and epoch at random.
+/// Any valid layout: random widths and order of the fields, unit and epoch.
 pub fn layouts() -> impl Strategy<Value = Layout> {
     let widths = (1u32..=63, [0u32..=31, 0..=31, 0..=31], 0u32..=62);
     let order = Just([Field::Datacenter, Field::Worker, Field::ClockSeq, Field::Sequence]).prop_shuffle();

@@ -1,13 +1,14 @@
-//! Prints the script of an extension, with an empty line between the pieces of it.
+//! Prints the script of an extension, with an empty line between its parts.
 //!
 //!     snowflake-id-assemble snowflake_id target/release/libsnowflake_id.so
 //!     snowflake-id-assemble snowflake_id_registry
 //!
-//! That of `snowflake_id` is the functions that the library declares, by name, then the parts in `sql/parts`, in the
-//! order of [`PARTS`]. That of the registry is the parts in `sql/registry/parts`, in the order of [`REGISTRY_PARTS`].
+//! The script of `snowflake_id` consists of the functions that the library declares, sorted by name, and the
+//! parts in `sql/parts`, in the order of [`PARTS`]. The script of the registry consists of the parts in
+//! `sql/registry/parts`, in the order of [`REGISTRY_PARTS`].
 //!
-//! What `#[pg_extern]` says of a function is in a section of the library. The order depends on nothing but the
-//! names, so that the same sources give the same script.
+//! The declarations of functions by `#[pg_extern]` are in a section of the library. The order depends only on
+//! names, so the same sources always produce the same script.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,8 @@ use object::{Object, ObjectSection};
 use pgrx_sql_entity_graph::section::{decode_entities, is_schema_section_name};
 use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
-/// Each may need those before it. `store_history` is last, as it calls what it has made.
+/// Each part may depend on those before it. `store_history` is last because it calls a function that the
+/// script creates.
 const PARTS: [&str; 18] = [
     "horizon",
     "decode",
@@ -39,7 +41,8 @@ const PARTS: [&str; 18] = [
     "store_history",
 ];
 
-/// Each may need those before it. `begin` opens the one statement that the script is, and `end` closes it.
+/// Each part may depend on those before it. The script is a single statement, which `begin` opens and `end`
+/// closes.
 const REGISTRY_PARTS: [&str; 18] = [
     "begin",
     "tables",
@@ -83,7 +86,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The files of a folder, which has no others.
+/// Returns the files of a folder, which must not contain any others.
 fn parts(folder: &str, names: &[&str]) -> Result<Vec<String>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let found = fs::read_dir(&folder)?.count();
@@ -95,7 +98,7 @@ fn parts(folder: &str, names: &[&str]) -> Result<Vec<String>> {
         .collect()
 }
 
-/// The statements that create the functions, in alphabetical order.
+/// Returns the statements that create the functions, in alphabetical order.
 fn functions(library: &[u8]) -> Result<Vec<String>> {
     let library = object::File::parse(library)?;
     let section = library
@@ -117,8 +120,8 @@ fn functions(library: &[u8]) -> Result<Vec<String>> {
     Ok(functions)
 }
 
-/// As one would write it: without pgrx's remarks on where it comes from and on types of Rust, which would change the
-/// script when a line is moved.
+/// Formats a statement as if written by hand. Removes pgrx's comments about source positions and Rust types,
+/// which would change the script whenever a line is moved.
 fn tidy(sql: &str) -> String {
     let mut tidied = String::new();
     for line in sql.lines().filter(|line| !line.starts_with("--") && !line.trim().is_empty()) {

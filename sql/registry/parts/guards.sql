@@ -106,9 +106,9 @@ COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'has the triggers t
 PERFORM snowflake_registry.switch_guards_on();
 
 -- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
--- then suggests CASCADE, which would forget all grants. So an error of ours comes first. Only a superuser can create an
--- event trigger; without it PostgreSQL's error names the view, and that names the function to call. With CASCADE the
--- command goes through.
+-- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error before that. Only
+-- a superuser can create an event trigger. Without it, the error of PostgreSQL contains the name of the view, which contains
+-- the name of the function to call. The trigger does not prevent DROP .. CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -85,7 +85,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'a sign that what had been committed is gone: numbers that a server has and the registry has not given';
 
--- The segment whose name was probably meant: the same but for case, or for one slip in a name of four letters or more.
+-- Returns the segment of which a name is probably a misspelling: it differs in case only, or, from four letters on, in one
+-- slip.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -98,7 +99,7 @@ BEGIN
           AND (known = wanted OR length(wanted) > 3 AND EXISTS (
               SELECT FROM generate_series(0, length(wanted)) AS at
               WHERE left(known, at) = left(wanted, at)
-                -- Another letter, one too many, one too few, or two in the wrong order.
+                -- A wrong letter, an extra one, a missing one, or two that are transposed.
                 AND (substr(known, at + 2) = substr(wanted, at + 2)
                      OR substr(known, at + 1) = substr(wanted, at + 2)
                      OR substr(known, at + 2) = substr(wanted, at + 1)

@@ -1,4 +1,4 @@
-//! What a server answers, as far as it is taken in.
+//! Results of queries. Their size is limited.
 
 use std::collections::TryReserveError;
 use std::ffi::{CStr, c_int};
@@ -8,18 +8,18 @@ use pq_sys::*;
 
 use super::text::message;
 
-/// The longest value of an answer that is taken in, in bytes.
+/// Length limit for a value of an answer, in bytes.
 const LONGEST_VALUE: c_int = 8_192;
 
-/// One row of an answer, NULL as `None`.
+/// One row of an answer. NULL is `None`.
 pub type Row = Vec<Option<String>>;
 
-/// A result that libpq gave us. It is freed when it is dropped.
+/// A result of libpq. It is freed when it is dropped.
 pub struct ResultOfQuery(pub NonNull<PGresult>);
 
-/// Why a result is not taken in.
+/// The reason why a result is not accepted.
 pub enum Refusal {
-    /// The statement has failed.
+    /// The statement failed.
     Failed,
     NoQuery,
     LongValue,
@@ -34,12 +34,12 @@ impl From<TryReserveError> for Refusal {
 }
 
 impl ResultOfQuery {
-    /// The rows, unless this is nothing that a query returns: COPY, for one, is returned again and again until it is
-    /// served. How much others send is not known, so that each allocation may fail.
+    /// Returns the rows. Fails if the result is not that of a query: libpq would return COPY, for example, again and
+    /// again until the copy is done. The other side may send any amount of data, so every allocation may fail.
     pub fn rows(&self) -> Result<Vec<Row>, Refusal> {
         use ExecStatusType::*;
         let result = self.0.as_ptr();
-        // SAFETY: a result of ours.
+        // SAFETY: the result is valid until `self` is dropped.
         match unsafe { PQresultStatus(result) } {
             PGRES_TUPLES_OK | PGRES_SINGLE_TUPLE | PGRES_COMMAND_OK => {}
             PGRES_FATAL_ERROR => return Err(Refusal::Failed),
@@ -60,10 +60,10 @@ impl ResultOfQuery {
         Ok(rows)
     }
 
-    /// A value in a row and a column that it has.
+    /// Returns a value. The row and the column must exist.
     fn value(&self, row: c_int, column: c_int) -> Result<Option<String>, Refusal> {
         let result = self.0.as_ptr();
-        // SAFETY: a result of ours; each value is a C string, which lives as long.
+        // SAFETY: the result is valid until `self` is dropped, and so are its values, which are C strings.
         let bytes = unsafe {
             if PQgetisnull(result, row, column) != 0 {
                 return Ok(None);
@@ -79,15 +79,15 @@ impl ResultOfQuery {
         Ok(Some(copy))
     }
 
-    /// Why the statement has failed.
+    /// Returns why the statement failed.
     pub fn error(&self) -> StatementError {
         let result = self.0.as_ptr();
-        // SAFETY: a result of ours; a C string or null, which lives as long.
+        // SAFETY: the result is valid until `self` is dropped, and so are its fields, C strings or null.
         let field = |code: u8| unsafe { message(PQresultErrorField(result, code.into())) };
         let (hint, state) = (field(PG_DIAG_MESSAGE_HINT), field(PG_DIAG_SQLSTATE));
         let mut text = field(PG_DIAG_MESSAGE_PRIMARY);
         if text.is_empty() {
-            // Libpq itself has noticed something.
+            // The error is one of libpq itself.
             // SAFETY: as above.
             text = unsafe { message(PQresultErrorMessage(result)) };
         }
@@ -105,22 +105,22 @@ impl ResultOfQuery {
     }
 }
 
-/// Why a statement has failed.
+/// The error of a statement.
 #[derive(Clone, Debug, Default)]
 pub struct StatementError {
     /// The server's message with its DETAIL and HINT, in one line.
     pub message: String,
     /// Whether a privilege is missing.
     pub is_denied: bool,
-    /// Whether there is no such schema or function.
+    /// Whether the schema or the function does not exist.
     pub is_elsewhere: bool,
-    /// Whether there is a HINT in the message.
+    /// Whether the message contains a HINT.
     pub has_hint: bool,
 }
 
 impl Drop for ResultOfQuery {
     fn drop(&mut self) {
-        // SAFETY: a result of ours, which nobody uses any more.
+        // SAFETY: the result is valid, and is not used after this.
         unsafe { PQclear(self.0.as_ptr()) };
     }
 }

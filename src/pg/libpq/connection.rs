@@ -1,4 +1,4 @@
-//! A connection that goes on whenever its socket is ready.
+//! A connection without blocking calls: the caller waits for its socket, then calls it again.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -11,38 +11,40 @@ use super::start::start;
 use super::text::{message, text_of};
 use crate::pg::wait::Interest;
 
-/// How long all values of an answer may be, in bytes.
+/// Length limit for all values of an answer together, in bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// How much memory libpq may take for an answer, in bytes.
+/// How much memory libpq may allocate for an answer, in bytes.
 const MOST_MEMORY: usize = 16 << 20;
 
 /// A connection. It is closed when it is dropped.
 pub struct Connection {
     handle: NonNull<PGconn>,
-    /// Whether the server has sent a warning since the last query. On the heap, where libpq finds it.
+    /// Whether the server has sent a warning since the last query. On the heap, so that libpq can keep a pointer to
+    /// it.
     has_warned: NonNull<Cell<bool>>,
     answer: Result<Vec<Row>, StatementError>,
-    /// How long the values of the answer are up to now, in bytes; and how much memory was in use before.
+    /// The total length of the values received so far, in bytes, and how much memory was in use before the query.
     length: usize,
     memory_before: usize,
 }
 
-// SAFETY: libpq lets any thread use a connection, one at a time, and so does this type: nothing of it is shared. What
-// `has_warned` points to is reached by its calls alone.
+// SAFETY: libpq allows any thread to use a connection, one thread at a time. This type has no shared references. Only
+// calls that use this connection access `has_warned`.
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// Begins to connect. Later parameters win over earlier ones, unless they are empty; the connection string is the
-    /// value of `dbname`.
+    /// Starts to connect. A later parameter overrides an earlier one of the same name, unless it is empty. The
+    /// connection string is the value of `dbname`.
     ///
-    /// This and [`Connection::connect`] may block and compute for as long as a name service or a server likes.
+    /// This and [`Connection::connect`] may block and compute for an unlimited time, if a name service or a server
+    /// makes them do so.
     pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
         let memory_before = memory_in_use();
         let handle = start(parameters).ok_or("out of memory")?;
         let has_warned = NonNull::from(Box::leak(Box::default()));
         let connection = Connection { handle, has_warned, answer: Ok(vec![]), length: 0, memory_before };
-        // SAFETY: a connection of ours. What it is to hand to the function lives as long as it does.
+        // SAFETY: `handle` is valid. The flag that libpq passes to the function lives as long as the connection.
         unsafe {
             PQsetNoticeReceiver(handle.as_ptr(), Some(on_notice), has_warned.as_ptr().cast());
             if PQstatus(handle.as_ptr()) == ConnStatusType::CONNECTION_BAD {
@@ -52,16 +54,17 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Goes on connecting. `None` when it is done.
+    /// Continues to connect. Returns `None` when the connection is established; otherwise what to wait for on the
+    /// socket.
     pub fn connect(&mut self) -> Result<Option<Interest>, String> {
-        // Parameters of the session are kept, however many there are.
+        // libpq keeps all parameters that the server reports, no matter how many.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
             return Err("its greeting is too long".into());
         }
-        // SAFETY: a connection of ours that is being made.
+        // SAFETY: `handle` is valid, and the connection is being established.
         match unsafe { PQconnectPoll(self.handle.as_ptr()) } {
             PostgresPollingStatusType::PGRES_POLLING_OK => {
-                // SAFETY: a connection of ours.
+                // SAFETY: `handle` is valid until `self` is dropped.
                 unsafe { PQsetnonblocking(self.handle.as_ptr(), 1) };
                 Ok(None)
             }
@@ -71,20 +74,21 @@ impl Connection {
         }
     }
 
-    /// The socket to wait for. It may be another one after each step of connecting.
+    /// Returns the socket to wait for. It may change after each call of [`Connection::connect`].
     pub fn socket(&self) -> c_int {
-        // SAFETY: a connection of ours.
+        // SAFETY: `handle` is valid until `self` is dropped.
         unsafe { PQsocket(self.handle.as_ptr()) }
     }
 
-    /// Sends a query with its parameters.
+    /// Starts to send a query with its parameters.
     pub fn send(&mut self, query: &CStr, parameters: &[Option<CString>]) -> Result<(), String> {
         let values: Vec<_> =
             parameters.iter().map(|value| value.as_ref().map_or(null(), |value| value.as_ptr())).collect();
         self.has_warned().set(false);
         self.answer = Ok(vec![]);
         (self.length, self.memory_before) = (0, memory_in_use());
-        // SAFETY: a connection of ours, C strings and a list of them of the length that is said; all is text.
+        // SAFETY: `handle` is valid. The query and the values are C strings, and the list of values has the given
+        // length. All parameters are in text format.
         let is_sent = unsafe {
             PQsendQueryParams(
                 self.handle.as_ptr(),
@@ -97,15 +101,15 @@ impl Connection {
                 0,
             )
         };
-        // Row by row: else libpq collects them all, however many there are.
-        // SAFETY: a connection of ours, on which a query was just sent.
+        // Request single rows; otherwise libpq would collect all rows, no matter how many.
+        // SAFETY: `handle` is valid, and a query was just sent.
         let is_sent = is_sent == 1 && unsafe { PQsetSingleRowMode(self.handle.as_ptr()) } == 1;
         if is_sent { Ok(()) } else { Err(self.problem()) }
     }
 
-    /// Goes on sending. `None` when everything is sent.
+    /// Continues to send. Returns `None` when everything is sent.
     pub fn flush(&mut self) -> Result<Option<Interest>, String> {
-        // SAFETY: a connection of ours.
+        // SAFETY: `handle` is valid until `self` is dropped.
         match unsafe { PQflush(self.handle.as_ptr()) } {
             0 => Ok(None),
             1 => Ok(Some(Interest::Write)),
@@ -113,10 +117,11 @@ impl Connection {
         }
     }
 
-    /// Goes on receiving the answer. `None` when it is there: see [`Connection::answer`]. After an error the connection is
-    /// of no use: what comes may be from anybody, and is not taken in without limits.
+    /// Continues to receive the answer. Returns `None` when the answer is complete: see [`Connection::answer`]. After
+    /// an error the connection cannot be used again. The server is not trusted, so the amount of data that it may
+    /// send is limited.
     pub fn receive(&mut self) -> Result<Option<Interest>, String> {
-        // SAFETY: a connection of ours, on which a query was sent; here and below.
+        // SAFETY: here and below, `handle` is valid, and a query was sent.
         if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
             self.answer = Ok(vec![]);
             return Err(self.problem());
@@ -131,11 +136,12 @@ impl Connection {
         }
         // SAFETY: as above.
         if let Some(notification) = NonNull::new(unsafe { PQnotifies(self.handle.as_ptr()) }) {
-            // SAFETY: libpq has given it to us.
+            // SAFETY: libpq has passed the ownership of the notification to the caller.
             unsafe { PQfreemem(notification.as_ptr().cast()) };
             return Err("it sends notifications that nobody has asked for".into());
         }
-        // Libpq takes the memory for a message when it has read its length, and before it reads on.
+        // libpq allocates the memory for a message as soon as it knows the length, before it reads the rest of the
+        // message.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
             return Err("its answer is too long".into());
         }
@@ -144,7 +150,7 @@ impl Connection {
 
     fn take_in(&mut self, result: &ResultOfQuery) -> Result<(), String> {
         let Err(refusal) = result.rows().and_then(|rows| self.add(rows)) else { return Ok(()) };
-        // First what was taken in goes: words take memory, too, and an allocation that fails ends the process.
+        // Free the rows first: an error text needs memory, too, and a failed allocation aborts the process.
         self.answer = Ok(vec![]);
         match refusal {
             Refusal::Failed => self.answer = Err(result.error()),
@@ -169,39 +175,40 @@ impl Connection {
         Ok(())
     }
 
-    /// The rows of the answer, or what the server says is wrong. Beside it, whether the server has warned, which it
-    /// does when a commit may not have reached its standby.
+    /// Returns the rows of the answer, or the server's error message. Also returns whether the server has sent a
+    /// warning, as it does when a commit may not have reached the standby.
     pub fn answer(&mut self) -> (Result<Vec<Row>, StatementError>, bool) {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
     }
 
-    /// The role that is connected.
+    /// Returns the role that is connected.
     pub fn role(&self) -> String {
-        // SAFETY: a connection of ours; a C string that lives until the next call.
+        // SAFETY: the handle is valid until `self` is dropped, and so is the C string.
         unsafe { text_of(PQuser(self.handle.as_ptr())) }
     }
 
-    /// Whether the server is still there, as far as is known.
+    /// Whether the connection is established, as far as libpq knows.
     pub fn is_good(&self) -> bool {
-        // SAFETY: a connection of ours.
+        // SAFETY: `handle` is valid until `self` is dropped.
         unsafe { PQstatus(self.handle.as_ptr()) == ConnStatusType::CONNECTION_OK }
     }
 
     fn has_warned(&self) -> &Cell<bool> {
-        // SAFETY: it lives as long as the connection, on whose calls alone libpq reaches it.
+        // SAFETY: the flag lives as long as the connection. libpq accesses it only during calls that use this
+        // connection.
         unsafe { self.has_warned.as_ref() }
     }
 
     fn problem(&self) -> String {
-        // SAFETY: a connection of ours; a C string that lives until the next call.
+        // SAFETY: `handle` is valid. The message is a C string that is valid until the next call.
         unsafe { message(PQerrorMessage(self.handle.as_ptr())) }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: a connection of ours, which nobody uses any more; after that nobody knows the other pointer, which
-        // came from a box.
+        // SAFETY: `handle` is valid, and is not used after this. After PQfinish, libpq no longer has the other
+        // pointer, which came from a box.
         unsafe {
             PQfinish(self.handle.as_ptr());
             drop(Box::from_raw(self.has_warned.as_ptr()));
@@ -209,11 +216,11 @@ impl Drop for Connection {
     }
 }
 
-/// How much memory this process has from the C library, in bytes, as far as that tells.
+/// Returns how much memory this process has allocated from the C library, in bytes; 0 if the library cannot tell.
 fn memory_in_use() -> usize {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: reads the library's own figures.
+        // SAFETY: reads the statistics of the library.
         let info = unsafe { libc::mallinfo2() };
         info.uordblks + info.hblkhd
     }
@@ -221,10 +228,11 @@ fn memory_in_use() -> usize {
     0
 }
 
-/// Called by libpq for each notice: notes warnings. It calls nothing of PostgreSQL's server, so that it needs no guard. A
-/// panic would not unwind into libpq: it ends the process, as this is no `extern "C-unwind"`.
+/// Called by libpq for each notice; remembers warnings. It calls no function of the PostgreSQL server, so it needs no
+/// guard. A panic would not unwind into libpq but end the process, because this is not `extern "C-unwind"`.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
-    // SAFETY: what was given to PQsetNoticeReceiver, and a notice; its severity is a C string or null.
+    // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. Its severity is a C
+    // string or null.
     unsafe {
         let severity = message(PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED.into()));
         if severity == "WARNING" {

@@ -1,4 +1,4 @@
-//! libpq without waiting: connections, and what their strings say.
+//! libpq without blocking: connections, and parsing of connection strings.
 
 mod answer;
 mod connection;

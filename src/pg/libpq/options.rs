@@ -1,4 +1,4 @@
-//! What a connection string says.
+//! The options in a connection string.
 
 use std::ffi::{CStr, c_char};
 use std::ptr::null_mut;
@@ -8,55 +8,61 @@ use pq_sys::*;
 use super::start::start;
 use super::text::{message, text_of};
 
-/// The options of a connection string that say something. Passwords are among them: nothing may be shown.
+/// The options of a connection string that are not empty. They may contain passwords, so none of them may be shown.
 pub struct Options(Vec<(String, String)>);
 
 impl Options {
-    /// Reads a connection string, or says what is wrong with it.
+    /// Parses a connection string.
+    ///
+    /// # Errors
+    /// The message of libpq, if the string is invalid.
     pub fn parse(text: &CStr) -> Result<Options, String> {
         let mut problem: *mut c_char = null_mut();
-        // SAFETY: a C string, and a place for a message.
+        // SAFETY: the text is a C string, and `problem` is a variable for a message.
         let list = unsafe { PQconninfoParse(text.as_ptr(), &mut problem) };
         if !problem.is_null() {
-            // SAFETY: libpq has put a C string there, which is ours to free.
+            // SAFETY: libpq has stored a C string there, which the caller has to free.
             return Err(unsafe {
                 let text = message(problem);
                 PQfreemem(problem.cast());
                 text
             });
         }
-        // SAFETY: a list as libpq makes it, which is ours.
+        // SAFETY: the list comes from libpq, and belongs to the caller.
         unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
     }
 
-    /// The options that are in effect with these parameters, with those of a service file and of the environment; but not
-    /// `sslmode`. Connects to nobody.
+    /// Returns the options that take effect with these parameters, including those of a service file and of the
+    /// environment, but without `sslmode`. Makes no connection.
     pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
-        // Libpq tells them for a connection alone. To this one it says no, once it has read everything.
+        // libpq reports the options of connections only. The invalid `sslmode` makes it refuse this connection after
+        // it has read all options.
         let refused = (c"sslmode", c"none: this is no connection");
         let parameters: Vec<_> = parameters.iter().copied().chain([refused]).collect();
         let none = Options(vec![]);
         let Some(handle) = start(&parameters) else { return none };
-        // SAFETY: a connection of ours; the list is the caller's.
+        // SAFETY: `handle` is valid, and the list belongs to the caller.
         let options = unsafe { Options::take(PQconninfo(handle.as_ptr())) };
-        // SAFETY: as above, and nobody uses it any more.
+        // SAFETY: `handle` is valid, and is not used after this.
         unsafe { PQfinish(handle.as_ptr()) };
         options.unwrap_or(none)
     }
 
-    /// What an option is set to.
+    /// Returns the value of an option.
     pub fn get(&self, keyword: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.as_str())
     }
 
+    /// Copies a list of options, and frees it. Returns `None` if it is null.
+    ///
     /// # Safety
-    /// Null, or a list that libpq has given to the caller.
+    /// `list` is null, or a list of libpq that belongs to the caller.
     unsafe fn take(list: *mut PQconninfoOption) -> Option<Options> {
         if list.is_null() {
             return None;
         }
         let mut options = Vec::new();
-        // SAFETY: the list ends with an option without a keyword; the values are C strings or null.
+        // SAFETY: the list ends with an option without a keyword. The values are C strings or null.
         unsafe {
             let mut option = list;
             while !(*option).keyword.is_null() {

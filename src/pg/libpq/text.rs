@@ -1,14 +1,14 @@
-//! Texts of libpq and of a server.
+//! Texts from libpq and from a server.
 
 use std::ffi::{CStr, c_char};
 
-/// How much of a message is taken in, in bytes.
+/// Length limit for a message, in bytes. The rest is cut off.
 const LONGEST_MESSAGE: usize = 400;
 
-/// A message of libpq or of a server, in one line, `line 1; line 2`, and of bounded length.
+/// Converts a message of libpq or of a server to one line of limited length: `line 1; line 2`.
 ///
 /// # Safety
-/// Null or a C string.
+/// `text` is null or a C string.
 pub unsafe fn message(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
@@ -19,10 +19,10 @@ pub unsafe fn message(text: *const c_char) -> String {
     start.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
-/// A text of libpq as it is.
+/// Converts a text of libpq.
 ///
 /// # Safety
-/// Null or a C string.
+/// `text` is null or a C string.
 pub unsafe fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();

@@ -1,4 +1,4 @@
-//! Asks for numbers, notes what is granted, and publishes it.
+//! Requesting ranges, storing their ends, and publishing them.
 
 use super::failure::Failure;
 use super::periods::has_begun;
@@ -7,7 +7,7 @@ use super::wishes::Wish;
 use crate::background::stop::is_stopping;
 
 impl Worker {
-    /// Asks for these, and publishes what is granted.
+    /// Sends these requests and publishes the granted ranges.
     pub fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
         let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
         range_file.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
@@ -24,7 +24,8 @@ impl Worker {
         }
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
-        // The registry may be in the next period already. What is held of that comes before what it gives now.
+        // The registry may already be in the next period. Publish the held ranges of that period first: the new range
+        // lies above them.
         self.enter_periods();
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;
@@ -59,7 +60,7 @@ impl Worker {
             .and_then(|all| all.keep(|all| *all = range_file));
         kept.map_err(|problem| Failure::of_file(&problem))?;
         if is_stopping() {
-            return Err(None); // What was noted may not have reached a standby.
+            return Err(None); // The records may not have reached a synchronous standby.
         }
         for (at, name, range, is_held) in granted {
             if is_held {

@@ -1,4 +1,4 @@
-//! Names with which the registry's statement fails: they alone get no numbers.
+//! Names for which the registry's statement fails. Only these names get no numbers.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use crate::segment::answer::About;
 use crate::shared::segments::SegmentState;
 
 impl Worker {
-    /// Asks for all of these. Where a statement fails because of one name, it alone gets no numbers: halves are asked for,
-    /// until it is found. Fails when the process has to stop.
+    /// Sends all these requests. If the statement fails because of one name, the requests are split in halves and
+    /// sent again until that name is found. Only that name gets no numbers. Fails if the process has to stop.
     pub fn ask_in_portions(&mut self, wishes: Vec<Wish>) -> Result<(), ()> {
         let mut portions = self.portions(wishes);
         let mut has_answered = false;
@@ -27,7 +27,7 @@ impl Worker {
                 Err(Some(failure)) => failure,
             };
             if failure.is_of_statement && !has_answered {
-                // If the same fails where nothing is asked for, it is not because of a name.
+                // If a statement without names fails as well, no name is the cause.
                 has_answered = match self.ask(&[]) {
                     Ok(()) => true,
                     Err(None) => return Err(()),
@@ -46,7 +46,8 @@ impl Worker {
         Ok(())
     }
 
-    /// What is asked for in one statement each, at least one: names that are suspected alone, and after the others.
+    /// Divides the requests into portions, one for each statement; there is at least one. Each suspected name gets a
+    /// portion of its own, after the others.
     fn portions(&self, wishes: Vec<Wish>) -> Portions<Wish> {
         let is_suspected = |wish: &Wish| self.known.is_suspected(wish.at);
         let (suspects, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(is_suspected);
@@ -58,10 +59,10 @@ impl Worker {
         portions
     }
 
-    /// Notes that the registry's statement fails because of this name, for whatever reason.
+    /// Records that the registry's statement fails because of this name.
     fn suspect(&mut self, wish: &Wish, problem: String) {
         let Wish { at, request } = wish;
-        // Whoever waits asks again and again.
+        // Waiting calls repeat the request, so warn only once.
         if self.known.of(*at, &request.name).failed_at.is_none() {
             warning!("snowflake_id: segment \"{}\": the registry fails: {problem}", request.name);
         }

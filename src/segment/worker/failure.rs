@@ -1,18 +1,18 @@
-//! Why there are no numbers.
+//! Reasons why there are no numbers.
 
 use crate::background::connection::NoAnswer;
 use crate::shared::segments::Trouble;
 
-/// Why a round has failed.
+/// The reason why a round failed.
 pub struct Failure {
     pub problem: String,
     pub trouble: Trouble,
-    /// The registry has answered that the statement fails: the fault may be with one of the names.
+    /// Whether the registry answered that the statement failed. One of the names may be the cause.
     pub is_of_statement: bool,
 }
 
 impl Failure {
-    /// Nobody has answered as a registry does.
+    /// The registry did not answer, or not as expected.
     pub fn of_silence(problem: &str) -> Failure {
         Failure { problem: problem.into(), trouble: Trouble::Silence, is_of_statement: false }
     }
@@ -25,7 +25,7 @@ impl Failure {
         Failure::of_silence("another registry answers each time")
     }
 
-    /// `None` if the process has to stop.
+    /// Returns `None` if the process has to stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
         let (problem, trouble, is_of_statement) = match why {
             NoAnswer::Stopping => return None,

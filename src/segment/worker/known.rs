@@ -1,4 +1,4 @@
-//! What the worker alone knows of the segments in use.
+//! What the worker knows about the segments in use, and does not share with other processes.
 
 use std::time::{Duration, Instant};
 
@@ -8,28 +8,31 @@ use crate::pg::random::random_time;
 use crate::segment::answer::Granted;
 use crate::segment::fetch::Lasted;
 
-/// How long before its beginning the first range of a period is fetched, not by all servers at once.
+/// How long before a period its first range is fetched, in seconds: a random time between these two, so that servers
+/// do not ask all at once.
 const LEAD: (f64, f64) = (60.0, 600.0);
-/// How soon the registry is asked again, after an answer that was no range, if nobody waits, as there still are numbers.
+/// Pause after an answer without a range, if no call is waiting, in seconds: a random time between these two.
 const CALM_PAUSE: (f64, f64) = (5.0, 30.0);
 
-/// What the worker alone knows of a segment.
+/// What the worker knows about one segment.
 pub struct Known {
     name: String,
-    /// A range of the next period, which has not begun.
+    /// A range of the next period, held back until that period starts.
     pub held: Option<Granted>,
-    /// Not before this is it asked for again, unless somebody waits.
+    /// Until when no range is requested, unless a call is waiting.
     pub calm_until: Option<Instant>,
     pub last: Option<LastFetch>,
-    /// How long before its beginning a period is fetched.
+    /// How long before a period its first range is fetched, in microseconds.
     pub lead_us: i64,
-    /// Whether the last range that the registry gave could not be used.
+    /// Whether the worker had to refuse the last range that the registry granted.
     pub is_refused: bool,
-    /// When the registry's statement last failed because of this name. It is asked for alone since, until that works.
+    /// When the registry's statement last failed because of this name. After a failure the name is requested in a
+    /// statement of its own, until that succeeds.
     pub failed_at: Option<Instant>,
 }
 
-/// The last range that was fetched: when, how many numbers it has, and how many were left with it.
+/// The last range that was fetched: when, how many numbers it has, and how many numbers were left in total at that
+/// time.
 pub struct LastFetch {
     pub at: Instant,
     pub count: u64,
@@ -49,7 +52,7 @@ impl Known {
         }
     }
 
-    /// Has the registry not asked for a while, unless somebody waits.
+    /// Stops requests for a random time, unless a call is waiting.
     pub fn calm_down(&mut self) {
         self.calm_until = Some(Instant::now() + random_time(CALM_PAUSE));
     }
@@ -58,14 +61,15 @@ impl Known {
         self.calm_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Whether the statement has failed because of this name within such a time.
+    /// Whether the statement has failed because of this name within this time.
     pub fn has_failed_within(&self, time: Duration) -> bool {
         self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < time)
     }
 }
 
 impl LastFetch {
-    /// How long the range would last at the rate at which numbers were taken since; `None` if none were.
+    /// Returns how long the range would last at the rate at which numbers were taken since it was fetched; `None` if
+    /// none were taken.
     pub fn lasted(&self, standing: &Standing) -> Option<Lasted> {
         let taken = self.left.checked_sub(standing.left).filter(|&taken| taken > 0)?;
         let lasted = self.at.elapsed().as_secs_f64() * self.count as f64 / taken as f64;
@@ -73,12 +77,13 @@ impl LastFetch {
     }
 }
 
-/// All of them, by the place of the slot.
+/// All known segments, by slot index.
 #[derive(Default)]
 pub struct KnownSegments(Vec<Option<Known>>);
 
 impl KnownSegments {
-    /// What is known of the segment in a slot. The slot may have gone to another name since.
+    /// Returns what is known about the segment in a slot. Forgets it first if the slot has been reassigned to another
+    /// name.
     pub fn of(&mut self, at: usize, name: &str) -> &mut Known {
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
@@ -90,12 +95,12 @@ impl KnownSegments {
         entry.get_or_insert_with(|| Known::new(name))
     }
 
-    /// Whether the statement has last failed because of the name in this slot.
+    /// Whether the last statement with the name in this slot failed because of it.
     pub fn is_suspected(&self, at: usize) -> bool {
         self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.failed_at.is_some())
     }
 
-    /// The ranges that are held back for a later period: the place, the name and the range.
+    /// Iterates over the ranges that are held back for a later period: the slot index, the name and the range.
     pub fn held(&self) -> impl Iterator<Item = (usize, &str, Granted)> {
         self.0.iter().enumerate().filter_map(|(at, known)| {
             let known = known.as_ref()?;

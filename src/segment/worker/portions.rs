@@ -1,8 +1,9 @@
-//! What is asked for in one statement each. Where one fails because of a name, halves are asked for, until it is found.
+//! Requests divided into portions, one for each statement. If a statement fails because of a name, its portion is
+//! halved until the name is found.
 
 use std::collections::VecDeque;
 
-/// How many names are asked for at once: as many as the registry accepts.
+/// How many names a statement may contain: the registry accepts no more.
 pub const MOST_REQUESTS: usize = 64;
 
 pub struct Portions<T>(VecDeque<Vec<T>>);
@@ -17,7 +18,7 @@ impl<T> Portions<T> {
         Portions(portions)
     }
 
-    /// One more, after all others.
+    /// Adds a portion after all others.
     pub fn add(&mut self, portion: Vec<T>) {
         self.0.push_back(portion);
     }
@@ -30,7 +31,8 @@ impl<T> Portions<T> {
         self.0.pop_front()
     }
 
-    /// The statement fails with this portion: its halves are next. If it was one request alone, that is returned.
+    /// Handles a portion whose statement failed: puts its two halves first. If the portion is a single request,
+    /// returns it.
     pub fn halve(&mut self, mut portion: Vec<T>) -> Option<T> {
         if portion.len() > 1 {
             let half = portion.split_off(portion.len() / 2);

@@ -1,4 +1,4 @@
-//! What the registry gives or says reaches backends and people.
+//! Publishing ranges and answers of the registry for backends and views.
 
 use std::time::Instant;
 
@@ -13,11 +13,13 @@ use crate::segment::fetch::Request;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::SegmentState;
 
-/// The next range is wanted when so much of one is used: a tenth, not of all servers at once.
+/// The next range is requested when this fraction of a range has been taken: a random fraction between these two, so
+/// that servers do not ask all at once.
 const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {
-    /// What is said, unless it is a range that this server cannot use: numbers may repeat then.
+    /// Checks a granted range. If it does not lie above the server's high-water mark, numbers could repeat: the range
+    /// is removed, and the state is `Invalid`.
     pub fn checked(&mut self, range_file: &RangeFile, at: usize, name: &str, about: About) -> About {
         let highest = about.granted.as_ref().and_then(|granted| range_file.bound(name, granted));
         match about.granted {
@@ -27,7 +29,7 @@ impl Worker {
                     granted.range.first,
                     highest.unwrap_or(0)
                 );
-                // Whoever waits asks again and again.
+                // Waiting calls repeat the request, so warn only once.
                 if !std::mem::replace(&mut self.known.of(at, name).is_refused, true) {
                     warning!("snowflake_id: segment \"{name}\": {detail}");
                 }
@@ -41,9 +43,9 @@ impl Worker {
         }
     }
 
-    /// Notes for backends and people what the registry says of a segment.
+    /// Records the registry's answer about a segment.
     pub fn note_answer(&mut self, at: usize, request: &Request, about: &About) {
-        // What is said of the next period says nothing about this one.
+        // An answer about the next period says nothing about the current one.
         if !request.next {
             let now_us = clock::clock_us();
             self.segments.note(at, &request.name, |record| {
@@ -66,7 +68,7 @@ impl Worker {
         known.failed_at = None;
     }
 
-    /// Lets backends take from a range. It has been noted that it was had.
+    /// Makes a range available to backends. Its end has already been stored.
     pub fn publish(&mut self, at: usize, name: &str, granted: &Granted) {
         let range = granted.range;
         let wanted_at = (range.count as f64 * random_between(WANTED_AT)) as u64;

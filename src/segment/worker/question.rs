@@ -1,4 +1,4 @@
-//! One question to the registry, wherever it is.
+//! Calling the registry, local or remote.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
 
 impl Worker {
-    /// Asks, and shows what the registry has signed. Fails with `None` if the process has to stop.
+    /// Calls the registry, and adds its tokens to the requests. Fails with `None` if the process has to stop.
     pub fn ask_registry(
         &mut self,
         requests: &[&Request],
@@ -22,10 +22,10 @@ impl Worker {
     ) -> Result<Answered, Option<Failure>> {
         let requests = self.with_evidence(requests, registry_id);
         let mut question = Question { registry_id, requests: &requests, node_name: config::node_name() };
-        if self.is_here || !self.tells_name_as_it_is {
+        if self.is_local || !self.tells_name_as_it_is {
             question = question.in_ascii();
         }
-        if self.is_here {
+        if self.is_local {
             return match local_registry::ask(&question).map_err(Failure::of_registry)? {
                 Some(answered) => Ok(answered),
                 None => {
@@ -39,7 +39,7 @@ impl Worker {
             };
         }
         let Some(string) = config::registry() else { return Err(None) };
-        // The line is not part of what is looked after meanwhile.
+        // Taken out of `self` for the call, because `keep_waiting` borrows `self`.
         let mut line = std::mem::take(&mut self.connection);
         let mut answered = line.ask(&string, &question, &mut || self.keep_waiting());
         if matches!(answered, Err(NoAnswer::Refused(_))) && !question.node_name.is_ascii() {
@@ -49,13 +49,14 @@ impl Worker {
         self.connection = line;
         if let Err(NoAnswer::Stuck(problem)) = answered {
             self.fail(Failure::of_silence(&problem));
-            // The keeper starts another one.
+            // The keeper starts a new worker.
             process::exit(1);
         }
         answered.map_err(Failure::of_registry)
     }
 
-    /// The same requests, with what can be shown to this registry, or else to the one that answered last.
+    /// Returns the requests with the tokens of this registry. If the registry is not known, adds the tokens of the
+    /// registry that answered last.
     fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
         let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
         if let Ok(range_file) = &self.range_file {

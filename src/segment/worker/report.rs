@@ -1,8 +1,9 @@
-//! What the worker tells the registry, and how that proves what it has given.
+//! Reports to the registry, and the tokens that it returns.
 //!
-//! A registry is told up to where the server has had numbers of all names, whoever gave them, before it is asked for the
-//! first range, and again every `renew_every`. So no other server gets from it what this one got from another registry, and
-//! one that was set back finds that out. In return it signs what it has given.
+//! Before the registry is asked for the first range, and then every `renew_every`, the worker reports the server's
+//! high-water mark for each name, no matter which registry granted the numbers. So the registry does not grant these
+//! numbers to another server, even if another registry granted them to this one. A registry that was restored from a
+//! backup detects its loss from the reports. In return, the registry signs a token that states what it has granted.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
 const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 
 impl Worker {
-    /// Another registry is told what was had as soon as the setting names it.
+    /// Follows the setting `snowflake_id.registry`. A new registry is sent a report immediately.
     pub fn follow_registry(&mut self) {
         let registry = config::registry();
         if registry != self.registry {
@@ -35,8 +36,9 @@ impl Worker {
         }
     }
 
-    /// Asks for evidence of the ranges that were granted just now: only what is committed is signed. Without it they are not
-    /// used: nobody else could tell the registry of them. Where the registry is in this database its WAL tells.
+    /// Requests tokens for the ranges that were just granted. This takes another statement, because the registry
+    /// signs only what is committed. A range without a token is not used: if the registry lost the commit, nothing
+    /// else would tell it about the grant. A registry in this database needs no tokens: the WAL contains its grants.
     pub fn evidence_of(
         &mut self,
         answer: &Answer,
@@ -45,7 +47,7 @@ impl Worker {
         let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
         let names: Vec<_> =
             granted.filter_map(|(at, _)| Some(wishes.get(*at)?.request.name.clone())).collect();
-        if self.is_here || names.is_empty() {
+        if self.is_local || names.is_empty() {
             return Ok(vec![]);
         }
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
@@ -63,7 +65,7 @@ impl Worker {
         Err(Some(Failure::of_silence("the registry has signed nothing: is it an older version?")))
     }
 
-    /// Reports, and returns what is signed; `None` if this is another registry.
+    /// Sends these reports and returns the tokens; `None` if another registry has answered.
     fn ask_for_evidence(
         &mut self,
         reports: &[Request],
@@ -84,20 +86,22 @@ impl Worker {
         Ok(Some(signed.collect()))
     }
 
-    /// Which registry may be asked for numbers. Before it is asked for the first time, it is told all that was had: another
-    /// registry may have given that, and this one does not know it. It is told of names with numbers in hand as well, as
-    /// others could get those.
+    /// Returns the registry that may be asked for numbers; `None` if any registry may be asked. Before a registry is
+    /// asked for the first time, it is told the high-water marks of all names: another registry may have granted
+    /// these numbers. Names that still have numbers in hand are reported as well; otherwise the registry could grant
+    /// those numbers to other servers.
     pub fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let known = range_file.registry_id;
         if self.told.is_none() {
             let reports: Vec<_> = range_file.names().flat_map(|name| reports_of(range_file, name)).collect();
             if reports.is_empty() {
-                return Ok(None); // Whichever it is.
+                return Ok(None); // Any registry may be asked.
             }
             let told = self.tell_registry(reports.clone(), None)?;
             if told != known && told.is_some() {
-                // It may have been met before. It is shown what it has signed itself, now that it is known which one it is.
+                // This server may have used this registry before. Now that its ID is known, send the tokens that it
+                // signed.
                 self.tell_registry(reports, told)?;
             }
             if known.is_some() && told != known {
@@ -112,7 +116,8 @@ impl Worker {
         Ok(self.told)
     }
 
-    /// Tells all this, to one registry or to whichever it is, and returns which has heard it.
+    /// Sends these reports to the registry with this ID, or to whichever registry answers. Returns the ID of the
+    /// registry that received them.
     fn tell_registry(
         &mut self,
         reports: Vec<Request>,
@@ -133,11 +138,12 @@ impl Worker {
                 }
                 Err(Some(failure)) if failure.is_of_statement => {
                     if !std::mem::replace(&mut has_answered, true) {
-                        // If the same fails without a name, it is not because of one.
+                        // If a statement without names fails as well, no name is the cause.
                         let answer = self.ask_registry(&[], None)?.answer;
                         heard = heard.or(Some(answer.registry_id));
                     }
-                    // A name that the registry cannot write is none of which it could give numbers.
+                    // A name that the registry's database cannot represent is skipped: the registry cannot grant
+                    // numbers of that segment.
                     portions.halve(portion);
                 }
                 Err(failure) => return Err(failure),
@@ -146,8 +152,8 @@ impl Worker {
         Ok(heard.flatten())
     }
 
-    /// Tells the registry what was had, of all names: a registry that was set back does not know. What goes wrong is said
-    /// when numbers are wanted. Fails when the process has to stop.
+    /// Reports the high-water marks of all names, because a registry that was restored from a backup does not know
+    /// them. Failures are ignored here; they are reported when numbers are needed. Fails if the process has to stop.
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_all();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
@@ -165,8 +171,8 @@ impl Worker {
             return Ok(());
         }
         let registry_id = self.meet_registry()?;
-        if self.is_here {
-            return Ok(()); // Its WAL tells it the rest.
+        if self.is_local {
+            return Ok(()); // The registry's data is in the same WAL.
         }
         for reports in reports.chunks(MOST_REQUESTS) {
             let Some(signed) = self.ask_for_evidence(reports, registry_id)? else {
@@ -174,7 +180,7 @@ impl Worker {
                 return self.meet_registry().map(|_| ());
             };
             if let Ok(range_file) = &mut self.range_file {
-                // If it cannot be written, it is asked for again.
+                // If the tokens cannot be stored, the next report requests them again.
                 let _ = range_file.keep(|range_file| {
                     signed.into_iter().for_each(|(name, token)| range_file.prove(registry_id, &name, token))
                 });
@@ -184,7 +190,7 @@ impl Worker {
     }
 }
 
-/// What the registry is told of a name: both ends, in whose period the server has had numbers.
+/// Returns the reports about a name: one for each high-water mark, in the current and in the next period.
 fn reports_of(range_file: &RangeFile, name: &str) -> Vec<Request> {
     let had = range_file.had(name);
     let mut reports: Vec<_> = had

@@ -1,4 +1,4 @@
-//! What the worker knows, and what people are told of its failures.
+//! The state of the worker, and the reporting of its failures.
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -15,32 +15,32 @@ use crate::segment::fetch::RegistryConnection;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::{self, Segments, Trouble};
 
-/// How soon the registry is asked again that did not answer, at first and later.
+/// Pause after a failed attempt to reach the registry: the first pause, and the longest. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// How soon after an answer that was no range it is asked again, for those who wait.
+/// Pause after an answer without a range, while calls are waiting.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often the registry is told what was had, unless it says otherwise.
+/// How often numbers are reported to the registry, unless the registry specifies an interval.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Worker {
     pub segments: &'static Segments,
-    pub is_here: bool,
+    pub is_local: bool,
     pub range_file: Result<RangeFile, String>,
     pub connection: RegistryConnection,
-    /// The setting `snowflake_id.registry` that was last followed.
+    /// The last value of `snowflake_id.registry` that took effect.
     pub registry: Option<CString>,
-    /// The registry that this process has told up to where numbers were had, of all names, whoever gave them. No other one
-    /// is asked for numbers.
+    /// The registry to which this process has reported the high-water marks of all names. No other registry is asked
+    /// for numbers.
     pub told: Option<Uuid>,
-    /// Whether the registry may be able to write the name of this server as it is.
+    /// Whether the node name is sent as it is. False after a registry could not represent it.
     pub tells_name_as_it_is: bool,
     pub known: KnownSegments,
-    /// Not before this is the registry asked again.
+    /// The registry is not asked again before this time.
     pub not_before: Instant,
-    /// The clock less the time since boot, when it was last compared with the registry's.
+    /// The clock minus the time since boot, in microseconds, when the clock was last compared with the registry's.
     pub clock_offset_us: i64,
-    /// How often, and when next, the registry is told what was had.
+    /// How often numbers are reported to the registry, and when the next report is due.
     pub report_every: Duration,
     pub report_at: Instant,
     failures: Failures,
@@ -48,10 +48,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(segments: &'static Segments, is_here: bool) -> Worker {
+    pub fn new(segments: &'static Segments, is_local: bool) -> Worker {
         Worker {
             segments,
-            is_here,
+            is_local,
             range_file: RangeFile::read(),
             connection: RegistryConnection::default(),
             registry: config::registry(),
@@ -67,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// The registry has answered.
+    /// Records that the registry has answered.
     pub fn succeed(&mut self) {
         if self.failures.end() {
             log!("snowflake_id: the registry of segments answers again");
@@ -76,7 +76,7 @@ impl Worker {
         segments::report_problem(None, Trouble::default());
     }
 
-    /// There are no numbers: tells why, and has the registry not asked for a while.
+    /// Reports why there are no numbers, and delays the next request.
     pub fn fail(&mut self, Failure { problem, trouble, .. }: Failure) {
         let problem = in_short(problem);
         if self.logged.is_new(Some(problem.clone())) {
@@ -87,13 +87,13 @@ impl Worker {
         self.known.iter_mut().for_each(Known::calm_down);
     }
 
-    /// Has the registry not asked again at once.
+    /// Delays the next request.
     pub fn pause(&mut self) {
         self.not_before = Instant::now() + PAUSE;
     }
 }
 
-/// The clock less the time since boot.
+/// Returns the clock minus the time since boot, in microseconds.
 pub fn clock_offset_us() -> i64 {
     let (now_us, since_boot_us) = clock::clocks_us();
     now_us - since_boot_us

@@ -1,4 +1,4 @@
-//! Which numbers are wanted.
+//! Finding out which segments need numbers.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::pg::clock;
 use crate::segment::fetch::{HadUntil, Request};
 use crate::segment::had::End;
 
-/// How soon a name is asked for again for which the statement has failed: the registry logs each failure.
+/// Pause before a name is requested again after the statement failed because of it. The registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
 
 /// One of the requests of a round.
 pub struct Wish {
-    /// The place of the slot.
+    /// The index of the slot.
     pub at: usize,
     pub request: Request,
 }
 
 impl Worker {
-    /// What is wanted now.
+    /// Returns the requests that are due now.
     pub fn wishes(&mut self) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
@@ -32,7 +32,7 @@ impl Worker {
                 if standing.is_usable(now_us) { standing.is_next_wanted && !is_calm } else { is_wanted };
             let is_next_due = is_next_period_due(known, &standing, now_us) && !is_calm;
             if known.has_failed_within(PAUSE_OF_SUSPECTS) {
-                // Whoever waits is told what was said then.
+                // Waiting calls get the error of that failure.
                 if is_wanted {
                     self.pause();
                 }
@@ -40,7 +40,7 @@ impl Worker {
             }
             let Ok(range_file) = &self.range_file else {
                 if is_wanted {
-                    // The round fails, and says why.
+                    // The request makes the round fail, which reports the problem.
                     wishes.push(Wish {
                         at,
                         request: Request { name: record.name().into(), ..Request::default() },
@@ -55,7 +55,7 @@ impl Worker {
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
                 ..Request::default()
             };
-            // After a restart the period may have begun of which the server has had numbers before.
+            // After a restart, the period of a range that was fetched in advance may have started.
             let begun = had
                 .next
                 .clone()

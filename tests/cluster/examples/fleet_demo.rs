@@ -1,6 +1,7 @@
 //! `make fleet-demo`: a registry with a synchronous standby, three shards that lease their worker IDs from it, and a
-//! standby of one of them. All take IDs. Meanwhile a shard is killed and its standby promoted, the killed one comes back
-//! by mistake, and the registry goes away and fails over. Then all IDs that clients got are compared. About a minute.
+//! standby of one of the shards. Clients take IDs from all shards. Meanwhile a shard is killed and its standby
+//! promoted, the killed shard is started again by mistake, and the registry is stopped and fails over. At the end all
+//! IDs that clients received are compared. Takes about a minute.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +13,10 @@ use snowflake_id_cluster_tests::{
     Cluster, Run, beside, cut_power, eventually, leased_worker, single, successful, text,
 };
 
-/// A lease this short is for the demo. By default it lasts 10 minutes, and is renewed every minute.
+/// A short lease for the demo. The default lease lasts 10 minutes and is renewed every minute.
 const LEASE: Duration = Duration::from_secs(20);
 
-/// What one client of a server got.
+/// The IDs that one client of a server received.
 struct Got {
     ids: Vec<i64>,
     failures: Vec<String>,
@@ -72,7 +73,7 @@ fn main() {
         let failures: Vec<_> = of_server.iter().flat_map(|got| &got.failures).collect();
         println!("       {name:11} {:8} IDs, {:3} calls failed", ids().count(), failures.len());
         ids().for_each(|id| *times.entry(*id).or_default() += 1);
-        // The first was killed.
+        // The first server was killed.
         if at > 0 && !failures.is_empty() {
             println!("       {failures:?}");
             all_went_well = false;
@@ -86,7 +87,7 @@ fn main() {
 
 const CLIENTS: usize = 4;
 
-/// Clients that insert rows on each of some servers until they are told to stop.
+/// Clients that insert rows on the given servers until they are told to stop.
 fn clients_of<'a>(
     servers: impl IntoIterator<Item = &'a Cluster>,
 ) -> Vec<impl FnOnce(&AtomicBool) -> Got + Send + 'a> {
@@ -115,7 +116,7 @@ fn insert_until(server: &Cluster, stop: &AtomicBool) -> Got {
     got
 }
 
-/// The accidents after the standby of shard 1 was promoted.
+/// Runs the accidents that follow the promotion of the standby of shard 1.
 fn after_the_promotion(tell: &dyn Fn(&str), registry: &Cluster, registry_standby: &Cluster, old: &Cluster) {
     thread::sleep(Duration::from_secs(3));
     tell("The old shard 1 is started again by mistake: two primaries. Both take IDs.");
@@ -127,7 +128,7 @@ fn after_the_promotion(tell: &dyn Fn(&str), registry: &Cluster, registry_standby
     cut_power(registry);
     thread::sleep(Duration::from_secs(5));
     registry.start_server();
-    // That the standby has all commits is believed only right after a renewal.
+    // Whether the standby has all commits is known only right after a renewal.
     wait_for_renewals(registry, "pg_postmaster_start_time()");
 
     tell("The registry crashes for good, and its standby is promoted.");
@@ -135,13 +136,13 @@ fn after_the_promotion(tell: &dyn Fn(&str), registry: &Cluster, registry_standby
     registry_standby.promote();
     let promoted: String = single(&mut registry_standby.connect(), "SELECT clock_timestamp()::text");
     wait_for_renewals(registry_standby, &format!("'{promoted}'::timestamptz"));
-    // Until the leases of before are over: from then on servers have what the new registry gives them.
+    // Wait until the earlier leases have ended. After that, servers hold only leases of the new registry.
     thread::sleep(LEASE + Duration::from_secs(2));
     tell("More than a lease later. The fleet, as the new registry sees it:");
     show_fleet(registry_standby);
 }
 
-/// Waits until all four servers have renewed their leases since an instant, and one of them just now.
+/// Waits until all four servers have renewed their leases since `since`, one of them only a moment ago.
 fn wait_for_renewals(registry: &Cluster, since: &str) {
     let query = format!(
         "SELECT count(*) >= 4 AND max(renewed_at) > clock_timestamp() - interval '1 s'

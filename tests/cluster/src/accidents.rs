@@ -1,4 +1,4 @@
-//! Rounds of accidents at random, while clients take numbers: what the tests of them share.
+//! Rounds of random accidents while clients take numbers: the code that such tests share.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -8,12 +8,12 @@ use crate::faults::cut_power;
 use crate::load::{Random, beside};
 use crate::{Cluster, Run, TIMEOUT, text};
 
-/// What runs beside accidents until it is told to stop.
+/// A client that runs during the accidents until it is told to stop.
 pub type Client<T> = Box<dyn FnOnce(&AtomicBool) -> T + Send>;
 
-/// Servers, and what a test does to them.
+/// The servers under test, and the accidents that happen to them.
 pub trait FaultTarget {
-    /// What a client was given.
+    /// The numbers that a client was given.
     type Taken: Send;
 
     fn random(&mut self) -> &mut Random;
@@ -21,17 +21,17 @@ pub trait FaultTarget {
     /// The clients of a round.
     fn clients(&self) -> Vec<Client<Self::Taken>>;
 
-    /// Something happens. Returns what.
+    /// Causes an accident. Returns its description.
     fn have_an_accident(&mut self) -> String;
 
-    /// Keeps what clients were given, to be compared in the end.
+    /// Keeps the numbers that a client was given, to be compared at the end.
     fn keep(&mut self, taken: Self::Taken);
 
-    /// Has all servers give numbers again.
+    /// Waits until all servers give numbers again.
     fn recover(&mut self);
 }
 
-/// Goes through rounds of up to `most` accidents each. After each of them the servers recover.
+/// Runs rounds of up to `most` accidents each. After each round the servers recover.
 pub fn rounds_of_accidents(target: &mut impl FaultTarget, rounds: u32, most: u64) {
     target.recover();
     for round in 0..rounds {
@@ -42,7 +42,7 @@ pub fn rounds_of_accidents(target: &mut impl FaultTarget, rounds: u32, most: u64
                 target.random().pause(500);
                 print!(" {}", target.have_an_accident());
             }
-            // The clients are to meet with the last one as well.
+            // Give the clients time to see the effect of the last accident.
             thread::sleep(Duration::from_millis(200));
         });
         println!();
@@ -51,8 +51,8 @@ pub fn rounds_of_accidents(target: &mut impl FaultTarget, rounds: u32, most: u64
     }
 }
 
-/// Asks for a number by this query until there is one. After each refusal `help` is told what was said, and how often
-/// it was refused before.
+/// Repeats a query for a number until it succeeds. After each refusal, calls `help` with the error and the number of
+/// earlier refusals.
 pub fn recovered(server: &Cluster, database: &str, query: &str, mut help: impl FnMut(&str, u32)) -> i64 {
     let began = Instant::now();
     for refusals in 0.. {
@@ -75,14 +75,14 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Gives a registry, which runs, a standby.
+    /// Adds a standby to a running registry.
     pub fn of(primary: Cluster) -> Pair {
         let standby = primary.start_standby(&[]);
         primary.replicate_synchronously();
         Pair { primary, standby }
     }
 
-    /// The primary dies, and its standby takes over: nothing is lost.
+    /// Kills the primary and promotes its standby. Nothing is lost.
     pub fn fail_over(&mut self) {
         cut_power(&self.primary);
         self.standby.promote();
@@ -90,7 +90,8 @@ impl Pair {
         self.replace_standby();
     }
 
-    /// Both die, and a copy takes over, which has not seen the last commits. Its administrator has it give out nothing.
+    /// Kills both, and replaces them by a copy that has not received the last commits. Its administrator starts a
+    /// quarantine.
     pub fn restore(&mut self, copy: Cluster) {
         [&self.primary, &self.standby].into_iter().for_each(cut_power);
         copy.start_server();
@@ -99,7 +100,7 @@ impl Pair {
         self.replace_standby();
     }
 
-    /// The primary has a new standby.
+    /// Gives the primary a new standby.
     pub fn replace_standby(&mut self) {
         self.primary.change("synchronous_standby_names", "");
         self.standby = self.primary.start_standby(&[]);

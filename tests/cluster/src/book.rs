@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The repository.
+/// The root directory of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -13,7 +13,8 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The files below a directory of the repository whose names end like this, by their paths in it, sorted.
+/// The files below a directory of the repository whose names have this ending. Their paths are relative to the
+/// repository, and sorted.
 pub fn files(directory: &str, end: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut left = vec![directory.to_owned()];
@@ -33,13 +34,13 @@ pub fn files(directory: &str, end: &str) -> Vec<String> {
     found
 }
 
-/// The cells of the rows of a page's tables, heads as well. None has a bar in it.
+/// The cells of each row of a page's tables, including the header rows. No cell may contain a bar.
 pub fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let lines = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
     lines.map(|line| line[1..line.len() - 1].split('|').map(str::trim).collect())
 }
 
-/// What stands between a pair of backquotes in a text, in order.
+/// The texts between pairs of backquotes, in order.
 pub fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

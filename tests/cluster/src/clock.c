@@ -1,13 +1,14 @@
 /*
- * Preloaded into a server, shifts the clock of all its processes by as many microseconds as the file in
- * SNOWFLAKE_ID_CLOCK holds (a native int64_t), from one instant to the next. Clocks that nobody can set, such as
- * CLOCK_MONOTONIC and CLOCK_BOOTTIME, stay real.
+ * Preloaded into a server, this library shifts the clock of all its processes at once, by the number of microseconds in
+ * the file that SNOWFLAKE_ID_CLOCK names (a native int64_t). Clocks that cannot be set, such as CLOCK_MONOTONIC and
+ * CLOCK_BOOTTIME, stay real.
  *
- * Two more numbers may follow in the file: an instant, in microseconds of Unix time, and a step. If the instant is not 0, the
- * clock stands there. It moves by the step each time a process reads it, in that process alone.
+ * The file can contain two more numbers: an instant, in microseconds of Unix time, and a step. If the instant is not 0,
+ * the clock stands still at it, except that each time a process reads the clock, the clock of that process moves by the
+ * step.
  *
- * libfaketime will not do: it switches itself off within select(), and up to version 15 the postmaster forks background
- * workers from a signal handler that interrupts its select(), so that they see the real time for good.
+ * libfaketime cannot be used: it switches itself off within select(). Up to version 15 the postmaster forks background
+ * workers from a signal handler that interrupts its select(), so these workers would see the real time from then on.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,7 +34,7 @@ __attribute__((constructor)) static void open_clock(void)
 
 	if (file < 0)
 		abort();
-	/* In a file that ends after the first number the others read as 0, as they are in its only page. */
+	/* If the file ends after the first number, the other two read as 0, because they are in its only page. */
 	set = mmap(NULL, sizeof(*set), PROT_READ, MAP_SHARED, file, 0);
 	close(file);
 	if (set == MAP_FAILED)

@@ -1,4 +1,4 @@
-//! A server: how it is made, started, changed and stopped.
+//! A server: creating, starting, changing and stopping it.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::{
     Run, TIMEOUT, ask_pg_config, eventually, kill, pg_config, single, successful, template, wait_for_first_id,
 };
 
-/// A PostgreSQL server of our own.
+/// A PostgreSQL server that a test creates.
 pub struct Cluster {
     dir: tempfile::TempDir,
     pub(crate) bin_dir: PathBuf,
@@ -24,8 +24,8 @@ pub struct Cluster {
 /// Settings in the form of postgresql.conf.
 pub type Settings<'a> = &'a [(&'a str, &'a str)];
 
-/// What a server is to be like. By default it is an ordinary one, not preloaded, with the extension in database
-/// `postgres`.
+/// The properties of a server to be created. By default it is an ordinary server without preloading, with the extension
+/// in database `postgres`.
 #[derive(Clone)]
 pub struct Builder {
     pg_config: PathBuf,
@@ -35,61 +35,61 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// From the installation that a `pg_config` belongs to.
+    /// Uses the installation that a `pg_config` belongs to.
     pub fn of(mut self, pg_config: &Path) -> Builder {
         self.pg_config = pg_config.into();
         self
     }
 
-    /// A setting. The last one of a name counts.
+    /// Adds a setting. If a name is set twice, the last value counts.
     pub fn set(mut self, name: &str, value: impl ToString) -> Builder {
         self.settings.push((name.into(), value.to_string()));
         self
     }
 
-    /// Several settings.
+    /// Adds several settings.
     pub fn settings(self, settings: Settings) -> Builder {
         settings.iter().fold(self, |builder, (name, value)| builder.set(name, value))
     }
 
-    /// The library is preloaded.
+    /// Preloads the library.
     pub fn preload(self) -> Builder {
         self.set("shared_preload_libraries", "snowflake_id")
     }
 
-    /// The library is preloaded, and makes IDs under this worker ID.
+    /// Preloads the library and sets the worker ID.
     pub fn worker(self, id: impl ToString) -> Builder {
         self.preload().set("snowflake_id.worker_id", id)
     }
 
-    /// The horizon is half a second ahead: after a crash IDs come that much sooner.
+    /// Reduces the horizon margin to half a second, so that IDs are available sooner after a crash.
     pub fn short_horizon(self) -> Builder {
         self.set("snowflake_id.horizon_margin", "500ms")
     }
 
-    /// The keeper works in a database of its own: see [`Cluster::start_with_home`].
+    /// Gives the keeper a database of its own: see [`Cluster::start_with_home`].
     pub fn home(self) -> Builder {
         self.set("snowflake_id.database", "home")
     }
 
-    /// The clock can be set by [`Cluster::set_clock`].
+    /// Gives the server a clock that [`Cluster::set_clock`] can set.
     pub fn clock(mut self) -> Builder {
         self.has_clock = true;
         self
     }
 
-    /// These extensions are created at the start.
+    /// Creates these extensions at the start.
     pub fn extensions(mut self, names: &[&str]) -> Builder {
         self.extensions = names.iter().map(|name| (*name).into()).collect();
         self
     }
 
-    /// Makes the server and does not start it.
+    /// Creates the server without starting it.
     pub fn stopped(self) -> Cluster {
         let mut cluster = Cluster::without_data(ask_pg_config(&self.pg_config, "--bindir").into());
         template::copy_to(&cluster.data_dir(), &self.pg_config, &cluster.bin_dir);
         cluster.listen_at_home();
-        // No test may hang.
+        // No test may hang forever.
         cluster.configure(&[("fsync", "off"), ("statement_timeout", "2min"), ("max_connections", "40")]);
         for (name, value) in &self.settings {
             cluster.configure(&[(name, value)]);
@@ -100,7 +100,7 @@ impl Builder {
         cluster
     }
 
-    /// Makes the server, starts it, and creates the extensions.
+    /// Creates and starts the server, and creates the extensions.
     #[track_caller]
     pub fn start(self) -> Cluster {
         let extensions = self.extensions.clone();
@@ -123,8 +123,8 @@ impl Cluster {
         }
     }
 
-    /// Starts a server, which has been made with [`Builder::home`], and gives it that database with the extension in
-    /// it. The extension is in `postgres` as well. Waits for the first ID.
+    /// Starts a server that was created with [`Builder::home`], and creates its keeper's database with the extension.
+    /// The extension is in `postgres` too. Waits for the first ID.
     pub fn start_with_home(&self) -> Client {
         self.start_server();
         let mut client = self.connect();
@@ -136,31 +136,31 @@ impl Cluster {
         client
     }
 
-    /// From its next start on the server has a clock of its own, which can be set with [`Cluster::set_clock`].
+    /// Gives the server, from its next start on, a clock of its own that [`Cluster::set_clock`] can set.
     pub(crate) fn give_clock(&mut self) {
         self.has_clock = true;
         self.set_clock(0.0);
     }
 
-    /// Has the server's clock, of all its processes and at once, differ from the real one by so many seconds.
+    /// Sets the difference between the server's clock and the real clock, in seconds, for all processes at once.
     pub fn set_clock(&self, seconds: f64) {
         self.write_clock(&[(seconds * 1e6) as i64]);
     }
 
-    /// Has the clock stand at an instant of Unix time, and move by a step each time when a process reads it.
+    /// Stops the clock at an instant of Unix time. It then moves by a step each time a process reads it.
     pub fn hold_clock(&self, instant_us: i64, step_us: i64) {
         self.write_clock(&[0, instant_us, step_us]);
     }
 
     fn write_clock(&self, numbers: &[i64]) {
-        // Processes have it mapped. In a file that is truncated they would read beyond its end, which is fatal.
+        // Processes have the file mapped. If it were truncated, they would read beyond its end, which is fatal.
         let mut file =
             fs::OpenOptions::new().create(true).truncate(false).write(true).open(self.clock_file()).unwrap();
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
         file.write_all(&bytes).unwrap();
     }
 
-    /// Sets the clock, which can be set, on to when the next of these ticks begins, in seconds of Unix time.
+    /// Moves a clock that can be set to the start of the next tick. `tick` is its length in seconds.
     pub fn set_clock_to_next(&self, tick: f64) {
         let shift = i64::from_ne_bytes(fs::read(self.clock_file()).unwrap().try_into().unwrap()) as f64 / 1e6;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() + shift;
@@ -171,12 +171,12 @@ impl Cluster {
         self.host().join("clock")
     }
 
-    /// A directory and nothing in it.
+    /// Creates an empty directory for a server.
     pub(crate) fn without_data(bin_dir: PathBuf) -> Cluster {
         Cluster { dir: new_dir("cluster."), bin_dir, has_clock: false }
     }
 
-    /// Has the server listen in its own directory and nowhere else.
+    /// Makes the server listen in its own directory only.
     pub(crate) fn listen_at_home(&self) {
         self.configure(&[
             ("listen_addresses", ""),
@@ -185,7 +185,7 @@ impl Cluster {
         ]);
     }
 
-    /// Has the server, which is stopped, keep its WAL in another directory.
+    /// Moves the WAL of a stopped server to another directory.
     pub fn move_wal(&self, to: &Path) {
         let from = self.data_dir().join("pg_wal");
         let to = to.join("pg_wal");
@@ -202,20 +202,20 @@ impl Cluster {
         }
     }
 
-    /// Changes a setting, and has the server read its configuration again.
+    /// Changes a setting and reloads the configuration.
     pub fn change(&self, name: &str, value: &str) {
         self.configure(&[(name, value)]);
         self.reload();
     }
 
-    /// The same, and waits until this session has it.
+    /// Like [`Cluster::change`], but waits until this session sees the new value.
     #[track_caller]
     pub fn change_for(&self, client: &mut Client, name: &str, value: &str) {
         self.change(name, value);
         eventually("the reload", || single::<String>(client, &format!("SHOW {name}")) == value);
     }
 
-    /// Has the server let in whoever connects from these addresses. It has to be started or reloaded.
+    /// Allows all connections from these addresses, after the next start or reload.
     pub fn trust_hosts(&self, addresses: &str) {
         let file = self.data_dir().join("pg_hba.conf");
         let mut file = fs::OpenOptions::new().append(true).open(file).unwrap();
@@ -228,18 +228,18 @@ impl Cluster {
         self.start_server_by(|pg_ctl| pg_ctl);
     }
 
-    /// The same by another command, which is made of the one that would start it.
+    /// Starts the server by a command derived from the usual one.
     #[track_caller]
     pub fn start_server_by(&self, change: impl FnOnce(Command) -> Command) {
         self.try_to_start_by(change).unwrap_or_else(|log| panic!("the server did not start:\n{log}"));
     }
 
-    /// Starts the server; if it does not start, what it logged.
+    /// Starts the server. Returns its log if it does not start.
     pub fn try_to_start(&self) -> Result<(), String> {
         self.try_to_start_by(|pg_ctl| pg_ctl)
     }
 
-    /// The same by another command, which is made of the one that would start it.
+    /// Like [`Cluster::try_to_start`], by a command derived from the usual one.
     pub fn try_to_start_by(&self, change: impl FnOnce(Command) -> Command) -> Result<(), String> {
         let before = self.log().len();
         let mut pg_ctl = self.pg_ctl();
@@ -252,7 +252,7 @@ impl Cluster {
         }
     }
 
-    /// Starts the server by a program that runs another one, such as Valgrind, with its options. That does not wait.
+    /// Starts the server under a program such as Valgrind, given with its options, and does not wait for the start.
     pub fn spawn_under(&self, program: &[&str]) -> Child {
         let mut command = as_server_user(Path::new(program[0]));
         command.args(&program[1..]).arg(self.bin_dir.join("postgres")).arg("-D").arg(self.data_dir());
@@ -268,20 +268,20 @@ impl Cluster {
         }
     }
 
-    /// Stops the server: `smart`, `fast` or `immediate`.
+    /// Stops the server in a mode: `smart`, `fast` or `immediate`.
     #[track_caller]
     pub fn stop_server(&self, mode: &str) {
         successful(self.pg_ctl().args(["--wait", "--mode", mode, "stop"]));
     }
 
-    /// Stops the server and starts it again.
+    /// Restarts the server.
     #[track_caller]
     pub fn restart(&self, mode: &str) {
         self.stop_server(mode);
         self.start_server();
     }
 
-    /// Stops the server if it runs; false if it has not ended within a minute.
+    /// Stops the server if it is running. Returns false if it has not stopped within a minute.
     pub fn try_to_stop(&self, mode: &str) -> bool {
         let output = self.pg_ctl().args(["--wait", "--mode", mode, "stop"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -292,35 +292,35 @@ impl Cluster {
         is_stopped
     }
 
-    /// Has the server read its configuration again.
+    /// Reloads the configuration of the server.
     pub fn reload(&self) {
         successful(self.pg_ctl().arg("reload"));
     }
 
-    /// All that the server has logged.
+    /// The whole log of the server.
     pub fn log(&self) -> String {
-        // Before the first start there is none.
+        // There is no log before the first start.
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    /// Where the server keeps its data.
+    /// The data directory.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// A connection to database `postgres`.
+    /// Connects to database `postgres`.
     #[track_caller]
     pub fn connect(&self) -> Client {
         self.connect_to("postgres")
     }
 
-    /// A connection to a database.
+    /// Connects to a database.
     #[track_caller]
     pub fn connect_to(&self, database: &str) -> Client {
         self.try_connect(database).unwrap_or_else(|error| panic!("{database}: {error}"))
     }
 
-    /// A connection to a database, or why there is none.
+    /// Connects to a database, or returns the error.
     pub fn try_connect(&self, database: &str) -> Result<Client, postgres::Error> {
         Config::new()
             .host_path(self.dir.path())
@@ -331,23 +331,23 @@ impl Cluster {
             .connect(NoTls)
     }
 
-    /// How a role connects to database `postgres`, as libpq has it.
+    /// The libpq connection string of a role for database `postgres`.
     pub fn connection_string(&self, role: &str) -> String {
         format!("host={} user={role} dbname=postgres", self.host().display())
     }
 
-    /// Runs statements that may fail, as may everything else meanwhile; whether they did not.
+    /// Runs statements that may fail, for example because the server is down. Returns whether they succeeded.
     pub fn try_run(&self, statements: &str) -> bool {
         self.try_connect("postgres").is_ok_and(|mut client| client.batch_execute(statements).is_ok())
     }
 
-    /// Waits until the server, which starts by itself, takes connections.
+    /// Waits until the server, which is starting by itself, accepts connections.
     #[track_caller]
     pub fn wait_until_up(&self) {
         eventually("the server", || self.try_run("SELECT 1"));
     }
 
-    /// Starts the server if it is down, as soon as nothing is left of what it was.
+    /// Starts the server if it is down, once all its earlier processes have ended.
     #[track_caller]
     pub fn bring_up(&self) {
         eventually("the server", || {
@@ -356,8 +356,8 @@ impl Cluster {
         });
     }
 
-    /// Kills a backend, and waits until the server has made its shared memory anew and can be connected to. The postmaster
-    /// learns of it only some time after the victim is gone; then it ends all others.
+    /// Kills a backend, and waits until the server has reinitialized its shared memory and accepts connections. The
+    /// postmaster notices the death only some time after the process has ended, and then ends all other processes.
     pub fn crash_a_backend(&self) {
         let (mut victim, mut other) = (self.connect(), self.connect());
         kill("KILL", single(&mut victim, "SELECT pg_backend_pid()"));
@@ -365,27 +365,27 @@ impl Cluster {
         self.wait_until_up();
     }
 
-    /// One of PostgreSQL's programs, as the server's user.
+    /// Returns a command that runs one of PostgreSQL's programs as the server's user.
     pub fn program(&self, name: &str) -> Command {
         let mut command = as_server_user(&self.bin_dir.join(name));
-        // Errors are compared as text.
+        // Tests compare errors as text.
         command.env("LC_ALL", "C").env_remove("RUST_BACKTRACE").current_dir(self.dir.path());
         command
     }
 
-    /// One of PostgreSQL's client programs, connected to the server.
+    /// Returns a command that runs one of PostgreSQL's client programs, connected to the server.
     pub fn client_program(&self, name: &str) -> Command {
         let mut command = self.program(name);
         command.arg("--host").arg(self.host()).arg("--username=test");
         command
     }
 
-    /// The socket's directory, for the programs' `--host`.
+    /// The directory of the socket, for the programs' option `--host`.
     pub fn host(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Gives a file in the server's directory to its user.
+    /// Makes the server's user the owner of a file in the server's directory.
     pub fn own(&self, path: &Path) {
         give_to_server_user(path);
     }
@@ -404,7 +404,8 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.data_dir().join("postmaster.pid").exists() {
-            // While a test panics there is nobody to tell; the script that runs the tests stops what is left over.
+            // An error cannot be reported while a test panics. The script that runs the tests stops servers that are
+            // left over.
             let _ = self.pg_ctl().args(["--wait", "--mode", "immediate", "stop"]).output();
         }
     }

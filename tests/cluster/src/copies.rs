@@ -1,4 +1,4 @@
-//! Servers that begin as a copy of another one: standbys, backups that are restored, and upgrades.
+//! Servers that start as a copy of another server: standbys, restored backups and upgrades.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::{Cluster, Run, Settings, beside, eventually, single, successful};
 
 impl Cluster {
-    /// Takes a base backup of this server while it runs: a server with a directory and a clock of its own,
-    /// which has not been started. It has the settings of this one, but for those given.
+    /// Takes a base backup of this running server. Returns a server with its own directory and clock that has not been
+    /// started. Its settings are those of this server, except for the given ones.
     pub fn base_backup(&self, settings: Settings) -> Cluster {
         let mut copy = Cluster::without_data(self.bin_dir.clone());
         let mut pg_basebackup = self.client_program("pg_basebackup");
@@ -21,7 +21,7 @@ impl Cluster {
         copy
     }
 
-    /// A copy of this server, which is not running, with a directory and a clock of its own.
+    /// Copies this stopped server. The copy has its own directory and clock.
     pub fn duplicate(&self) -> Cluster {
         let mut copy = Cluster::without_data(self.bin_dir.clone());
         successful(Command::new("cp").arg("-a").arg(self.data_dir()).arg(copy.data_dir()));
@@ -30,7 +30,7 @@ impl Cluster {
         copy
     }
 
-    /// The same of a server that is running: it is stopped for a moment, and its connections are lost.
+    /// Copies this running server. The server is stopped for a moment, so its connections are lost.
     pub fn duplicate_in_between(&self) -> Cluster {
         self.stop_server("fast");
         let copy = self.duplicate();
@@ -38,7 +38,7 @@ impl Cluster {
         copy
     }
 
-    /// Dumps database `postgres`. Returns the file.
+    /// Dumps database `postgres`. Returns the path of the dump.
     pub fn dump(&self) -> PathBuf {
         let dump = self.host().join("dump");
         let format = ["--format=custom", "--dbname=postgres", "--file"];
@@ -46,13 +46,13 @@ impl Cluster {
         dump
     }
 
-    /// Restores such a dump into a database.
+    /// Restores a dump into a database.
     pub fn restore(&self, dump: &Path, database: &str) {
         let mut pg_restore = self.client_program("pg_restore");
         successful(pg_restore.args(["--exit-on-error", "--dbname", database]).arg(dump));
     }
 
-    /// Starts a standby that streams from this server, and waits until it has caught up for the first time.
+    /// Starts a standby that streams from this server. Waits until it has caught up for the first time.
     pub fn start_standby(&self, settings: Settings) -> Cluster {
         let standby = self.base_backup(settings);
         let primary = format!("{} application_name=standby", self.connection_string("test"));
@@ -65,7 +65,7 @@ impl Cluster {
         standby
     }
 
-    /// Has commits of this server wait for its standby, beginning with what is under way.
+    /// Makes commits of this server wait for its standby, including those in progress.
     pub fn replicate_synchronously(&self) {
         self.change("synchronous_standby_names", "standby");
         let query = "SELECT count(*) FROM pg_stat_replication
@@ -74,8 +74,8 @@ impl Cluster {
         eventually("the standby to be synchronous", || single::<i64>(&mut client, query) == 1);
     }
 
-    /// Has commits of this server wait for a standby that is gone, beginning with the next one. Reloading is not enough:
-    /// they wait once the checkpointer has read the setting.
+    /// Makes commits of this server wait for a standby that does not exist, starting with the next commit. A reload
+    /// alone is not enough: commits wait only after the checkpointer has read the setting.
     #[track_caller]
     pub fn lose_the_standby(&self) {
         self.change("synchronous_standby_names", "gone");
@@ -93,7 +93,7 @@ impl Cluster {
         });
     }
 
-    /// Has this standby receive no more, as if the network had failed.
+    /// Stops WAL reception on this standby, as a network failure would.
     pub fn stop_receiving(&self) {
         self.change("primary_conninfo", "");
         let query = "SELECT count(*) FROM pg_stat_wal_receiver";
@@ -101,7 +101,7 @@ impl Cluster {
         eventually("the WAL receiver to end", || single::<i64>(&mut client, query) == 0);
     }
 
-    /// Waits until the WAL of this server is in its archive, up to this moment.
+    /// Waits until the WAL that this server has written so far is archived.
     pub fn archive_all(&self) {
         let mut client = self.connect();
         let last: String = single(&mut client, "SELECT pg_walfile_name(pg_switch_wal())");
@@ -109,8 +109,7 @@ impl Cluster {
         eventually("the archive", || single::<bool>(&mut client, &query));
     }
 
-    /// Has this server recover from a backup and an archive, as its settings say, and waits until it has
-    /// reached its target.
+    /// Recovers this server from a backup and an archive, as its settings say. Waits until it has reached its target.
     pub fn recover_to_target(&self) {
         self.signal("recovery.signal");
         self.configure(&[("recovery_target_action", "pause")]);
@@ -120,20 +119,20 @@ impl Cluster {
         eventually("the recovery target", || single::<String>(&mut client, query) == "paused");
     }
 
-    /// Makes a primary of a standby, or ends a recovery that has reached its target.
+    /// Promotes a standby, or ends a recovery that has reached its target.
     pub fn promote(&self) {
         assert!(single::<bool>(&mut self.connect(), "SELECT pg_promote()"), "{}", self.log());
     }
 
-    /// Puts an empty file into the data directory, such as `standby.signal`.
+    /// Creates an empty file in the data directory, such as `standby.signal`.
     pub fn signal(&self, name: &str) {
         let file = self.data_dir().join(name);
         fs::write(&file, "").unwrap();
         self.own(&file);
     }
 
-    /// Has `pg_upgrade` fill this server, which is new and stopped, with what is in another, which is stopped
-    /// as well; if it fails, what it said and logged.
+    /// Upgrades another server into this new one by `pg_upgrade`. Both must be stopped. If the upgrade fails, returns
+    /// the output and logs of `pg_upgrade`.
     pub fn upgrade_from(&self, old: &Cluster) -> Result<(), String> {
         let mut pg_upgrade = self.program("pg_upgrade");
         pg_upgrade
@@ -150,7 +149,7 @@ impl Cluster {
         if output.status.success() {
             return Ok(());
         }
-        // It says no more than where it logged what went wrong.
+        // The output names only the log files in which the errors are.
         let mut grep = Command::new("grep");
         grep.args(["--recursive", "--no-filename", "--after-context=4", "-E", "ERROR|FATAL|error:"]);
         let errors = grep.arg(self.data_dir().join("pg_upgrade_output.d")).output().unwrap();

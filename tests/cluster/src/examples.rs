@@ -1,5 +1,5 @@
-//! The SQL examples of a page, run as they stand. Where a comment follows a query (`; -- 1 | 2`), it is the row that the
-//! query has to return. What a query with `\gexec` behind it returns is run, as by psql.
+//! Runs the SQL examples of a page as they are. A comment after a query (`; -- 1 | 2`) is the row that the query must
+//! return. If a query is followed by `\gexec`, its results are executed, as psql does.
 
 use std::mem::take;
 
@@ -7,12 +7,12 @@ use postgres::{Client, SimpleQueryMessage};
 
 use crate::{Run, text};
 
-/// Runs the SQL blocks of a page; how many results were compared.
+/// Runs the SQL blocks of a page. Returns how many results were compared.
 pub fn run_examples(client: &mut Client, page: &str) -> usize {
     blocks(page).map(|block| run_block(client, block)).sum()
 }
 
-/// The same of one block.
+/// Runs one block. Returns how many results were compared.
 pub fn run_block(client: &mut Client, block: &str) -> usize {
     let mut checked = 0;
     for (statement, expected) in statements(block) {
@@ -35,10 +35,10 @@ pub fn blocks(page: &str) -> impl Iterator<Item = &str> {
     page.split("```sql\n").skip(1).map(|rest| rest.split_once("```").expect("an open code block").0)
 }
 
-/// What stands behind a query whose result is to be run.
+/// The text after a query whose results are to be executed.
 const GEXEC: &str = r" \gexec";
 
-/// Statements with the comments that stand behind them.
+/// The statements of a block, each with the comment that follows it.
 fn statements(block: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut statement = String::new();

@@ -1,5 +1,4 @@
-//! Faults that a test inflicts on a server. They end when their value goes out of scope, also when the test
-//! panics.
+//! Faults that a test causes in a server. A fault ends when its value is dropped, even if the test panics.
 
 use std::fs;
 use std::path::Path;
@@ -14,30 +13,30 @@ use crate::load::Random;
 use crate::user::{give_to_server_user, new_dir};
 use crate::{Cluster, eventually, kill, status, successful};
 
-/// How long processes are paused at most. One of them may hold a lock that the test waits for: without a limit neither
-/// would go on.
+/// The longest time for which processes are paused. A paused process may hold a lock that the test waits for, so
+/// without a limit the test would hang.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Processes that were stopped in the middle of whatever they did (SIGSTOP), and then go on.
+/// Processes that are stopped (SIGSTOP) wherever they happen to be, and continue when this value is dropped.
 pub struct Paused {
     end: Option<Sender<()>>,
     waker: Option<JoinHandle<()>>,
 }
 
 impl Paused {
-    /// Stops processes.
+    /// Pauses processes.
     pub fn new(pids: Vec<i32>) -> Paused {
         Paused::at_most(LONGEST_PAUSE, pids)
     }
 
-    /// The same with another limit.
+    /// Pauses processes, with another limit.
     pub fn at_most(limit: Duration, pids: Vec<i32>) -> Paused {
         let (end, ended) = channel::<()>();
         for &pid in &pids {
             kill("STOP", pid);
         }
         let waker = thread::spawn(move || {
-            // Nothing is ever sent: an error, whichever, is the end.
+            // Nothing is ever sent. An error of either kind ends the pause.
             let _ = ended.recv_timeout(limit);
             pids.into_iter().for_each(|pid| kill("CONT", pid));
         });
@@ -48,18 +47,18 @@ impl Paused {
 impl Drop for Paused {
     fn drop(&mut self) {
         self.end.take();
-        // It only fails if `kill` cannot be run.
+        // This fails only if `kill` cannot be run.
         let _ = self.waker.take().map(JoinHandle::join);
     }
 }
 
-/// A disk of some megabytes, to be filled: a file system in memory.
+/// A disk of some megabytes that a test can fill: a file system in memory.
 pub struct SmallDisk {
     dir: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts one for the server's user; if we may not, why.
+    /// Mounts a disk for the server's user. If that is not permitted, returns the reason.
     pub fn mount(megabytes: u32) -> Result<SmallDisk, String> {
         let dir = new_dir("disk.");
         let options = format!("size={megabytes}m,mode=755");
@@ -76,12 +75,12 @@ impl SmallDisk {
         Ok(disk)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Makes room.
+    /// Enlarges the disk.
     pub fn grow(&self, megabytes: u32) {
         let options = format!("remount,size={megabytes}m");
         successful(Command::new("mount").args(["-o", &options]).arg(self.path()));
@@ -90,16 +89,16 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a server that is still going down may have files open.
+        // Lazily, because a server that is still shutting down may have files open.
         let _ = Command::new("umount").arg("--lazy").arg(self.path()).output();
     }
 }
 
-/// A standby that does no more than to receive the WAL, and to tell the primary what it has on disk.
+/// A standby that only receives WAL and reports to the primary which WAL it has flushed.
 pub struct WalReceiver(Child);
 
 impl WalReceiver {
-    /// Starts one with this `application_name`.
+    /// Starts a receiver with this `application_name`.
     pub fn start(cluster: &Cluster, name: &str) -> WalReceiver {
         let dir = cluster.host().join(name);
         fs::create_dir(&dir).unwrap();
@@ -113,13 +112,13 @@ impl WalReceiver {
 
 impl Drop for WalReceiver {
     fn drop(&mut self) {
-        // A process that passes it on to the program, if it runs as somebody else.
+        // If the program runs as another user, this process passes the signal on to it.
         kill("TERM", self.0.id() as i32);
         let _ = self.0.wait();
     }
 }
 
-/// The process ID of the keeper, once it has opened the gate.
+/// The process ID of the keeper, after it has opened the gate.
 #[track_caller]
 pub fn keeper_pid(client: &mut Client) -> i32 {
     eventually("the keeper", || {
@@ -129,7 +128,7 @@ pub fn keeper_pid(client: &mut Client) -> i32 {
     })
 }
 
-/// Has the keeper end and, a second later, another one begin. Returns when that has opened the gate.
+/// Terminates the keeper. Another keeper starts a second later; returns when it has opened the gate.
 #[track_caller]
 pub fn replace_keeper(client: &mut Client) {
     let old = keeper_pid(client);
@@ -137,13 +136,13 @@ pub fn replace_keeper(client: &mut Client) {
     eventually("the next keeper", || keeper_pid(client) != old);
 }
 
-/// The process of this kind in a server, as `pg_stat_activity` names it, if there is one.
+/// The process ID of a server's process of this kind, as `pg_stat_activity` names it, if there is one.
 pub fn background_pid(server: &Cluster, kind: &str) -> Option<i32> {
     let query = "SELECT pid FROM pg_stat_activity WHERE backend_type = $1";
     Some(server.try_connect("postgres").ok()?.query_opt(query, &[&kind]).ok()??.get(0))
 }
 
-/// Sends a signal to one of the processes of a server that satisfy a condition, if it is up.
+/// Sends a signal to one process of a server that satisfies a condition, if the server is up.
 pub fn signal_one(server: &Cluster, signal: &str, condition: &str, random: &mut Random) {
     let query = format!("SELECT pid FROM pg_stat_activity WHERE {condition} AND pid <> pg_backend_pid()");
     let rows = server.try_connect("postgres").and_then(|mut client| client.query(&query, &[]));
@@ -153,14 +152,15 @@ pub fn signal_one(server: &Cluster, signal: &str, condition: &str, random: &mut 
     }
 }
 
-/// The host of a server loses its power.
+/// Simulates a power failure of the server's host.
 pub fn cut_power(server: &Cluster) {
     if let Some(pid) = postmaster(server) {
         kill("KILL", pid);
     }
 }
 
-/// Sets the clock to when, by the status view, generation can go on; the shift that it then has.
+/// Sets the clock to the time at which, according to the status view, generation can continue. Returns the shift of the
+/// clock, in seconds.
 pub fn set_clock_as_needed(cluster: &Cluster) -> f64 {
     let resumes_at: f64 = status(&mut cluster.connect(), "extract(epoch FROM resumes_at)::float8");
     let shift = resumes_at - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
@@ -168,7 +168,7 @@ pub fn set_clock_as_needed(cluster: &Cluster) -> f64 {
     shift
 }
 
-/// Kills all processes of a server, so that nothing of it runs when this returns.
+/// Kills all processes of a server. When this returns, none of them is running.
 pub fn kill_server(server: &Cluster) {
     let all = processes(server);
     assert!(!all.is_empty(), "the server is down already");
@@ -177,7 +177,7 @@ pub fn kill_server(server: &Cluster) {
     }
     let runs = |pid: &i32| Path::new("/proc").join(pid.to_string()).join("exe").read_link().is_ok();
     eventually("the end of all processes", || !all.iter().any(runs));
-    // Somebody else may have its number at the next start.
+    // At the next start another process may have this process ID.
     let _ = fs::remove_file(server.data_dir().join("postmaster.pid"));
     let _ = fs::remove_file(server.host().join(".s.PGSQL.5432.lock"));
 }
@@ -189,13 +189,13 @@ pub fn signal_all(server: &Cluster, signal: &str) {
     }
 }
 
-/// The process that started all others of a server, if it is up: by the file that it leaves in the data directory.
+/// The process ID of a server's postmaster, read from `postmaster.pid`; `None` if the server is down.
 pub fn postmaster(server: &Cluster) -> Option<i32> {
     let file = fs::read_to_string(server.data_dir().join("postmaster.pid")).ok()?;
     file.lines().next()?.parse().ok()
 }
 
-/// All processes of a server, the postmaster first; none if it is down.
+/// The process IDs of a server, the postmaster first. Empty if the server is down.
 pub fn processes(server: &Cluster) -> Vec<i32> {
     let Some(postmaster) = postmaster(server) else { return vec![] };
     let list = Command::new("ps").args(["-o", "pid=", "--ppid", &postmaster.to_string()]).output().unwrap();
@@ -203,7 +203,7 @@ pub fn processes(server: &Cluster) -> Vec<i32> {
     [postmaster].into_iter().chain(children.split_whitespace().map(|pid| pid.parse().unwrap())).collect()
 }
 
-/// How long a fast stop of a server takes.
+/// Stops a server in fast mode, and returns how long that took.
 pub fn time_to_stop(server: &Cluster) -> Duration {
     let start = Instant::now();
     server.stop_server("fast");

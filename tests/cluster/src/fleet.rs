@@ -10,36 +10,36 @@ use postgres::Client;
 
 use crate::{Builder, Cluster, Registry, TIMEOUT, eventually, ids, single};
 
-/// A registry, and servers that ask it.
+/// A registry, for servers that lease their worker IDs from it.
 pub struct Fleet {
     pub registry: Cluster,
 }
 
-/// What shortens leases, so that a test sees their ends: 6 s, renewed every half second.
+/// Options for leases so short that a test sees them end: 6 s, renewed every half second.
 pub const SHORT_LEASES: &str = "lease => '6s', renew_every => '500ms'";
-/// Leases that last while servers start.
+/// Options for leases that last while servers start.
 pub const HALF_MINUTE_LEASES: &str = "lease => '30s', renew_every => '500ms'";
-/// Leases that last longer than a test, which are not renewed during it.
+/// Options for leases that outlast a test and are not renewed during it.
 pub const LONG_LEASES: &str = "lease => '10min', renew_every => '5min'";
 
 impl Fleet {
-    /// A fleet without servers. `configuration` are arguments of `snowflake_registry.configure()`.
+    /// Starts a fleet without servers. `configuration` holds arguments of `snowflake_registry.configure()`.
     pub fn start(configuration: &str) -> Fleet {
         Fleet::of(Cluster::builder().set("max_connections", 100), configuration)
     }
 
-    /// The same with a registry on such a server.
+    /// Like [`Fleet::start`], with a registry on the given server.
     pub fn of(registry: Builder, configuration: &str) -> Fleet {
         Fleet { registry: Registry::of_leases(configuration).start(registry) }
     }
 
-    /// The same on a server that is running.
+    /// Like [`Fleet::start`], with a registry on a server that is already running.
     pub fn on(registry: Cluster, configuration: &str) -> Fleet {
         Registry::of_leases(configuration).make_on(&registry);
         Fleet { registry }
     }
 
-    /// How its servers connect to the registry.
+    /// The connection string with which servers reach the registry.
     pub fn connection_string(&self) -> String {
         self.registry.connection_string("fleet")
     }
@@ -49,23 +49,23 @@ impl Fleet {
         self.server_by(self.connection_string())
     }
 
-    /// A server that connects to its registry like this.
+    /// A server that uses this connection string for its registry.
     pub fn server_by(&self, connection: impl ToString) -> Builder {
         Cluster::builder().preload().set("snowflake_id.registry", connection)
     }
 
-    /// Has the registry take a worker ID away from whoever has it.
+    /// Revokes the lease of a worker ID in the registry.
     pub fn revoke_lease(&self, worker: i32) {
         self.registry.connect().execute("SELECT snowflake_registry.revoke_lease($1)", &[&worker]).unwrap();
     }
 
-    /// Stops the registry, as if its host had lost its power.
+    /// Stops the registry as a power failure would.
     pub fn lose_registry(&self) {
         self.registry.stop_server("immediate");
     }
 }
 
-/// The worker ID of a new ID, as soon as there is one.
+/// Waits for an ID. Returns its worker ID.
 #[track_caller]
 pub fn leased_worker(server: &Cluster) -> i32 {
     let query = "SELECT snowflake_worker(snowflake_nextval())";
@@ -80,32 +80,32 @@ pub fn shown(client: &mut Client, column: &str) -> Option<String> {
     crate::status(client, &format!("{column}::text"))
 }
 
-/// Waits until a server's registry is in a state.
+/// Waits until `registry_state` of a server has this value.
 #[track_caller]
 pub fn wait_for_registry_state(server: &Cluster, state: &str) {
     let mut client = server.connect();
     eventually(state, || shown(&mut client, "registry_state").as_deref() == Some(state));
 }
 
-/// How long the lease of a server still lasts.
+/// The time left of a server's lease.
 pub fn lease_left(client: &mut Client) -> Duration {
     let left = "greatest(extract(epoch FROM lease_until - clock_timestamp()), 0)::float8";
     Duration::from_secs_f64(crate::status(client, left))
 }
 
-/// Waits until the lease of a server has ended by its clock. There are IDs to the end of that millisecond.
+/// Waits until the lease of a server has ended by the server's clock. IDs are issued until the end of that millisecond.
 #[track_caller]
 pub fn wait_for_end_of_lease(client: &mut Client) {
     let ended = "coalesce(lease_until + interval '1 ms' < clock_timestamp(), true)";
     eventually("the end of the lease", || crate::status::<bool>(client, ended));
 }
 
-/// The file in which a server keeps its lease.
+/// The content of the file in which a server stores its lease.
 pub fn lease_file(server: &Cluster) -> String {
     fs::read_to_string(lease_path(server)).unwrap()
 }
 
-/// Where that file is.
+/// The path of the lease file.
 pub fn lease_path(server: &Cluster) -> PathBuf {
     server.data_dir().join("snowflake_id.lease")
 }
@@ -117,13 +117,13 @@ pub fn some_ids(server: &Cluster) -> Vec<i64> {
     ids(&mut server.connect(), "SELECT snowflake_batch(10000)")
 }
 
-/// IDs of servers, each of which has a lease.
+/// Takes IDs from servers, each of which has a lease.
 #[track_caller]
 pub fn take_from(servers: &[Cluster]) -> Vec<i64> {
     servers.iter().flat_map(some_ids).collect()
 }
 
-/// How often the registry has given a worker ID to somebody.
+/// How often the registry has granted a worker ID.
 #[track_caller]
 pub fn grants(fleet: &Fleet) -> i64 {
     single(
@@ -132,13 +132,13 @@ pub fn grants(fleet: &Fleet) -> i64 {
     )
 }
 
-/// How many connections servers of the fleet have to the registry.
+/// The number of connections from servers of the fleet to the registry.
 #[track_caller]
 pub fn fleet_connections(registry: &mut Client) -> i64 {
     single(registry, "SELECT count(*) FROM pg_stat_activity WHERE usename = 'fleet'")
 }
 
-/// The processes of the registry that wait for its standby, on behalf of servers.
+/// The IDs of the registry's processes that wait for its standby on behalf of servers.
 #[track_caller]
 pub fn waiting_commits(registry: &mut Client) -> Vec<i32> {
     let query = "SELECT pid FROM pg_stat_activity WHERE usename = 'fleet' AND wait_event = 'SyncRep'";
@@ -150,7 +150,7 @@ pub fn waiting_commit(registry: &mut Client) -> i32 {
     eventually("a commit that waits for the standby", || waiting_commits(registry).first().copied())
 }
 
-/// Waits until the lease of a server was renewed again.
+/// Waits until the lease of a server is renewed once more.
 #[track_caller]
 pub fn assert_renewed(server: &Cluster) {
     let mut client = server.connect();
@@ -161,7 +161,7 @@ pub fn assert_renewed(server: &Cluster) {
     });
 }
 
-/// Waits until the last error of a server contains one of these texts, which bars separate. Returns the error.
+/// Waits until the last error of a server contains one of these texts, which are separated by bars. Returns the error.
 #[track_caller]
 pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     let mut client = server.connect();
@@ -176,7 +176,8 @@ pub fn wait_for_error(server: &Cluster, said: &str) -> String {
     }
 }
 
-/// Has a server ask at once, however long it was told to wait: its connection string gets another `application_name`.
+/// Makes a server ask the registry at once, however long it was told to wait, by changing the `application_name` in its
+/// connection string.
 #[track_caller]
 pub fn ask_now(server: &Cluster, string: &str) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);

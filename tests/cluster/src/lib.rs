@@ -1,13 +1,13 @@
 //! Throw-away PostgreSQL servers for tests and benchmarks.
 //!
-//! Each [`Cluster`] has a directory of its own and listens on a Unix socket in it and nowhere else. It is stopped and
-//! removed when it goes out of scope. The environment, all of it optional:
+//! Each [`Cluster`] has a directory of its own, and listens only on a Unix socket in it. It is stopped and removed when
+//! it goes out of scope. These environment variables are optional:
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `PG_CONFIG` | the installation to use; default: the one on the path |
-//! | `SNOWFLAKE_ID_SECOND_PG_CONFIG` | one of another major version, to run pg_upgrade from or to |
-//! | `SNOWFLAKE_ID_WORK_DIR` | the directory for all servers; default: the one for temporary files |
+//! | `PG_CONFIG` | the installation to use; default: the first on the path |
+//! | `SNOWFLAKE_ID_SECOND_PG_CONFIG` | an installation of another major version, to run pg_upgrade from or to |
+//! | `SNOWFLAKE_ID_WORK_DIR` | the directory for all servers; default: the directory for temporary files |
 //! | `SNOWFLAKE_ID_SERVER_USER` | the user that runs the servers if the tests run as root; default: postgres |
 //! | `ALLOW_SKIP` | 1: a test that [needs](skip::needs) something that is missing is skipped; default: it fails |
 
@@ -45,18 +45,18 @@ pub use skip::needs;
 pub use sql::*;
 pub use user::as_server_user;
 
-/// How long anything may take before a test gives up.
+/// The time after which a test stops waiting for a condition.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much longer something may take than it has to, where other tests run at the same time. Tests with tighter bounds
-/// are in `alone`.
+/// Extra time that an operation may take while other tests run at the same time. Tests with tighter bounds are in
+/// `alone`.
 pub const SLACK: Duration = Duration::from_secs(10);
 
-/// An answer to "is it there yet?".
+/// The outcome of one check of a condition.
 pub trait Answer {
     type Value;
 
-    /// The value, if the answer is yes. Otherwise the error, which may be empty.
+    /// Returns the value if the condition holds, and otherwise the error, which may be empty.
     fn value(self) -> Result<Self::Value, String>;
 }
 
@@ -81,14 +81,14 @@ impl<T, E: Error + 'static> Answer for Result<T, E> {
 
     fn value(self) -> Result<T, String> {
         self.map_err(|error| {
-            // That of a client says no more than "db error". Its causes say the rest.
+            // The text of a client error is only "db error". The details are in its causes.
             let causes = std::iter::successors(Some(&error as &dyn Error), |&error| error.source());
             causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
         })
     }
 }
 
-/// Asks again and again until the answer is `true`, `Some` or `Ok`.
+/// Checks repeatedly until the answer is `true`, `Some` or `Ok`.
 #[track_caller]
 pub fn eventually<A: Answer>(what: &str, mut ask: impl FnMut() -> A) -> A::Value {
     let deadline = Instant::now() + TIMEOUT;
@@ -102,7 +102,7 @@ pub fn eventually<A: Answer>(what: &str, mut ask: impl FnMut() -> A) -> A::Value
     }
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command that must succeed.
 pub fn successful(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
     assert!(
@@ -118,6 +118,6 @@ pub fn successful(command: &mut Command) -> Output {
 
 /// Sends a signal to a process.
 pub fn kill(signal: &str, pid: i32) {
-    // It may have ended by itself.
+    // The process may have ended by itself.
     Command::new("kill").arg(format!("-{signal}")).arg(pid.to_string()).output().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Clients that take IDs while something happens to their server, and chance.
+//! Clients that take IDs during an event, and random numbers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -8,11 +8,11 @@ use postgres::Client;
 
 use crate::{Cluster, Run, assert_increasing, ids};
 
-/// Random numbers: a run can be repeated by its seed.
+/// Random numbers. A run can be repeated with its seed.
 pub struct Random(fastrand::Rng);
 
 impl Random {
-    /// Seeded by `SNOWFLAKE_ID_SEED`, or else by chance. The seed is printed, which shows when the test fails.
+    /// Takes the seed from `SNOWFLAKE_ID_SEED`, or chooses one. Prints the seed, which is shown if the test fails.
     pub fn seeded() -> Random {
         let seed = std::env::var("SNOWFLAKE_ID_SEED")
             .map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
@@ -25,30 +25,30 @@ impl Random {
         self.0.u64(..end)
     }
 
-    /// Less than `end` milliseconds.
+    /// A random duration of less than `end` milliseconds.
     pub fn milliseconds(&mut self, end: u64) -> Duration {
         Duration::from_millis(self.below(end))
     }
 
-    /// Lets less than `end` milliseconds go by: what comes next is to happen at any moment.
+    /// Sleeps for less than `end` milliseconds, so that the next event happens at a random moment.
     pub fn pause(&mut self, end: u64) {
         thread::sleep(self.milliseconds(end));
     }
 }
 
-/// How many rounds a test of accidents goes through: more of them under "make soak".
+/// How many rounds a test of accidents runs: more under "make soak".
 pub fn rounds(usual: u32) -> u32 {
     std::env::var(ROUNDS).map_or(usual, |rounds| rounds.parse().unwrap())
 }
 
-/// Whether this is "make soak", where no other test runs at the same time.
+/// Whether the tests run under "make soak", where no other test runs at the same time.
 pub fn is_soak() -> bool {
     std::env::var_os(ROUNDS).is_some()
 }
 
 const ROUNDS: &str = "SNOWFLAKE_ID_ROUNDS";
 
-/// Tells clients to stop when it goes out of scope: a test that panics would otherwise wait for them for ever.
+/// Tells clients to stop when it is dropped. Without it, a test that panics would wait for its clients forever.
 pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -57,8 +57,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Runs `event` while clients run, each in a thread of its own, until they are told to stop. Returns what they return,
-/// and what `event` does.
+/// Runs `event` while clients run, each in its own thread, until they are told to stop. Returns the results of the
+/// clients and of `event`.
 pub fn beside<R: Send, T>(
     clients: impl IntoIterator<Item = impl FnOnce(&AtomicBool) -> R + Send>,
     event: impl FnOnce() -> T,
@@ -75,22 +75,22 @@ pub fn beside<R: Send, T>(
     })
 }
 
-/// A client that takes IDs by some queries in turn.
+/// A client that takes IDs by several queries in turn.
 #[derive(Clone)]
 pub struct Taker<'a> {
     pub server: &'a Cluster,
     pub database: &'a str,
-    /// What it runs first when it has connected.
+    /// The statement that it runs first after connecting.
     pub first: String,
     pub queries: Vec<String>,
-    /// Whether it connects again when it has lost its server. Else it ends then.
+    /// Whether it reconnects after losing its server. Otherwise it ends.
     pub returns: bool,
     /// How long it waits between queries.
     pub pause: Duration,
 }
 
 impl<'a> Taker<'a> {
-    /// One that takes IDs in various ways in database `postgres`, and ends with the server.
+    /// Returns a client that takes IDs in various ways in database `postgres`, and ends when the server does.
     pub fn of(server: &'a Cluster) -> Taker<'a> {
         let queries = [
             "SELECT snowflake_nextval()",
@@ -103,12 +103,13 @@ impl<'a> Taker<'a> {
             first: String::new(),
             queries: queries.map(Into::into).into(),
             returns: false,
-            // Where other tests run at the same time, none takes the whole machine.
+            // Where other tests run at the same time, no client may occupy the whole machine.
             pause: if is_soak() { Duration::ZERO } else { Duration::from_micros(300) },
         }
     }
 
-    /// Takes until it is told to stop, and notes all that was returned, committed or not, with the query's place.
+    /// Takes IDs until it is told to stop. Passes all returned IDs, committed or not, to `note` with the index of the
+    /// query.
     pub fn run(&self, stop: &AtomicBool, mut note: impl FnMut(usize, Vec<i64>)) {
         let is_over = || stop.load(Ordering::Relaxed);
         while !is_over() {
@@ -131,7 +132,7 @@ impl<'a> Taker<'a> {
                 match client.query(query, &[]) {
                     Ok(rows) => note(at, rows.iter().map(|row| row.get(0)).collect()),
                     Err(_) if client.is_closed() => break,
-                    // The clock is behind, or the keeper away.
+                    // The clock is behind, or there is no keeper.
                     Err(_) => thread::sleep(Duration::from_millis(5)),
                 }
                 thread::sleep(self.pause);
@@ -142,7 +143,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// The same; all that it was given, in order.
+    /// Takes IDs until it is told to stop. Returns all of them in order.
     pub fn take(&self, stop: &AtomicBool) -> Vec<i64> {
         let mut all = Vec::new();
         self.run(stop, |_, taken| all.extend(taken));
@@ -150,7 +151,8 @@ impl<'a> Taker<'a> {
     }
 }
 
-/// Runs `event` while clients take IDs. Those of each client have to rise. Returns all, and what `event` returns.
+/// Runs `event` while clients take IDs. The IDs of each client must increase. Returns all IDs and the result of
+/// `event`.
 pub fn while_taking<'a, T>(
     takers: impl IntoIterator<Item = Taker<'a>>,
     event: impl FnOnce() -> T,
@@ -161,17 +163,17 @@ pub fn while_taking<'a, T>(
     (all.concat(), result)
 }
 
-/// So many clients that take IDs from a server until it goes away.
+/// Returns `count` clients that take IDs until the server is stopped.
 pub fn takers(server: &Cluster, count: usize) -> impl Iterator<Item = Taker<'_>> {
     std::iter::repeat_n(Taker::of(server), count)
 }
 
-/// What clients were given.
+/// The IDs that clients were given.
 #[derive(Default)]
 pub struct HandedOut {
-    /// IDs of rows whose commit was reported.
+    /// IDs of rows whose commits were reported.
     pub rows: Vec<i64>,
-    /// All others.
+    /// All other IDs.
     pub others: Vec<i64>,
 }
 
@@ -192,8 +194,8 @@ pub fn create_orders(cluster: &Cluster) {
     cluster.connect().run(table);
 }
 
-/// Runs `event` while three clients take IDs from the server and four insert rows into table `orders`. The
-/// server may be gone when that is over. Returns also what `event` does.
+/// Runs `event` while three clients take IDs from the server and four insert rows into table `orders`. The server may
+/// be down afterwards. Returns the IDs and the result of `event`.
 pub fn under_load<T>(cluster: &Cluster, event: impl FnOnce() -> T) -> (HandedOut, T) {
     let inserting = std::iter::repeat_n(|stop: &AtomicBool| insert_until(cluster, stop), 4);
     let (inserted, (taken, result)) = beside(inserting, || while_taking(takers(cluster, 3), event));
@@ -202,7 +204,7 @@ pub fn under_load<T>(cluster: &Cluster, event: impl FnOnce() -> T) -> (HandedOut
     (all, result)
 }
 
-/// Inserts rows until it is told to stop or the server goes away. Every fourth transaction is rolled back.
+/// Inserts rows until it is told to stop or the server is stopped. Every fourth transaction is rolled back.
 fn insert_until(cluster: &Cluster, stop: &AtomicBool) -> HandedOut {
     let mut mine = HandedOut::default();
     let Ok(mut client) = cluster.try_connect("postgres") else { return mine };

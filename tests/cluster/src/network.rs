@@ -1,4 +1,4 @@
-//! The network between a server and its registry, and what may go wrong there.
+//! The network between a server and its registry, and its faults.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -12,28 +12,28 @@ use std::time::Duration;
 
 use crate::Cluster;
 
-/// What a [`Proxy`] does with the connections that are made through it.
+/// A fault that a [`Proxy`] causes on the connections through it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// It takes a connection, and says nothing.
+    /// Accepts a connection and sends nothing.
     Silence,
-    /// It passes the query on, so that it is carried out, and ends the connection.
+    /// Passes the query on, so that it is executed, and then closes the connection.
     CutAfterQuery,
-    /// It passes the query on, and no answer.
+    /// Passes the query on, but not the reply.
     NoAnswer,
-    /// It ends the connection after so many bytes of the answer.
+    /// Closes the connection after so many bytes of the reply.
     CutAnswer(usize),
-    /// Each answer is late.
+    /// Delays each reply.
     Delay(Duration),
-    /// In place of the answer it sends bytes that make no sense.
+    /// Sends random bytes in place of the reply.
     Garbage,
-    /// The same from the beginning.
+    /// Sends random bytes from the start of the connection.
     GarbageAtOnce,
 }
 
-/// Stands between servers and a registry. Listens on an address of this host, and connects to the Unix socket of the
+/// A proxy between servers and a registry. Listens on an address of this host, and connects to the Unix socket of the
 /// registry.
 pub struct Proxy {
     address: Ipv4Addr,
@@ -44,19 +44,19 @@ pub struct Proxy {
 struct Shared {
     registry: PathBuf,
     fault: Mutex<Fault>,
-    /// How many connections were made, and how many there are.
+    /// How many connections were made so far, and how many are open.
     made: AtomicUsize,
     open: AtomicUsize,
     is_over: AtomicBool,
 }
 
 impl Proxy {
-    /// One for a registry.
+    /// Starts a proxy for a registry.
     pub fn to(registry: &Cluster) -> Proxy {
         Proxy::at(Ipv4Addr::LOCALHOST, 0, registry)
     }
 
-    /// One that listens at an address of its own; at any port, if that is 0.
+    /// Starts a proxy that listens on the given address. Port 0 means any port.
     pub fn at(address: Ipv4Addr, port: u16, registry: &Cluster) -> Proxy {
         let listener = TcpListener::bind((address, port)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -77,7 +77,7 @@ impl Proxy {
                 thread::spawn(move || {
                     shared.made.fetch_add(1, Ordering::Relaxed);
                     shared.open.fetch_add(1, Ordering::Relaxed);
-                    // A connection that fails is what this is all about.
+                    // Connections are expected to fail.
                     let _ = shared.serve(client);
                     shared.open.fetch_sub(1, Ordering::Relaxed);
                 });
@@ -86,27 +86,27 @@ impl Proxy {
         proxy
     }
 
-    /// How a server connects through it.
+    /// The connection string for a server that connects through the proxy.
     pub fn connection_string(&self) -> String {
         format!("host={} port={} user=fleet dbname=postgres", self.address, self.port)
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// From now on new connections have this fault.
+    /// Sets the fault of all new connections.
     pub fn set_fault(&self, fault: Fault) {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// How many connections were made up to now.
+    /// How many connections were made so far.
     pub fn made(&self) -> usize {
         self.shared.made.load(Ordering::Relaxed)
     }
 
-    /// How many connections there are.
+    /// How many connections are open.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
     }
@@ -115,7 +115,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
-        // It sees that with the next connection.
+        // The proxy notices that at the next connection.
         let _ = TcpStream::connect((self.address, self.port));
     }
 }
@@ -145,7 +145,7 @@ impl Shared {
                 Ok(0) | Err(_) => break,
                 Ok(count) => count,
             };
-            // The first message of a query of the extended protocol.
+            // This is the first message of a query of the extended protocol.
             let is_query = bytes[0] == b'P';
             has_asked.fetch_or(is_query, Ordering::SeqCst);
             if registry.write_all(&bytes[..count]).is_err() || (is_query && fault == Fault::CutAfterQuery) {
@@ -164,7 +164,7 @@ impl Shared {
     }
 }
 
-/// Passes on what the registry says; not all of what it says to a query.
+/// Passes on the messages of the registry, except for replies to queries that the fault suppresses.
 fn pass_answers(mut registry: UnixStream, mut client: TcpStream, fault: Fault, has_asked: &AtomicBool) {
     let mut bytes = [0; 8192];
     let mut passed = 0;
@@ -192,27 +192,27 @@ fn pass_answers(mut registry: UnixStream, mut client: TcpStream, fault: Fault, h
         }
     }
     let _ = client.shutdown(Shutdown::Both);
-    // The registry finds out by itself.
+    // The registry notices by itself.
     while matches!(registry.read(&mut bytes), Ok(count) if count > 0) {}
 }
 
-/// A network of its own for a registry, which the host reaches by one cable.
+/// A network namespace for a registry, connected to the host by a pair of virtual interfaces.
 pub struct Network {
     name: String,
-    /// The host's end of the cable, and its end in the network.
+    /// The addresses of the host's interface and of the interface in the namespace.
     host: Ipv4Addr,
     address: Ipv4Addr,
 }
 
 impl Network {
-    /// Makes one; if we may not, why.
+    /// Creates a network. If that is not permitted, returns the reason.
     pub fn make() -> Result<Network, String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        // Four addresses in 198.18.0.0/15, which is there for tests of networks.
+        // Four addresses in 198.18.0.0/15, which is reserved for network tests.
         let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + (process * 8 + number) % (1 << 15) * 4;
         let network = Network {
-            // A cable's name has at most 15 characters.
+            // The name of an interface has at most 15 characters.
             name: format!("sf{process}n{number}"),
             host: (base + 1).into(),
             address: (base + 2).into(),
@@ -220,14 +220,14 @@ impl Network {
         let name = &network.name;
         let (outside, inside) = (format!("{name}a"), format!("{name}b"));
         try_ip(&format!("netns add {name}"))?;
-        // From here on what was made goes when `network` does.
+        // From here on, dropping `network` removes whatever was created.
         try_ip(&format!("link add {outside} type veth peer name {inside} netns {name}"))?;
         try_ip(&format!("addr add {}/30 dev {outside}", network.host))?;
         try_ip(&format!("link set {outside} up"))?;
         try_ip(&format!("-n {name} link set lo up"))?;
         try_ip(&format!("-n {name} addr add {}/30 dev {inside}", network.address))?;
         try_ip(&format!("-n {name} link set {inside} up"))?;
-        // Nobody asks where the address is, and is told that it is nowhere.
+        // A fixed neighbor entry: otherwise a failed address resolution would be reported to the sender.
         let shown = try_ip(&format!("-n {name} -o link show {inside}"))?;
         let hardware = shown.split_whitespace().skip_while(|word| *word != "link/ether").nth(1);
         let hardware = hardware.ok_or("the end of the cable has no address")?;
@@ -235,12 +235,12 @@ impl Network {
         Ok(network)
     }
 
-    /// The address in it.
+    /// The address of the registry in the namespace.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Has a server, which is stopped, listen in it, and starts it there. Its Unix socket stays where it is.
+    /// Starts a stopped server so that it listens in this network. Its Unix socket stays in its directory.
     pub fn start_server(&self, server: &Cluster) {
         server.configure(&[("listen_addresses", &self.address.to_string())]);
         server.trust_hosts(&format!("{}/32", self.host));
@@ -253,12 +253,12 @@ impl Network {
         server.start_server_by(within);
     }
 
-    /// All that is sent to it is lost, and nobody is told.
+    /// Drops all packets silently.
     pub fn lose_all(&self) {
         try_ip(&format!("-n {0} addr del {1}/30 dev {0}b", self.name, self.address)).unwrap();
     }
 
-    /// It is as before.
+    /// Restores the network.
     pub fn mend(&self) {
         try_ip(&format!("-n {0} addr add {1}/30 dev {0}b", self.name, self.address)).unwrap();
     }
@@ -266,7 +266,7 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // With it goes its end of the cable, and with that the other one.
+        // Removing one end of the pair removes the other.
         let _ = try_ip(&format!("link del {}a", self.name));
         let _ = try_ip(&format!("netns del {}", self.name));
     }

@@ -1,4 +1,5 @@
-//! Clusters of two servers under Patroni. The configuration is that of docs/how-to/patroni.md, the programs are Debian's.
+//! Clusters of two servers under Patroni. The configuration is that of docs/how-to/patroni.md. The programs come from
+//! Debian packages.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -16,13 +17,13 @@ use crate::{Cluster, ask_pg_config, cut_power, eventually, kill, pg_config, succ
 
 const PAGE: &str = include_str!("../../../docs/how-to/patroni.md");
 
-/// The block of the page that begins like this, without the line of its language.
+/// The block of the page that begins with this text, without the line that names its language.
 pub fn block(beginning: &str) -> &'static str {
     let block = PAGE.split("```").find(|block| block.starts_with(beginning));
     block.and_then(|block| block.split_once('\n')).unwrap_or_else(|| panic!("no block {beginning:?}")).1
 }
 
-/// A program in the background. It logs to `program.log` in the directory it was started in.
+/// A program in the background. It logs to `program.log` in the directory in which it was started.
 struct Program {
     runner: Child,
     pid: i32,
@@ -30,7 +31,8 @@ struct Program {
 }
 
 impl Program {
-    /// Starts it as the server's user. `runuser` does not pass SIGKILL on: the program tells its own process ID.
+    /// Starts the program as the server's user. `runuser` does not pass SIGKILL on, so the program reports its own
+    /// process ID.
     fn start(site: &Path, dir: &Path, command: &str) -> Program {
         let mut shell = shell(site, dir, &format!("echo $$; exec {command} >>program.log 2>&1"));
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -58,20 +60,20 @@ fn shell(site: &Path, dir: &Path, script: &str) -> Command {
     shell
 }
 
-/// etcd and the directory of all programs. Each server has an address of its own; all use the same ports.
+/// etcd and the directory of all programs. Each server has its own address; all use the same ports.
 pub struct Site {
     _etcd: Program,
     dir: TempDir,
-    /// Those of etcd, Patroni and PostgreSQL.
+    /// The ports of etcd, Patroni and PostgreSQL.
     ports: [u16; 3],
 }
 
 impl Site {
-    /// Starts etcd. Needs to be told where scripts/test.sh has unpacked the packages.
+    /// Starts etcd. The environment must say where scripts/test.sh has unpacked the packages.
     pub fn start() -> Result<Site, std::env::VarError> {
         let packages = std::env::var("SNOWFLAKE_ID_PATRONI")?;
         let dir = new_dir("patroni.");
-        // The server's user may not be allowed to enter the directory they were unpacked in.
+        // The server's user may not have access to the directory in which they were unpacked.
         successful(Command::new("cp").args(["-R", &format!("{packages}/usr")]).arg(dir.path()));
         let sockets = [(); 4].map(|()| TcpListener::bind("0.0.0.0:0").unwrap());
         let [peers, ports @ ..] = sockets.map(|socket| socket.local_addr().unwrap().port());
@@ -85,8 +87,8 @@ impl Site {
         Ok(Site { _etcd: Program::start(dir.path(), dir.path(), &etcd), dir, ports })
     }
 
-    /// Starts a cluster of the page. Its servers have the addresses 127.0.0.`network`1 and 127.0.0.`network`2. Patroni
-    /// calls the role of its standby `standby`.
+    /// Starts a cluster of the page. Its servers have the addresses 127.0.0.`network`1 and 127.0.0.`network`2.
+    /// `standby` is the role of a standby in the output of this version of Patroni.
     pub fn cluster(&self, scope: &'static str, network: &str, standby: &'static str) -> PatroniCluster<'_> {
         let mut config = Config::new();
         config.port(self.ports[2]).user("postgres").password("change-me").dbname("postgres");
@@ -100,7 +102,8 @@ impl Site {
         cluster
     }
 
-    /// Writes the files of a server. The second server differs from the first, which is on the page, in name and address.
+    /// Writes the files of a server. The second server differs from the first, which is on the page, in its name and
+    /// address.
     fn server(&self, scope: &str, network: &str, number: usize) -> Cluster {
         let bin_dir = ask_pg_config(&pg_config(), "--bindir");
         let server = Cluster::without_data(bin_dir.clone().into());
@@ -129,24 +132,24 @@ impl Site {
     }
 }
 
-/// Fields are dropped in this order: Patroni would start PostgreSQL again.
+/// Fields are dropped in this order: Patroni must end first, because it would start PostgreSQL again.
 struct Server {
     patroni: Option<Program>,
     postgresql: Cluster,
 }
 
-/// A cluster of two. Either server may be the primary.
+/// A cluster of two servers. Either may be the primary.
 pub struct PatroniCluster<'a> {
     site: &'a Site,
     scope: &'static str,
     standby: &'static str,
-    /// How to connect to the primary.
+    /// The connection settings for the primary.
     pub config: Config,
     servers: [Server; 2],
 }
 
 impl PatroniCluster<'_> {
-    /// Starts each Patroni that does not run.
+    /// Starts Patroni on each server on which it is not running.
     pub fn start_patronis(&mut self) {
         let site = self.site.dir.path();
         for Server { patroni, postgresql } in &mut self.servers {
@@ -160,14 +163,14 @@ impl PatroniCluster<'_> {
         self.config.connect(postgres::NoTls).ok()?.query_one(query, &[]).ok()?.try_get(0).ok()
     }
 
-    /// Waits until this holds on the primary.
+    /// Waits until this condition holds on the primary.
     #[track_caller]
     pub fn wait_for(&self, condition: &str) {
         eventually(condition, || self.ask(&format!("SELECT {condition}")) == Some(true));
     }
 
-    /// Waits until Patroni has a standby on the primary's timeline. A killed primary first comes back on its old timeline.
-    /// It streams for a moment, but cannot take over before Patroni has rewound it.
+    /// Waits until Patroni has a standby on the primary's timeline. A killed primary first comes back on its old
+    /// timeline. It streams for a moment, but cannot take over before Patroni has rewound it.
     #[track_caller]
     pub fn wait_for_standby(&self) {
         let timeline = "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
@@ -176,20 +179,20 @@ impl PatroniCluster<'_> {
             let list = self.patronictl("list --format=json").output().unwrap().stdout;
             let members: Vec<Value> = serde_json::from_slice(&list).ok()?;
             members.into_iter().find(|member| {
-                // Versions of Patroni differ in the word for a standby that receives WAL.
+                // The word for a standby that receives WAL depends on the version of Patroni.
                 let is_up = member["State"] == "running" || member["State"] == "streaming";
                 is_up && member["Role"] == self.standby && member["TL"] == timeline
             })
         });
     }
 
-    /// The number of the primary, as soon as there is one.
+    /// Waits until there is a primary. Returns its number.
     #[track_caller]
     pub fn primary(&self) -> i32 {
         eventually("a primary", || self.ask("SELECT right(host(inet_server_addr()), 1)::int"))
     }
 
-    /// Has the primary and its standby change places.
+    /// Switches the roles of the primary and its standby.
     pub fn switch_over(&mut self, primary: i32) {
         let scope = self.scope;
         successful(&mut self.patronictl(&format!("switchover {scope} --leader {scope}{primary} --force")));

@@ -8,29 +8,29 @@ use crate::faults::background_pid;
 use crate::load::{Taker, while_taking};
 use crate::{Builder, Cluster, Registry, Run, eventually, failure, ids, single};
 
-/// A registry that gives out numbers, and no worker IDs.
+/// Starts a registry that grants numbers but no worker IDs.
 pub fn registry() -> Cluster {
     registry_of(Cluster::builder())
 }
 
-/// The same on such a server.
+/// Starts such a registry on the given server.
 pub fn registry_of(registry: Builder) -> Cluster {
     Registry::of_segments("renew_every => '200ms'").start(registry)
 }
 
-/// The same with a clock of its own, which shows this instant in UTC.
+/// Starts such a registry with a clock of its own, which shows this instant in UTC.
 pub fn registry_with_clock(instant: &str) -> Cluster {
     let registry = registry_of(Cluster::builder().set("max_connections", 90).clock());
     set_clock_to(&registry, instant);
     registry
 }
 
-/// Has the clock of a registry show this instant in UTC now.
+/// Sets the clock of a registry to this instant in UTC.
 pub fn set_clock_to(registry: &Cluster, instant: &str) {
     registry.set_clock(shift_to(registry, instant));
 }
 
-/// By how many seconds the clock of a registry has to differ from the real one to show this instant in UTC now.
+/// The difference from the real clock, in seconds, at which a registry's clock shows this instant in UTC now.
 pub fn shift_to(registry: &Cluster, instant: &str) -> f64 {
     let query = format!("SELECT extract(epoch FROM timestamptz '{instant} UTC')::float8");
     let wanted: f64 = single(&mut registry.connect(), &query);
@@ -42,12 +42,12 @@ pub fn administer(registry: &Cluster, call: &str) {
     registry.connect().run(&format!("SELECT snowflake_registry.{call}"));
 }
 
-/// A server that is preloaded, and whose calls may wait for long.
+/// A preloaded server whose calls may wait for a long time.
 pub fn preloaded() -> Builder {
     Cluster::builder().preload().set("snowflake_id.max_wait", "20s")
 }
 
-/// A server that takes from a registry.
+/// A server that takes its numbers from a registry.
 pub fn server_of(registry: &Cluster) -> Builder {
     preloaded().set("snowflake_id.registry", connection_string(registry))
 }
@@ -67,31 +67,31 @@ pub fn next(client: &mut Client, name: &str) -> i64 {
     single(client, &format!("SELECT snowflake_segment_nextval('{name}')"))
 }
 
-/// So many numbers of it.
+/// The next `count` numbers of a segment.
 #[track_caller]
 pub fn some(client: &mut Client, name: &str, count: i32) -> Vec<i64> {
     ids(client, &format!("SELECT snowflake_segment_batch('{name}', {count})"))
 }
 
-/// Why there is none: its SQLSTATE, and all that it says.
+/// The SQLSTATE and the full text of the error with which a call for a number fails.
 #[track_caller]
 pub fn refusal(client: &mut Client, name: &str) -> (String, String) {
     failure(client, &format!("SELECT snowflake_segment_nextval('{name}')"))
 }
 
-/// The state of a segment, as the server shows it.
+/// The state of a segment in the server's view.
 pub fn segment_state(client: &mut Client, name: &str) -> String {
     single(client, &format!("SELECT state FROM snowflake_segments WHERE name = '{name}'"))
 }
 
-/// The process of a server's segments worker.
+/// The process ID of a server's segments worker.
 #[track_caller]
 pub fn worker_pid(server: &Cluster) -> i32 {
     eventually("the segments worker", || background_pid(server, "snowflake_id segments"))
 }
 
-/// Runs `event` while four clients take numbers from each server, in various ways. Those of each client have to rise.
-/// Returns all numbers. Clients connect again when they have lost their server.
+/// Runs `event` while four clients take numbers from each server, in various ways. The numbers of each client must
+/// increase. Clients reconnect after losing their server. Returns all numbers.
 pub fn taking_numbers(servers: &[&Cluster], name: &str, event: impl FnOnce()) -> Vec<i64> {
     let queries = vec![
         format!("SELECT snowflake_segment_nextval('{name}')"),

@@ -1,4 +1,4 @@
-//! What a test needs and this machine does not have.
+//! Requirements of tests that this machine may lack.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
@@ -7,8 +7,9 @@ use std::panic::Location;
 
 use crate::user::work_dir;
 
-/// Returns what a test needs. If it is missing, the test fails and says what to install or to set. With `ALLOW_SKIP=1`
-/// it returns `None` and adds a line to file `skipped` of the work directory, which scripts/test.sh counts.
+/// Returns the requirement of a test. If it is missing, the test fails with a message that says what to install or set.
+/// With `ALLOW_SKIP=1`, returns `None` instead and adds a line to file `skipped` in the work directory, which
+/// scripts/test.sh counts.
 #[track_caller]
 pub fn needs<T, E: Display>(what: &str, found: Result<T, E>) -> Option<T> {
     let why = match found {

@@ -1,4 +1,4 @@
-//! Questions to a server, and what has to hold of IDs.
+//! Queries on a server, and checks on IDs.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use postgres::types::FromSql;
 
 use crate::eventually;
 
-/// Runs statements that have to succeed.
+/// Runs statements that must succeed.
 pub trait Run {
     fn run(&mut self, statements: &str);
 }
@@ -25,21 +25,21 @@ pub fn single<T: for<'a> FromSql<'a>>(client: &mut Client, query: &str) -> T {
     client.query_one(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error))).get(0)
 }
 
-/// The first column of all rows: IDs.
+/// The IDs in the first column of all rows.
 #[track_caller]
 pub fn ids(client: &mut Client, query: &str) -> Vec<i64> {
     let rows = client.query(query, &[]).unwrap_or_else(|error| panic!("{query}: {}", text(&error)));
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Whether there is something in one of the relations that the server writes itself. They can be emptied so that no query
-/// reads them any more.
+/// Whether a relation that the server itself writes has content. Checks its size, because queries fail on a relation
+/// that was truncated.
 #[track_caller]
 pub fn is_stored(client: &mut Client, relation: &str) -> bool {
     single(client, &format!("SELECT pg_relation_size('snowflake_internal.{relation}') > 0"))
 }
 
-/// The SQLSTATE with which a statement has to fail, and all that the error says.
+/// The SQLSTATE and the full error text of a statement that must fail.
 #[track_caller]
 pub fn failure(client: &mut Client, query: &str) -> (String, String) {
     match client.batch_execute(query) {
@@ -48,12 +48,12 @@ pub fn failure(client: &mut Client, query: &str) -> (String, String) {
     }
 }
 
-/// The SQLSTATE of an error, which is empty if it is not the server's, and all that the error says.
+/// The SQLSTATE of an error, empty if the error is not from the server, and its full text.
 fn state_and_text(error: &postgres::Error) -> (String, String) {
     (error.code().map_or_else(String::new, |code| code.code().into()), text(error))
 }
 
-/// All that an error says: message, DETAIL and HINT, a line each.
+/// The full text of an error: message, DETAIL and HINT, one line each.
 pub fn text(error: &postgres::Error) -> String {
     match error.as_db_error() {
         Some(error) => [Some(error.message()), error.detail(), error.hint()]
@@ -65,7 +65,7 @@ pub fn text(error: &postgres::Error) -> String {
     }
 }
 
-/// An expression over the columns of `snowflake_status`.
+/// The value of an expression over the columns of `snowflake_status`.
 #[track_caller]
 pub fn status<T: for<'a> FromSql<'a>>(client: &mut Client, expression: &str) -> T {
     single(client, &format!("SELECT {expression} FROM snowflake_status"))
@@ -77,13 +77,13 @@ pub fn server_state(client: &mut Client) -> String {
     status(client, "state")
 }
 
-/// Waits until a session can have an ID, and returns it.
+/// Waits until a session can obtain an ID, and returns it.
 #[track_caller]
 pub fn wait_for_first_id(client: &mut Client) -> i64 {
     eventually("an ID", || client.query_one("SELECT snowflake_nextval()", &[]).map(|row| row.get(0)))
 }
 
-/// Waits until a session is refused an ID: the SQLSTATE, and all that the error says.
+/// Waits until a session is refused an ID. Returns the SQLSTATE and the full error text.
 #[track_caller]
 pub fn wait_for_refusal(client: &mut Client) -> (String, String) {
     eventually("the refusal", || {
@@ -91,7 +91,7 @@ pub fn wait_for_refusal(client: &mut Client) -> (String, String) {
     })
 }
 
-/// Fails if an ID is there twice.
+/// Panics if an ID occurs more than once.
 #[track_caller]
 pub fn assert_distinct<'a>(ids: impl IntoIterator<Item = &'a i64>) {
     let mut seen = HashSet::new();
@@ -100,7 +100,7 @@ pub fn assert_distinct<'a>(ids: impl IntoIterator<Item = &'a i64>) {
     }
 }
 
-/// Fails if an ID is not larger than the one before it.
+/// Panics if an ID is not greater than the ID before it.
 #[track_caller]
 pub fn assert_increasing(ids: &[i64]) {
     for pair in ids.windows(2) {

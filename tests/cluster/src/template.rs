@@ -1,6 +1,6 @@
-//! Data directories are copies of one that `initdb` makes once: a copy takes a seventh of the time.
+//! Data directories are copies of a template that `initdb` makes once. A copy takes a seventh of the time.
 //!
-//! What is made once lies in a directory that is removed when the process ends.
+//! The template is in a directory that is removed when the process ends.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -22,11 +22,11 @@ unsafe extern "C" {
 }
 
 extern "C" fn remove_shared() {
-    // The process ends: there is nobody to tell of a failure.
+    // The process is ending, so a failure cannot be reported.
     drop(SHARED.lock().map(|mut dir| dir.take()));
 }
 
-/// The directory of what all servers of this process share.
+/// The directory for files that all servers of this process share.
 fn shared_dir() -> PathBuf {
     let mut dir = SHARED.lock().unwrap();
     let dir = dir.get_or_insert_with(|| {
@@ -36,7 +36,7 @@ fn shared_dir() -> PathBuf {
     dir.path().into()
 }
 
-/// Fills a data directory as `initdb` does: with a system identifier that no other one has.
+/// Fills a data directory as `initdb` does, with a unique system identifier.
 pub fn copy_to(data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
     static TEMPLATES: Mutex<BTreeMap<PathBuf, PathBuf>> = Mutex::new(BTreeMap::new());
     let template = {
@@ -60,28 +60,28 @@ fn initdb(data_dir: &Path, pg_config: &Path, bin_dir: &Path) {
     initdb.env("LC_ALL", "C").current_dir(shared_dir()).arg("--pgdata").arg(data_dir);
     initdb.args(["--username=test", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"]);
     if major(pg_config) >= 18 {
-        // As before 18: pg_upgrade wants the same on both sides.
+        // The default before version 18. pg_upgrade requires the same choice on both sides.
         initdb.arg("--no-data-checksums");
     }
     successful(&mut initdb);
 }
 
 /// Changes the system identifier, by which the registry and the lease file tell servers apart. It is the first field of
-/// pg_control, which ends in a checksum, and the first page of the WAL repeats it.
+/// pg_control, which ends in a checksum, and is repeated on the first page of the WAL.
 fn give_identity(data_dir: &Path) {
     static COPIES: AtomicU64 = AtomicU64::new(1);
     let open = |file: &str| OpenOptions::new().read(true).write(true).open(data_dir.join(file)).unwrap();
     let (control, wal) = (open("global/pg_control"), open("pg_wal/000000010000000000000001"));
     let mut bytes = [0; 512];
     control.read_exact_at(&mut bytes, 0).unwrap();
-    // Where the checksum is depends on the version.
+    // The position of the checksum depends on the version.
     let end = (8..bytes.len() - 4).step_by(4).find(|&end| bytes[end..end + 4] == crc32c(&bytes[..end]));
     let end = end.expect("a checksum in pg_control");
     let template = read_u64(&control, 0);
-    // Behind the header of every page.
+    // The offset after the header of every page.
     const WAL_IDENTIFIER: u64 = 24;
     assert_eq!(read_u64(&wal, WAL_IDENTIFIER), template, "the WAL has another system identifier");
-    // The lowest bits of the template's are those of a process ID, above which there are microseconds.
+    // The lowest bits of the template's identifier are those of a process ID. The bits above them are microseconds.
     let identifier = (template + (COPIES.fetch_add(1, Ordering::Relaxed) << 12)).to_ne_bytes();
     bytes[..8].copy_from_slice(&identifier);
     control.write_all_at(&identifier, 0).unwrap();
@@ -95,7 +95,7 @@ fn read_u64(file: &File, offset: u64) -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// As PostgreSQL stores it: Castagnoli's polynomial, reflected.
+/// The CRC as PostgreSQL stores it: Castagnoli's polynomial, reflected.
 fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let crc = bytes.iter().fold(!0u32, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg()))

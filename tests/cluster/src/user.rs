@@ -1,4 +1,4 @@
-//! The user that runs the servers, and the directory that they are in.
+//! The user that runs the servers, and the directory that contains them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +11,7 @@ pub fn work_dir() -> PathBuf {
     std::env::var_os("SNOWFLAKE_ID_WORK_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
-/// A new directory, which belongs to the server's user. It is removed with the value.
+/// Creates a directory that belongs to the server's user. It is removed when the value is dropped.
 pub fn new_dir(prefix: &str) -> tempfile::TempDir {
     let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(work_dir()).unwrap();
     give_to_server_user(dir.path());
@@ -24,7 +24,7 @@ pub fn give_to_server_user(path: &Path) {
     }
 }
 
-/// A command that runs a program as the server's user.
+/// Returns a command that runs a program as the server's user.
 pub fn as_server_user(program: &Path) -> Command {
     if !is_root() {
         return Command::new(program);

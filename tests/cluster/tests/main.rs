@@ -1,7 +1,7 @@
-//! Tests on real servers, all in one program: folder and file name the story that a test tells.
+//! Tests on real servers, all in one program. The names of folder and file say what a test is about.
 //!
-//! Those in `alone` have bounds on time that a busy machine would break. scripts/test.sh runs them by themselves, one
-//! after the other.
+//! Tests in `alone` have time limits that a busy machine would exceed. scripts/test.sh runs them separately, one after
+//! the other.
 
 extern crate snowflake_id_cluster_tests as harness;
 

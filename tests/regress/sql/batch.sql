@@ -1,6 +1,6 @@
--- Many IDs in one call: how many, in which order, and when a batch is refused as a whole.
+-- Many IDs in one call: their number and order, and when a batch is refused as a whole.
 
--- One, a few, and as many as there may be: all different, in increasing order, from this worker.
+-- One, a few, and the maximum: all different, in increasing order, from this worker.
 SELECT count(*), count(DISTINCT id), bool_and(id > id_before) AS increases,
        min(snowflake_worker(id)) AS least_worker, max(snowflake_worker(id)) AS most_worker
 FROM (SELECT id, lag(id) OVER () AS id_before FROM snowflake_batch(1) AS id) AS pair;
@@ -20,7 +20,7 @@ SELECT snowflake_nextval() AS id_before \gset
 SELECT min(id) AS first_id, max(id) AS last_id FROM snowflake_batch(100) AS id \gset
 SELECT :id_before < :first_id AS before, snowflake_nextval() > :last_id AS after;
 
--- Counts that are not possible. NULL gives no rows, as with every strict function.
+-- Invalid counts. NULL gives no rows, as with every strict function.
 SELECT count, code, message, detail
 FROM unnest(ARRAY[0, -1, -2147483648, 1000001, 2147483647]) WITH ORDINALITY AS wrong (count, place),
 LATERAL sqlstate_of(format('SELECT * FROM snowflake_batch(%s)', count))
@@ -28,7 +28,7 @@ ORDER BY place;
 SELECT code FROM sqlstate_of('SELECT * FROM snowflake_batch(3000000000)');
 SELECT count(*) FROM snowflake_batch(NULL);
 
--- In the select list, as rows of a table, and for each row of another one.
+-- In the select list, as rows of a table, and for each row of another table.
 SELECT count(*), count(DISTINCT id) FROM (SELECT snowflake_batch(3) AS id) AS taken;
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int);
 INSERT INTO orders SELECT id, place FROM snowflake_batch(1000) WITH ORDINALITY AS taken (id, place);
@@ -38,7 +38,7 @@ DROP TABLE orders;
 SELECT n, count(*), count(DISTINCT id) FROM generate_series(1, 4) AS n, LATERAL snowflake_batch(n) AS id
 GROUP BY n ORDER BY n;
 
--- All IDs are taken before the first row comes: LIMIT does not save any, and an ID drawn in between lies above.
+-- All IDs are taken before the first row is returned: LIMIT does not save any, and an ID taken meanwhile is larger.
 SELECT max(id) AS last_shown FROM (SELECT snowflake_batch(10) AS id LIMIT 3) AS taken \gset
 SELECT snowflake_currval() > :last_shown AS took_more_than_shown;
 BEGIN;
@@ -50,7 +50,7 @@ FETCH 1 FROM taken \gset third_
 SELECT :first_id < :second_id AND :second_id < :third_id AS increases, :third_id < :drawn_between AS lies_above;
 COMMIT;
 
--- A batch that cannot be had within max_wait is refused at once, and nothing is taken: the next ID is not ahead of the
+-- A batch that is not available within max_wait is refused at once, and takes nothing: the next ID is not ahead of the
 -- clock. The layout sonyflake allows 25600 IDs per second, and one second of them ahead of the clock.
 SET snowflake_id.layout = 'sonyflake';
 SELECT snowflake_nextval() AS last_id \gset
@@ -64,7 +64,7 @@ SELECT snowflake_currval() = :last_id AS is_still_last;
 SELECT snowflake_nextval() AS next_id \gset
 SELECT :next_id > :last_id AS increases, snowflake_timestamp(:next_id) <= clock_timestamp() AS nothing_was_taken;
 
--- One that takes a little longer than max_ahead allows is waited for, if waiting is allowed.
+-- A batch that takes a little longer than max_ahead allows waits, if waiting is permitted.
 SET snowflake_id.max_wait = 0;
 SELECT code, message FROM sqlstate_of('SELECT snowflake_batch(30000)');
 RESET snowflake_id.max_wait;

@@ -1,7 +1,7 @@
--- COPY inserts rows in bulk, as with a sequence, and every row has an ID of its own. Nothing else is planned differently.
+-- COPY inserts rows in bulk, as with a sequence, and every row gets its own ID. Other statements are planned as usual.
 
--- PostgreSQL checks all rows of a batch before it inserts the first of them. So a table with this constraint takes up to 1000
--- rows if they come in bulk, and no second one if they come one by one.
+-- PostgreSQL checks all rows of a batch before it inserts the first of them. So a table with this constraint accepts up
+-- to 1000 rows in bulk, but only one row if they are inserted one by one.
 CREATE FUNCTION none_is_in(relation oid) RETURNS boolean LANGUAGE sql
     AS 'SELECT pg_stat_get_xact_tuples_inserted(relation) = 0';
 CREATE TABLE in_bulk (CHECK (none_is_in(tableoid)));
@@ -13,7 +13,7 @@ COPY with_clock (place) FROM PROGRAM 'seq 1000';
 \set VERBOSITY default
 DROP TABLE with_sequence, with_clock;
 
--- How many rows and IDs there are, and whether IDs increase from row to row.
+-- The numbers of rows and of IDs, and whether IDs increase from row to row.
 CREATE FUNCTION ids_of(relation regclass, OUT rows int, OUT ids int, OUT increase boolean) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('SELECT count(*), count(DISTINCT id), bool_and(id > id_before)
@@ -22,7 +22,7 @@ BEGIN
 END
 $$;
 
--- A table with a key; one without, in CSV; a temporary one; one that is frozen.
+-- A table with a key, one without in CSV, a temporary one, and a frozen one.
 CREATE TABLE orders (LIKE in_bulk INCLUDING ALL, id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int);
 COPY orders (place) FROM PROGRAM 'seq 1000';
 SELECT * FROM ids_of('orders');
@@ -44,7 +44,7 @@ COMMIT;
 SELECT * FROM ids_of('frozen');
 DROP TABLE heap, fleeting, frozen;
 
--- A partitioned table, also where the ID decides on the partition. Batches are per partition.
+-- A partitioned table, including one where the ID determines the partition. There is a batch for each partition.
 CREATE TABLE by_place (LIKE orders INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY LIST ((place / 501));
 CREATE TABLE by_place_0 PARTITION OF by_place FOR VALUES IN (0);
 CREATE TABLE by_place_1 PARTITION OF by_place FOR VALUES IN (1);
@@ -57,7 +57,7 @@ COPY by_id (place) FROM PROGRAM 'seq 1000';
 SELECT tableoid::regclass, count(*) FROM by_id GROUP BY 1;
 DROP TABLE by_place, by_id;
 
--- Rows that give their ID keep it. From PostgreSQL 16 on a marker can stand for the default, row by row.
+-- Rows with explicit IDs keep them. From PostgreSQL 16 on, a marker can stand for the default in each row.
 CREATE TABLE given (LIKE orders INCLUDING ALL);
 COPY given FROM PROGRAM $$printf '1\t1\n2\t2\n'$$;
 SELECT id, place FROM given ORDER BY id;
@@ -74,7 +74,7 @@ COPY marked (place) FROM PROGRAM $$printf '1\n3\n'$$;
 SELECT place, snowflake_worker(id) AS worker FROM marked WHERE id <> 2 ORDER BY place;
 DROP TABLE given, chosen, marked;
 
--- A condition that draws IDs itself is what PostgreSQL inserts one by one for. The rows are right all the same.
+-- PostgreSQL inserts one by one if a condition takes IDs itself. The rows are still correct.
 CREATE TABLE conditional (id bigint DEFAULT snowflake_nextval(), place int);
 COPY conditional (place) FROM PROGRAM 'seq 1000' WHERE snowflake_nextval() > 0;
 SELECT * FROM ids_of('conditional');
@@ -99,7 +99,7 @@ FROM various, unnest(ARRAY[id, another, next - 1, wrapped, checked,
                            snowflake_from_text(right(code, 16), 'hex')]) AS drawn;
 SELECT bool_and(another > id) AS order_of_columns FROM various;
 
--- A function that uses its argument twice is given one ID, whatever the planner thinks of its cost.
+-- A function that uses its argument twice gets one ID, whatever the planner estimates for its cost.
 CREATE FUNCTION twice(bigint) RETURNS bigint[] LANGUAGE sql AS 'SELECT ARRAY[$1, $1]';
 CREATE TABLE pairs (
     pair bigint[] DEFAULT twice(snowflake_nextval()),
@@ -115,7 +115,8 @@ RESET cpu_operator_cost;
 SELECT count(*), count(*) FILTER (WHERE pair[1] = pair[2] AND next_pair[1] = next_pair[2]) AS equal FROM pairs;
 DROP TABLE various, pairs;
 
--- ADD COLUMN gives each row its own ID, also right after a COPY. So does a query, and the columns of a subquery are equal.
+-- ADD COLUMN gives each row its own ID, even right after a COPY. A query does too, and the columns of a subquery are
+-- equal.
 BEGIN;
 CREATE TABLE lines (id bigint DEFAULT snowflake_nextval(), place int);
 COPY lines (place) FROM PROGRAM 'seq 1000';
@@ -127,14 +128,14 @@ SELECT count(DISTINCT a) AS ids, bool_and(a = b) AS equal
 FROM (SELECT id AS a, id AS b FROM (SELECT snowflake_nextval() AS id FROM lines) AS s) AS pair;
 \d lines
 
--- The query of a COPY TO is planned as it is elsewhere: a condition that draws an ID is one for every row.
+-- The query of a COPY TO is planned as usual: a condition that takes an ID is evaluated for every row.
 CREATE FUNCTION seen(bigint) RETURNS boolean STABLE LANGUAGE plpgsql
     AS 'BEGIN RAISE NOTICE ''an ID''; RETURN true; END';
 COPY (SELECT place FROM generate_series(1, 3) AS place WHERE seen(snowflake_nextval())) TO stdout;
 DROP FUNCTION seen;
 
--- Meanwhile triggers do the same, and more: they plan queries and functions for the first time, which are used again
--- later; they copy; they fail and go on.
+-- Triggers do the same during a COPY, and more: they plan queries and functions that are used again later, they run
+-- COPY, and they fail and continue.
 CREATE TABLE noted (id bigint DEFAULT snowflake_nextval(), place int);
 CREATE FUNCTION with_default(place int, id bigint DEFAULT snowflake_nextval()) RETURNS bigint LANGUAGE plpgsql
     AS 'BEGIN RETURN id; END';
@@ -193,7 +194,7 @@ DROP VIEW view_of_source;
 DROP TABLE before_row, after_row, after_statement, source, noted;
 DROP FUNCTION meanwhile, store, with_default;
 
--- A prepared COPY there is not; a prepared INSERT, first planned while a trigger of a COPY runs, draws on.
+-- COPY cannot be prepared. A prepared INSERT that is first planned in a trigger during a COPY continues to take IDs.
 CREATE TABLE notes (id bigint DEFAULT snowflake_nextval(), place int);
 CREATE TABLE notified (LIKE orders INCLUDING ALL);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql
@@ -207,7 +208,7 @@ DEALLOCATE note;
 DROP TABLE notes, notified;
 DROP FUNCTION note;
 
--- A COPY that fails leaves nothing behind: neither rows nor another way of planning.
+-- A failed COPY has no effects: neither on rows nor on later plans.
 CREATE TABLE failed (LIKE orders INCLUDING ALL);
 COPY failed (place) FROM PROGRAM 'echo 1; echo 2; echo three';
 ALTER TABLE lines DROP COLUMN line_id, ADD COLUMN line_id bigint DEFAULT snowflake_nextval();
@@ -223,7 +224,7 @@ SELECT count(DISTINCT line_id) FROM lines;
 SELECT * FROM ids_of('failed');
 DROP TABLE failed, lines;
 
--- An ordinary role copies in bulk as well, and needs the right to snowflake_nextval() and no other.
+-- An ordinary role copies in bulk as well, and needs only the privilege on snowflake_nextval().
 CREATE ROLE regress_snowflake_writer;
 GRANT pg_execute_server_program TO regress_snowflake_writer;
 CREATE TABLE granted (LIKE orders INCLUDING ALL);
@@ -237,7 +238,7 @@ SELECT * FROM ids_of('granted');
 REVOKE EXECUTE ON FUNCTION snowflake_nextval() FROM PUBLIC;
 SET ROLE regress_snowflake_writer;
 COPY granted (place) FROM PROGRAM 'seq 1000';
--- Nor does the constraint of the domain, which this session has planned when there was the right.
+-- The constraint of the domain fails too, although this session planned it while it had the privilege.
 INSERT INTO checked VALUES (1);
 RESET ROLE;
 CREATE TABLE granted_again (LIKE orders INCLUDING ALL);
@@ -250,8 +251,8 @@ SELECT * FROM ids_of('granted_again');
 REVOKE EXECUTE ON FUNCTION snowflake_nextval() FROM regress_snowflake_writer;
 GRANT EXECUTE ON FUNCTION snowflake_nextval() TO PUBLIC;
 
--- What stands in for it during a COPY cannot be called, not even by a superuser: nothing in SQL has the type of its argument.
--- Who has taken the right to it away has rows inserted one by one.
+-- The function that replaces the call during a COPY cannot be called, even by a superuser: no SQL value has the type of
+-- its argument. If the privilege on it is revoked, rows are inserted one by one.
 SELECT argument, code <> '00000' AS refused
 FROM unnest(ARRAY['', 'NULL', 'NULL::internal', '''1''', '1::bigint', '1::bigint::internal']) AS argument,
      sqlstate_of(format('SELECT snowflake_internal.snowflake_nextval_in_copy(%s)', argument));

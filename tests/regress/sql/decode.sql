@@ -1,8 +1,8 @@
--- Reading IDs back: real ones, both forms of each function, NULLs, IDs of no layout, indexes.
+-- Decoding IDs: real ones, both forms of each function, NULLs, IDs of no layout, indexes.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 
--- IDs from the world outside: a tweet, a message on Discord, and the examples of two other generators.
+-- IDs of other systems: a tweet, a message on Discord, and the examples of two other generators.
 CREATE TABLE known (layout text, id bigint);
 INSERT INTO known VALUES
     ('twitter', 1541815603606036480),
@@ -11,7 +11,7 @@ INSERT INTO known VALUES
     ('pgedge', 170505378935607296);
 SELECT known.*, fields.* FROM known, snowflake_decode(id, layout) AS fields ORDER BY id DESC;
 
--- The accessors say the same, and NULL for a field that the layout lacks.
+-- The accessors agree, and return NULL for a field that the layout lacks.
 SELECT layout, snowflake_timestamp(id, layout), snowflake_datacenter(id, layout) AS datacenter,
        snowflake_worker(id, layout) AS worker, snowflake_sequence(id, layout) AS sequence
 FROM known ORDER BY id DESC;
@@ -20,10 +20,10 @@ SELECT snowflake_datacenter(1, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z') IS
        snowflake_worker(1, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z') IS NULL AS no_worker,
        snowflake_sequence(1, 'time:63 unit=1us epoch=1900-01-01T00:00:00Z') IS NULL AS no_sequence;
 
--- A clock sequence is read back as well.
+-- A clock sequence is decoded too.
 SELECT * FROM snowflake_decode(((5::bigint << 3 | 6) << 7 | 99) << 12 | 4095, 'rollback3');
 
--- Without a layout, the session's is meant.
+-- The default layout is that of the session.
 SELECT * FROM snowflake_decode(0);
 SET snowflake_id.layout = 'twitter';
 SELECT * FROM snowflake_decode(1541815603606036480);
@@ -38,12 +38,13 @@ EXECUTE time_of;
 DEALLOCATE time_of;
 RESET snowflake_id.layout;
 
--- Another layout in each row, twice over, and more of them than a session remembers.
+-- A different layout in each row, twice, and more layouts than a session caches.
 SELECT name, snowflake_timestamp(0, name) = epoch AS starts_at_epoch, snowflake_timestamp(0, name) AS tick_0
 FROM generate_series(1, 2) AS round, snowflake_layouts
 ORDER BY round, array_position(snowflake_preset_names(), name);
 
--- Another layout in each round of a loop, in which an expression stays the same, and as a parameter of a prepared statement.
+-- A different layout in each round of a loop that evaluates the same expression, and as a parameter of a prepared
+-- statement.
 DO $$
 DECLARE
     name text;
@@ -60,7 +61,7 @@ EXECUTE time_in ('discord');
 DEALLOCATE time_in;
 RESET plan_cache_mode;
 
--- A layout that is stored short, compressed or apart from its row.
+-- A layout stored with a short header, compressed or out of line.
 CREATE TABLE stored (short text, compressed text, apart text, filler text) WITH (toast_tuple_target = 128);
 ALTER TABLE stored ALTER apart SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN;
 INSERT INTO stored VALUES ('twitter', 'twitter' || repeat(' ', 900), repeat(' ', 900) || 'twitter', repeat('x', 3000));
@@ -94,7 +95,7 @@ SELECT snowflake_timestamp(NULL) IS NULL AND snowflake_timestamp(NULL, 'twitter'
    AND snowflake_worker(NULL) IS NULL AND snowflake_worker(NULL, 'twitter') IS NULL
    AND snowflake_sequence(NULL) IS NULL AND snowflake_sequence(NULL, 'twitter') IS NULL AS all_null;
 
--- The ends of the range: bigint's last number is the last ID of a layout with 63 bits.
+-- The ends of the range: the largest bigint is the last ID of a layout with 63 bits.
 SELECT * FROM snowflake_decode(0, 'twitter');
 SELECT * FROM snowflake_decode(9223372036854775807, 'twitter');
 SELECT * FROM snowflake_decode(4503599627370495, 'js53');
@@ -111,11 +112,11 @@ SELECT * FROM snowflake_decode(-9223372036854775808, 'twitter');
 SELECT snowflake_timestamp(-1);
 SELECT snowflake_worker(-1, 'twitter');
 
--- A text that is no layout.
+-- An invalid layout.
 SELECT * FROM snowflake_decode(1, 'twiter');
 SELECT snowflake_timestamp(1, '');
 
--- An index on what is in an ID needs the form with a layout: the other one depends on a setting.
+-- An index on a part of an ID needs the form with a layout, because the other form depends on a setting.
 CREATE TABLE tweets (id bigint);
 INSERT INTO tweets SELECT 1541815603606036480 + (n << 22) FROM generate_series(0, 9999::bigint) AS n;
 CREATE INDEX ON tweets (snowflake_timestamp(id));
@@ -128,6 +129,6 @@ EXPLAIN (COSTS OFF) SELECT id FROM tweets WHERE snowflake_timestamp(id, 'twitter
 SELECT id FROM tweets WHERE snowflake_timestamp(id, 'twitter') < '2022-06-28 16:07:40.108Z' ORDER BY id;
 RESET enable_seqscan;
 DROP TABLE tweets, known;
--- A text that is far longer than a layout is refused before it costs memory.
+-- A text much longer than any layout is refused before memory is allocated for it.
 SELECT snowflake_worker(1, repeat('time:1 ', 10000000));
 SELECT snowflake_worker(1, repeat(' ', 10000000) || 'twitter');

@@ -1,15 +1,15 @@
--- Putting IDs together: round trips in every preset, defaults, both forms, and what does not fit.
+-- Encoding IDs: round trips in every preset, defaults, both forms, and values that do not fit.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 
--- The inverse of snowflake_decode, with IDs from the world outside.
+-- The inverse of snowflake_decode, with IDs of other systems.
 SELECT snowflake_encode('2022-06-28 16:07:40.105Z', 26, 0, 'twitter', 11) = 1541815603606036480 AS tweet,
        snowflake_encode('2016-04-30 11:18:25.796Z', 0, 7, 'discord', 1) = 175928847299117063 AS discord,
        snowflake_encode('2015-03-13 02:00:00Z', 53, 4, 'redis') = 5981966696448054276 AS redis,
        snowflake_encode('2024-04-15 12:07:30.175Z', 1, 0, 'pgedge') = 170505378935607296 AS pgedge;
 
--- In every preset: the first and the last tick, with the least and the greatest value of each field, come back as they
--- went in. The first ID is 0, the last one has all bits of the layout set.
+-- In every preset, the first and the last tick with the least and the greatest value of each field survive a round
+-- trip. The first ID is 0, and the last one has all bits of the layout set.
 CREATE TABLE trip AS
     SELECT name, generated_at, time_bits, top.*,
            snowflake_encode(generated_at, worker_id, sequence, name, datacenter_id, clock_seq) AS id,
@@ -45,7 +45,7 @@ SET snowflake_id.layout = 'twitter';
 SELECT * FROM snowflake_decode(snowflake_encode('2024-01-01 00:00:01Z', 7, 3, 9));
 RESET snowflake_id.layout;
 
--- By name, and with what is left out 0.
+-- Named arguments. Omitted fields are 0.
 SELECT * FROM snowflake_decode(
     snowflake_encode(generated_at => '2024-01-01Z', worker_id => 7, sequence => 3,
                      layout => 'rollback3', clock_seq => 5),
@@ -67,7 +67,7 @@ FROM (VALUES (timestamptz '2024-06-01 12:00:00.999Z'),
              (timestamptz '2024-06-01 12:00:00.999999Z'),
              (timestamptz '2024-06-01 12:00:01Z')) AS of (moment);
 
--- Fields that are too large by one, or negative.
+-- Values that are too large by one, or negative.
 SELECT snowflake_encode('2024-01-01Z', 1024, 0);
 SELECT snowflake_encode('2024-01-01Z', -1, 0);
 SELECT snowflake_encode('2024-01-01Z', 2147483647, 0);
@@ -79,7 +79,7 @@ SELECT snowflake_encode('2024-01-01Z', 0, 0, 'twitter', -1);
 SELECT snowflake_encode('2024-01-01Z', 0, 0, 'rollback2', clock_seq => 4);
 SELECT snowflake_encode('2024-01-01Z', 0, 0, 'rollback2', clock_seq => -2147483648);
 
--- A field that the layout lacks takes only 0.
+-- A field that the layout lacks accepts only 0.
 SELECT snowflake_encode('2024-01-01Z', 0, 0, 'standard', 0, 0);
 SELECT snowflake_encode('2024-01-01Z', 0, 0, 'standard', 1);
 SELECT snowflake_encode('2024-01-01Z', 0, 0, 'standard', clock_seq => 1);
@@ -87,7 +87,7 @@ SELECT snowflake_encode('2024-01-01Z', 1, 0, 'time:41 datacenter:10 sequence:12'
 SELECT snowflake_encode('2024-01-01Z', 0, 1, 'time:41 worker:10');
 SELECT snowflake_encode('2024-01-01Z', 0, -1, 'time:41 worker:10');
 
--- Times before the epoch, and from the end of the layout on.
+-- Times before the epoch, and at or after the end of the layout.
 SELECT snowflake_encode('2024-01-01 00:00:00Z', 0, 0);
 SELECT snowflake_encode('2023-12-31 23:59:59.999999Z', 0, 0);
 SELECT snowflake_encode('4713-01-01 00:00:00Z BC', 0, 0);
@@ -98,7 +98,7 @@ SELECT snowflake_encode('294276-12-31 23:59:59.999999Z', 0, 0);
 SELECT snowflake_encode('infinity', 0, 0);
 SELECT snowflake_encode('infinity', 0, 0, 'time:62 unit=1us epoch=1970-01-01T00:00:00Z');
 
--- Layouts that reach as far as a layout can: from the year 1, and to the last microsecond of Unix time in 64 bits.
+-- The longest possible layouts: from the year 1, and to the last microsecond of Unix time in 64 bits.
 SELECT snowflake_encode('0001-01-01Z', 0, 0, 'time:63 unit=1us epoch=0001-01-01T00:00:00Z') AS first_id;
 SELECT layout, snowflake_timestamp(9223372036854775807, layout) AS last_tick,
        snowflake_encode(snowflake_timestamp(9223372036854775807, layout), 0, 0, layout) AS last_id

@@ -1,4 +1,4 @@
--- IDs as text: all encodings, there and back, in order, and texts that are none.
+-- IDs as text: all encodings, in both directions, in order, and invalid texts.
 CREATE TABLE encodings AS
     SELECT encoding, encoding <> 'base64url' AS is_ordered
     FROM unnest(ARRAY['crockford32', 'base36', 'base58', 'base62', 'base64url', 'decimal', 'hex']) AS encoding;
@@ -8,13 +8,13 @@ SELECT encoding, snowflake_to_text(1541815603606036480, encoding) AS tweet, snow
        snowflake_to_text(9223372036854775807, encoding) AS largest
 FROM encodings ORDER BY encoding COLLATE "C";
 
--- What PostgreSQL itself makes of the same bytes.
+-- PostgreSQL's own encodings of the same bytes.
 SELECT snowflake_to_text(id, 'hex') = encode(int8send(id), 'hex') AS hex,
        snowflake_to_text(id, 'base64url') = rtrim(translate(encode(int8send(id), 'base64'), '+/', '-_'), '=') AS base64url,
        snowflake_to_text(id, 'decimal') = lpad(id::text, 19, '0') AS decimal
 FROM (VALUES (0), (1541815603606036480), (9223372036854775807)) AS v (id);
 
--- There and back, for IDs of all lengths. The texts of one encoding have one length, and sort as the IDs do.
+-- Round trips for IDs of all magnitudes. The texts of one encoding have the same length, and sort as the IDs do.
 CREATE TABLE ids AS
     SELECT (1::bigint << bits) - 1 + step AS id FROM generate_series(0, 62) AS bits, generate_series(0, 1) AS step
     WHERE bits < 62 OR step = 0;
@@ -25,11 +25,11 @@ FROM (SELECT encoding, is_ordered, id, text, rank() OVER (PARTITION BY encoding 
       FROM encodings, (SELECT DISTINCT id FROM ids) AS ids, snowflake_to_text(id, encoding) AS text) AS texts
 GROUP BY encoding, is_ordered ORDER BY encoding COLLATE "C";
 
--- Both can stand in an index, as they are immutable.
+-- Both functions can be used in an index, because they are immutable.
 CREATE INDEX ids_text ON ids (snowflake_to_text(id, 'base58'));
 DROP TABLE ids;
 
--- Leading zeros may be left out, but not in base64url; upper or lower case does not matter where an alphabet has only one.
+-- Leading zeros can be omitted, except in base64url. Case does not matter if the alphabet has only one.
 SELECT snowflake_from_text('1', 'crockford32'), snowflake_from_text('A', 'base36'), snowflake_from_text('21', 'base58'),
        snowflake_from_text('z', 'base62'), snowflake_from_text('007', 'decimal'), snowflake_from_text('FF', 'hex');
 -- Crockford's letters that look like digits, and hyphens.
@@ -37,7 +37,7 @@ SELECT snowflake_from_text('1ail0o', 'crockford32') = snowflake_from_text('1A-11
 SELECT snowflake_to_text(NULL, 'hex') IS NULL AS id, snowflake_to_text(1, NULL) IS NULL AS encoding,
        snowflake_from_text(NULL, 'hex') IS NULL AS text, snowflake_from_text('1', NULL) IS NULL AS encoding_of_text;
 
--- What is no text of an ID.
+-- Invalid texts.
 \pset format unaligned
 SELECT text, encoding, code, message, detail
 FROM (VALUES ('', 'crockford32'), ('--', 'crockford32'), ('7-U', 'crockford32'), ('8000000000000', 'crockford32'),
@@ -62,7 +62,7 @@ SELECT * FROM sqlstate_of($$SELECT snowflake_to_text(-1, 'hex')$$);
 \x off
 \pset format aligned
 
--- Long texts, that are compressed in a table or lie outside it.
+-- Long texts that are compressed in a table or stored out of line.
 CREATE TABLE long (text text);
 INSERT INTO long VALUES (repeat('-', 100000) || '1A'), (repeat('-', 100000) || 'U');
 ALTER TABLE long ALTER text SET STORAGE external;
@@ -71,7 +71,7 @@ SELECT snowflake_from_text(text, 'crockford32') FROM long WHERE text LIKE '%A';
 SELECT detail FROM sqlstate_of($$SELECT snowflake_from_text(text, 'crockford32') FROM long WHERE text LIKE '%U'$$);
 DROP TABLE long, encodings;
 
--- Databases whose encoding is not UTF-8: a text that is none there either is refused, whatever its bytes are.
+-- Databases with an encoding other than UTF-8: a text that is invalid there too is refused, whatever its bytes are.
 SELECT :'DBNAME' AS database \gset
 CREATE DATABASE regression_latin1 TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C';
 CREATE DATABASE regression_ascii TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C';

@@ -1,15 +1,15 @@
--- The life of the extension: created twice, dropped, created again, in another schema, dumped and restored.
+-- The extension is created twice, dropped, created again, created in another schema, dumped and restored.
 SELECT :'DBNAME' AS database \gset
 
--- It can be there once in a database.
+-- A database can have it only once.
 CREATE EXTENSION snowflake_id;
 CREATE EXTENSION IF NOT EXISTS snowflake_id;
 
--- What the server stores is not emptied by who refreshes all materialized views.
+-- Refreshing all materialized views does not empty the records of the server.
 REFRESH MATERIALIZED VIEW snowflake_internal.horizon;
 REFRESH MATERIALIZED VIEW snowflake_internal.used_identity;
 
--- It cannot be moved, and it cannot be dropped under a table that uses it.
+-- It cannot be relocated, and it cannot be dropped while a table uses it.
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int);
 INSERT INTO orders (place) VALUES (1), (2);
 ALTER EXTENSION snowflake_id SET SCHEMA pg_catalog;
@@ -17,7 +17,7 @@ DROP EXTENSION snowflake_id;
 DROP FUNCTION snowflake_nextval();
 INSERT INTO orders (place) VALUES (3);
 
--- With CASCADE the default goes, the rows stay. So do the settings, which belong to the library.
+-- CASCADE drops the default but keeps the rows. It also keeps the settings, which belong to the library.
 SELECT max(id) AS last_id FROM orders \gset
 DROP EXTENSION snowflake_id CASCADE;
 SELECT count(*), count(column_default) AS defaults
@@ -26,14 +26,14 @@ SELECT snowflake_nextval();
 SHOW snowflake_id.layout;
 SELECT proname FROM pg_proc WHERE proname LIKE 'snowflake%';
 
--- Created again, IDs go on above the old ones.
+-- When it is created again, IDs continue above the old ones.
 CREATE EXTENSION snowflake_id;
 ALTER TABLE orders ALTER id SET DEFAULT snowflake_nextval();
 INSERT INTO orders (place) VALUES (4) RETURNING id > :last_id AS increases;
 DROP TABLE orders;
 DROP EXTENSION snowflake_id;
 
--- Only a superuser creates it.
+-- Only a superuser can create it.
 CREATE ROLE regress_snowflake_owner;
 GRANT CREATE ON DATABASE :"database" TO regress_snowflake_owner;
 SET ROLE regress_snowflake_owner;
@@ -42,14 +42,14 @@ RESET ROLE;
 REVOKE CREATE ON DATABASE :"database" FROM regress_snowflake_owner;
 DROP ROLE regress_snowflake_owner;
 
--- What lies in the schema beforehand does not become part of the view, though it fits better than PostgreSQL's own.
+-- Existing objects in the schema do not become part of the view, even if they match better than PostgreSQL's own.
 CREATE FUNCTION public.unnest(text[]) RETURNS SETOF text LANGUAGE sql AS $$SELECT 'js53'$$;
 CREATE EXTENSION snowflake_id;
 SELECT count(*) FROM snowflake_layouts;
 DROP EXTENSION snowflake_id;
 DROP FUNCTION public.unnest(text[]);
 
--- What new objects are granted to others by default does not open what is the owner's alone.
+-- Default privileges do not grant access to objects that only the owner may use.
 CREATE ROLE regress_snowflake_reader;
 ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO regress_snowflake_reader, PUBLIC;
 ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO regress_snowflake_reader, PUBLIC;
@@ -65,7 +65,7 @@ LEFT JOIN pg_namespace AS n ON n.oid = d.objid AND d.classid = 'pg_namespace'::r
      LATERAL aclexplode(coalesce(p.proacl, c.relacl, n.nspacl)) AS acl
 WHERE d.deptype = 'e' AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake_id')
   AND acl.grantee NOT IN (0, current_user::regrole)
-  -- What everybody may do, if PUBLIC may.
+  -- The privileges that PUBLIC has by default.
   AND NOT (p.proname IS NOT NULL AND has_function_privilege(0::oid, p.oid, 'EXECUTE'))
   AND c.relname IS DISTINCT FROM 'snowflake_layouts'
 ORDER BY 1, 2, 3;
@@ -80,7 +80,8 @@ ALTER DEFAULT PRIVILEGES REVOKE ALL ON SEQUENCES FROM regress_snowflake_reader, 
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM regress_snowflake_reader;
 ALTER DEFAULT PRIVILEGES REVOKE ALL ON SCHEMAS FROM regress_snowflake_reader, PUBLIC;
 
--- Nor does what they are denied by default keep COPY from inserting in bulk: everybody may execute what stands in for the call.
+-- Default privileges that deny access do not keep COPY from inserting in bulk: everyone may execute the function that
+-- replaces the call.
 ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
 CREATE EXTENSION snowflake_id;
 SELECT has_function_privilege('regress_snowflake_reader', 'snowflake_nextval()', 'EXECUTE') AS original,
@@ -89,7 +90,7 @@ DROP EXTENSION snowflake_id;
 ALTER DEFAULT PRIVILEGES GRANT EXECUTE ON FUNCTIONS TO PUBLIC;
 DROP ROLE regress_snowflake_reader;
 
--- In a schema of its own, which nobody needs in search_path. All objects lie there.
+-- In a schema of its own, which does not have to be on the search_path. All objects are in it.
 CREATE SCHEMA ids;
 CREATE EXTENSION snowflake_id SCHEMA ids;
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid) COLLATE "C" AS object
@@ -108,8 +109,8 @@ DROP EXTENSION snowflake_id;
 DROP SCHEMA ids;
 CREATE EXTENSION snowflake_id;
 
--- Dumped and restored into another database: the extension, the rows, the default, an index on what is in the IDs,
--- and who may draw IDs.
+-- Dumped and restored into another database: the extension, the rows, the default, an index on parts of the IDs, and
+-- the privileges to take IDs.
 SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \set path :bindir ':' `echo "$PATH"`
 \setenv PATH :path
@@ -138,8 +139,8 @@ SELECT name FROM own_layouts;
 SELECT has_function_privilege('regress_snowflake_writer', 'ids.snowflake_batch(int)', 'EXECUTE') AS writer,
        has_function_privilege('pg_monitor', 'ids.snowflake_batch(int)', 'EXECUTE') AS others;
 
--- Without the new row, a dump of the restored database is the same, down to its five objects. (Lines with \restrict
--- bear a random word.)
+-- Without the new row, a dump of the restored database is the same, except for its five objects. (Lines with \restrict
+-- contain a random word.)
 DELETE FROM orders WHERE place = 1001;
 \! dump() { pg_dump regression_$1 | grep -v restrict; }; test "$(dump dumped)" = "$(dump restored)" && dump restored | grep -c '^CREATE'
 \c :database

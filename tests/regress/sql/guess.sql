@@ -1,29 +1,30 @@
--- Which layout an ID may be of: known IDs, and the order of the guesses.
+-- Possible layouts of an ID: known IDs, and the order of the guesses.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 
--- A tweet. (Later on, its time as an ID of other presets will have come as well.)
+-- A tweet. (Later, its time as an ID of other presets will be in the past too.)
 SELECT * FROM snowflake_guess_layout(1541815603606036480) WHERE generated_at < '2025-01-01';
 SELECT * FROM snowflake_guess_layout(1541815603606036480) LIMIT 1;
 
--- The examples of Discord, redis-id-generator and pgEdge. A number alone does not tell what it is of: their times do.
+-- The examples of Discord, redis-id-generator and pgEdge. A number alone does not identify its layout, but the times
+-- indicate it.
 SELECT layout, generated_at, datacenter_id, worker_id, sequence
 FROM snowflake_guess_layout(175928847299117063) WHERE layout IN ('twitter', 'discord', 'wide');
 SELECT layout, generated_at, worker_id, sequence FROM snowflake_guess_layout(5981966696448054276) LIMIT 1;
 SELECT layout, generated_at, worker_id, sequence
 FROM snowflake_guess_layout(170505378935607296) WHERE layout IN ('standard', 'pgedge');
 
--- Each preset is among the guesses for an ID that it gave, with the right fields.
+-- Each preset is among the guesses for its own IDs, with the right fields.
 SELECT name, guess.generated_at, guess.worker_id, guess.clock_seq, guess.sequence
 FROM snowflake_layouts,
      snowflake_encode(epoch + greatest('2020-02-03' - epoch, interval '40 days'), 3, 2, name) AS id,
      snowflake_guess_layout(id) AS guess
 WHERE name = guess.layout ORDER BY name COLLATE "C";
 
--- The ID that was made just now is one of this session's layout.
+-- The newest ID has this session's layout.
 SELECT layout FROM snowflake_guess_layout(snowflake_nextval()) LIMIT 1;
 
--- Nothing is guessed for a number that no preset can have given, or only on the first day of its time.
+-- There is no guess for a number that no preset can have issued, or only on the first day of its time.
 SELECT count(*) FROM snowflake_guess_layout(-1);
 SELECT count(*) FROM snowflake_guess_layout(0);
 SELECT count(*) FROM snowflake_guess_layout(123456789);

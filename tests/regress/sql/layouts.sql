@@ -1,14 +1,14 @@
--- Layouts: the presets with their facts, own ones, and the canonical text.
+-- Layouts: the presets and their properties, custom layouts, and the canonical text.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 SET intervalstyle = 'postgres';
 
--- Every preset. Tables depend on them: a released one never changes.
+-- Every preset. Existing tables depend on them, so a released preset never changes.
 \x on
 SELECT * FROM snowflake_layouts;
 \x off
 
--- What is said about a preset follows from its fields.
+-- The properties of a preset follow from its fields.
 SELECT name FROM snowflake_layouts
 WHERE time_bits + datacenter_bits + worker_bits + clock_seq_bits + sequence_bits NOT BETWEEN 1 AND 63
    OR workers <> 2 ^ (datacenter_bits + worker_bits)
@@ -20,11 +20,11 @@ WHERE time_bits + datacenter_bits + worker_bits + clock_seq_bits + sequence_bits
 SELECT l.name FROM snowflake_layouts AS l, snowflake_describe_layout(l.layout) AS own
 WHERE own IS DISTINCT FROM (SELECT named FROM snowflake_describe_layout(l.name) AS named);
 
--- The list of names has the order of the view, and no name twice.
+-- The list of names is in the order of the view, without duplicates.
 SELECT array_agg(name) = snowflake_preset_names() AS same_order FROM snowflake_layouts;
 SELECT count(*), count(DISTINCT name) FROM snowflake_layouts;
 
--- Own layouts. Without options they have the unit and the epoch of standard.
+-- Custom layouts. Without options they have the unit and the epoch of standard.
 \x on
 SELECT * FROM snowflake_describe_layout('time:41 worker:10 sequence:12');
 SELECT * FROM snowflake_describe_layout('time:39 clock_seq:2 datacenter:3 sequence:9 worker:10 unit=10ms');
@@ -56,8 +56,8 @@ SELECT exhausted_at, exhausted_at - unit = snowflake_timestamp(92233720368547758
 FROM snowflake_describe_layout('time:63 unit=1us epoch=1969-12-31T23:59:59.999999Z');
 SELECT * FROM snowflake_describe_layout('time:63 unit=1us epoch=1970-01-01T00:00:00Z');
 
--- NULL is no layout, and gives no row.
+-- NULL is not a layout, and gives no row.
 SELECT count(*) FROM snowflake_describe_layout(NULL);
 
--- What else is no layout is in topic settings.
+-- Other invalid layouts are in topic settings.
 SELECT * FROM snowflake_describe_layout('time:41 worker:10 sequence:13');

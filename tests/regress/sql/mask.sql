@@ -1,4 +1,4 @@
--- Masked IDs: with a key, with the name of one, who may do so, and that keys are not shown.
+-- Masked IDs: with a key, with a named key, the required privileges, and secrecy of the keys.
 \set key '\\x0123456712345678234567893456789A'
 
 -- The masks of the first version, which never change.
@@ -7,7 +7,7 @@ FROM (VALUES (0), (1), (2), (1541815603606036480), (9223372036854775807)) AS v (
 SELECT count(DISTINCT masked), bool_and(masked >= 0) AS never_negative, bool_and(snowflake_unmask(masked, :'key') = id) AS back
 FROM generate_series(1, 10000) AS id, snowflake_mask(id, :'key') AS masked;
 
--- More keys than a backend remembers, in turn, each several times.
+-- More keys than a backend caches, in turn, each several times.
 SELECT count(*), count(DISTINCT masked), bool_and(snowflake_unmask(masked, key) = 42) AS back
 FROM generate_series(1, 3) AS round, generate_series(1, 10) AS number, decode(lpad(to_hex(number), 32, '0'), 'hex') AS key,
      snowflake_mask(42, key) AS masked;
@@ -26,7 +26,7 @@ SELECT * FROM sqlstate_of($$SELECT snowflake_mask(1, '\x0123')$$);
 SELECT * FROM sqlstate_of($$SELECT snowflake_unmask(1, '\x0123456712345678234567893456789ABC')$$);
 SELECT * FROM sqlstate_of($$SELECT snowflake_mask(1, '')$$);
 
--- The name of a key is not taken for the key, nor a key for its name.
+-- The name of a key is not used as a key, nor a key as a name.
 SELECT * FROM sqlstate_of($$SELECT snowflake_mask(1, 'orders')$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask(1, 'orders'::text)$$);
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_mask_named(1, '\x0123456712345678234567893456789A'::bytea)$$);
@@ -35,7 +35,7 @@ SELECT * FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'sixteen_letters_')
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('sixteen_letters_', '\x0123456712345678234567893456789A')$$);
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('\x00', '\x0123456712345678234567893456789A')$$);
 
--- Keys with names. The HINT can be typed as it stands.
+-- Named keys. The HINT can be executed as it is.
 SELECT * FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'o''clock')$$);
 SELECT * FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'é')$$);
 SELECT substring(hint FROM 'INSERT.*\)') AS hint FROM sqlstate_of($$SELECT snowflake_mask_named(1, 'o''clock')$$) \gset
@@ -47,12 +47,12 @@ SELECT snowflake_unmask_named(snowflake_mask_named(1541815603606036480, 'o''cloc
 SELECT snowflake_mask_named(NULL, 'orders') IS NULL AS id, snowflake_mask_named(1, NULL) IS NULL AS name;
 INSERT INTO snowflake_mask_key (name, key) VALUES ('orders', :'key');
 SELECT snowflake_mask_named(1541815603606036480, 'orders') AS masked, snowflake_unmask_named(221274310923782015, 'orders') AS id;
--- A new key is seen by the next call.
+-- The next call uses a new key.
 UPDATE snowflake_mask_key SET key = '\x00000000000000000000000000000000' WHERE name = 'orders';
 SELECT snowflake_mask_named(0, 'orders');
 UPDATE snowflake_mask_key SET key = :'key' WHERE name = 'orders';
 SELECT snowflake_mask_named(0, 'orders');
--- Another name in each row, and in each round of a loop.
+-- A different name in each row, and in each round of a loop.
 INSERT INTO snowflake_mask_key (name, key) VALUES ('zeros', '\x00000000000000000000000000000000');
 SELECT name, snowflake_mask_named(0, name) AS masked, snowflake_unmask_named(snowflake_mask_named(0, name), name) AS id
 FROM unnest(ARRAY['orders', 'zeros', 'zeros', 'orders']) AS name;
@@ -69,7 +69,7 @@ DELETE FROM snowflake_mask_key WHERE name = 'zeros';
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('short', '\x00')$$);
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('', '\x0123456712345678234567893456789A')$$);
 
--- In parallel queries, also with a key by name.
+-- In parallel queries, including with a named key.
 CREATE TABLE orders AS SELECT id::bigint FROM generate_series(1, 10000) AS id;
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
@@ -82,7 +82,7 @@ RESET min_parallel_table_scan_size;
 SELECT count(*), max(snowflake_mask(id, :'key')) FROM orders;
 DROP TABLE orders;
 
--- An ordinary role can use keys that it has, but neither read those with names nor use them before it is allowed to.
+-- An ordinary role can use keys that it knows, but can neither read named keys nor use them without the privilege.
 CREATE ROLE regress_snowflake_clerk;
 SET ROLE regress_snowflake_clerk;
 SELECT snowflake_mask(1541815603606036480, :'key');
@@ -98,7 +98,7 @@ SET ROLE regress_snowflake_clerk;
 SELECT snowflake_mask_named(1541815603606036480, 'orders');
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_unmask_named(1, 'orders')$$);
 SELECT code, message FROM sqlstate_of('SELECT * FROM snowflake_mask_key');
--- Nothing of the role's own takes the place of what the function uses.
+-- Objects of the role do not replace those that the function uses.
 CREATE TABLE regress_snowflake_clerk.snowflake_mask_key (name text, key bytea);
 CREATE TEMPORARY TABLE snowflake_mask_key (name text, key bytea);
 INSERT INTO pg_temp.snowflake_mask_key VALUES ('orders', '\x00000000000000000000000000000000');
@@ -110,7 +110,7 @@ SELECT public.snowflake_mask_named(1541815603606036480, 'orders');
 RESET search_path;
 RESET ROLE;
 
--- No error on the way shows the key: not in the message, the DETAIL, the HINT or the CONTEXT.
+-- No error shows the key in its message, DETAIL, HINT or CONTEXT.
 CREATE FUNCTION all_of_the_error(commands text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     message text; detail text; hint text; context text;
@@ -120,7 +120,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT,
                             context = PG_EXCEPTION_CONTEXT;
-    -- The last two lines are those of this function's own EXECUTE.
+    -- The last two lines are from this function's own EXECUTE.
     RETURN concat_ws(' ', message, detail, hint, nullif(regexp_replace(context, E'(\n|^)SQL statement .*', ''), ''));
 END
 $$;
@@ -138,7 +138,7 @@ SELECT * FROM sqlstate_of($$INSERT INTO snowflake_mask_key (name, key) VALUES ('
 EXPLAIN (VERBOSE, COSTS OFF) SELECT snowflake_mask_named(1, 'orders');
 DROP FUNCTION all_of_the_error(text);
 
--- A dump carries the keys, without which nothing could be unmasked after a restore.
+-- A dump contains the keys, because masked IDs could not be unmasked after a restore without them.
 SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \set path :bindir ':' `echo "$PATH"`
 \setenv PATH :path

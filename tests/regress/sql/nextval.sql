@@ -1,15 +1,15 @@
--- Single IDs: their order, what is in them, transactions, parallel plans, currval, other layouts.
+-- Single IDs: their order and content, transactions, parallel plans, currval, other layouts.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 
--- As a column default every row gets an ID of its own, larger than the one before, from the only worker.
+-- As a column default, every row gets its own ID, larger than the one before, from the only worker.
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int);
 INSERT INTO orders (place) SELECT generate_series(1, 10000);
 SELECT count(*), count(DISTINCT id), bool_and(id > id_before) AS increases, min(id) > 0 AS positive
 FROM (SELECT id, lag(id) OVER (ORDER BY place) AS id_before FROM orders) AS pair;
 SELECT DISTINCT snowflake_worker(id) AS worker, snowflake_datacenter(id) AS datacenter FROM orders;
 
--- Several rows of VALUES, COPY and UPDATE draw an ID per row as well.
+-- Several rows of VALUES, COPY and UPDATE take an ID for each row too.
 INSERT INTO orders (place) VALUES (10001), (10002);
 COPY orders (place) FROM stdin;
 10003
@@ -27,7 +27,7 @@ SELECT snowflake_nextval() AS id \gset
 SELECT snowflake_timestamp(:id) > timestamptz :'time_before' - interval '1 ms' AS not_too_early,
        snowflake_timestamp(:id) <= clock_timestamp() + interval '1 s' AS not_too_late;
 
--- IDs of a transaction that was rolled back do not come again.
+-- IDs of a transaction that was rolled back are not issued again.
 BEGIN;
 INSERT INTO orders (place) VALUES (0) RETURNING id AS rolled_back \gset
 SAVEPOINT inner_one;
@@ -37,10 +37,10 @@ SELECT snowflake_nextval() > :rolled_back_to AS after_savepoint;
 ROLLBACK;
 SELECT snowflake_nextval() > :rolled_back_to AS after_rollback, :rolled_back_to > :rolled_back AS inside;
 
--- Each call in an expression is a call of its own.
+-- Each call in an expression is evaluated separately.
 SELECT count(*) FROM generate_series(1, 1000) WHERE snowflake_nextval() >= snowflake_nextval();
 
--- So is each round of a loop.
+-- Each round of a loop is too.
 DO $$
 DECLARE
     last_id bigint := 0;
@@ -54,7 +54,7 @@ BEGIN
 END
 $$;
 
--- A new session has no last ID until it takes one, and keeps it whatever becomes of the transaction.
+-- A new session has no last ID until it takes one. It keeps the last ID even if the transaction is rolled back.
 \c
 SELECT code FROM sqlstate_of('SELECT snowflake_currval()');
 BEGIN;
@@ -64,7 +64,7 @@ SELECT snowflake_currval() = :id AS is_last_nextval, snowflake_currval() = :id A
 SELECT max(id) AS last_of_batch FROM snowflake_batch(10) AS id \gset
 SELECT snowflake_currval() = :last_of_batch AS is_last_of_batch;
 
--- Parallel workers draw IDs too. The leader takes no part here, so that its session still has no last ID.
+-- Parallel workers take IDs too. The leader does not participate here, so its session still has no last ID.
 \c
 SET parallel_leader_participation = off;
 SET parallel_setup_cost = 0;
@@ -80,7 +80,7 @@ SELECT count(*), count(DISTINCT id), min(id) > (SELECT max(id) FROM orders) AS a
 SELECT DISTINCT snowflake_worker(id) AS worker FROM copies;
 DROP TABLE copies, orders;
 
--- Where the sequences of ticks start is a matter of the server, not of a session.
+-- Where the sequences of ticks start is a setting of the server, not of a session.
 SELECT code, message FROM sqlstate_of('SET snowflake_id.sequence_spread = 3');
 
 -- A superuser can choose another layout for a session.
@@ -92,14 +92,14 @@ SET snowflake_id.layout = 'js53';
 SELECT snowflake_nextval() AS js53_id \gset
 SELECT datacenter_id, worker_id, clock_seq, :js53_id < 2 ^ 53 AS fits FROM snowflake_decode(:js53_id);
 
--- Each layout has an order of its own, and goes on where it was.
+-- Each layout has its own order, and continues where it was.
 SET snowflake_id.layout = 'twitter';
 SELECT snowflake_nextval() > :twitter_id AS increases;
 SET snowflake_id.layout = 'js53';
 SELECT snowflake_nextval() > :js53_id AS increases;
 RESET snowflake_id.layout;
 
--- In every preset that has not ended IDs increase, bear worker 7 and the time at which they were made.
+-- In every preset that has not ended, IDs increase, and contain worker 7 and the time at which they were issued.
 CREATE FUNCTION draw(layout text, unit interval, OUT increases boolean, OUT workers int[], OUT is_on_time boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -119,10 +119,10 @@ $$;
 SELECT l.name, d.* FROM snowflake_layouts AS l, draw(l.name, l.unit) AS d WHERE l.name <> 'baidu';
 DROP FUNCTION draw;
 
--- The one that has ended gives no IDs.
+-- The preset that has ended issues no IDs.
 SELECT code, message FROM sqlstate_of($$SET snowflake_id.layout = 'baidu'; SELECT snowflake_nextval()$$);
 
--- Layouts that would make the same numbers share one counter: twitter and leaf differ only in what the bits are called.
+-- Layouts that would issue the same numbers share one counter: twitter and leaf differ only in the names of their bits.
 DO $$
 DECLARE
     last_id bigint := 0;

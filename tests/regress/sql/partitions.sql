@@ -1,51 +1,51 @@
--- Partitions by time: what is made, what is left alone, what is refused.
+-- Partitions by time: which are created, which are left unchanged, and which requests are refused.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int) PARTITION BY RANGE (id);
 
--- A dry run says what would be done, and does nothing.
+-- A dry run lists the statements and changes nothing.
 SELECT partition, since, before, from_id, to_id, created
 FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', dry_run => true);
 SELECT statement FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', dry_run => true);
 SELECT count(*) FROM pg_inherits WHERE inhparent = 'orders'::regclass;
 
--- Its statements are the ones that are run. The last partition is not cut short.
+-- The call runs the same statements. The last partition is not truncated.
 SELECT statement FROM snowflake_create_partitions('orders', '2026-01-01', '2026-02-01', '1 month', dry_run => true) \gexec
 SELECT partition, created, statement
 FROM snowflake_create_partitions('orders', '2026-01-01', '2026-03-15', '1 month', layout => 'standard');
 SELECT c.oid::regclass AS partition, pg_get_expr(c.relpartbound, c.oid) AS bounds
 FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid WHERE i.inhparent = 'orders'::regclass ORDER BY c.relname;
 
--- The bounds are those of the times: an ID of each end of February lies in the right partition.
+-- The bounds match the times: an ID of each end of February is in the right partition.
 INSERT INTO orders SELECT snowflake_encode(at, 1, 0), row_number() OVER ()
 FROM unnest(ARRAY['2026-01-31 23:59:59.999', '2026-02-01', '2026-02-28 23:59:59.999', '2026-03-01']::timestamptz[]) AS at;
 SELECT tableoid::regclass AS partition, snowflake_timestamp(id) FROM orders ORDER BY id;
 
--- Months are those of UTC, whatever the session's time zone: everything exists.
+-- Months are months in UTC, whatever the session's time zone: everything exists.
 SET timezone = 'America/New_York';
 SELECT partition, since, before, created
 FROM snowflake_create_partitions('orders', '2026-01-01Z', '2026-04-01Z', '1 month');
 SET timezone = 'UTC';
 
--- A partition with the right bounds is left alone, whatever its name. A default partition, or one that lies elsewhere, is
--- not in the way.
+-- A partition with the right bounds is left unchanged, whatever its name. A default partition or one outside the range
+-- does not interfere.
 ALTER TABLE orders_p20260201 RENAME TO "February's";
 CREATE TABLE orders_old PARTITION OF orders FOR VALUES FROM (MINVALUE) TO (1000);
 CREATE TABLE orders_rest PARTITION OF orders DEFAULT;
 SELECT partition, created FROM snowflake_create_partitions('orders', '2026-02-01', '2026-05-01', '1 month');
 
--- Names have the time of day where the steps do.
+-- Names include the time of day if the steps do.
 CREATE SCHEMA "My Shop";
 CREATE TABLE "My Shop"."Visits" (made_by int, id bigint) PARTITION BY RANGE (id);
 SELECT partition, since, before, statement
 FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-01-01', '2026-01-01 12:00', '6 hours', 'js53');
 SELECT partition FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-02-01 12:00', '2026-02-02', '1 day', 'js53');
 SELECT partition FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-03-01', '2026-03-03', '24 hours', 'js53');
--- Months that begin on a 31st end where the next one begins.
+-- A month that begins on a 31st ends where the next one begins.
 SELECT partition, before
 FROM snowflake_create_partitions('"My Shop"."Visits"', '2026-05-31', '2026-08-01', '1 month', 'js53', true);
 
--- Every error, with what to do. Nothing is left behind.
+-- Every error, with its hint. Nothing is left behind.
 \pset format unaligned
 \x on
 CREATE FUNCTION refused(call text, OUT code text, OUT message text, OUT detail text, OUT hint text) LANGUAGE sql
@@ -67,7 +67,7 @@ SELECT code, message FROM refused($$'nowhere', '2026-01-01', '2026-02-01', '1 mo
 SELECT * FROM refused($$NULL, '2026-01-01', '2026-02-01', '1 month'$$);
 SELECT code, message FROM refused($$'orders', '2026-01-01', NULL, '1 month'$$);
 
--- The range and the step.
+-- Invalid ranges and steps.
 SELECT * FROM refused($$'orders', '2027-01-01', '2027-01-01', '1 month'$$);
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2026-01-01', '1 month'$$);
 SELECT * FROM refused($$'orders', '2027-01-01', '2028-01-01', '0'$$);
@@ -82,7 +82,7 @@ SELECT * FROM refused($$'orders', '2090-01-01', '2094-01-01', '1 year'$$);
 SELECT code, message FROM refused($$'orders', '2090-01-01', 'infinity', '1 year'$$);
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2028-01-01', '1 month', 'twiter'$$);
 
--- What is there already: other bounds, an open end, a table of the name.
+-- Existing objects: other bounds, an open end, a table of the same name.
 SELECT * FROM refused($$'orders', '2026-03-15', '2026-07-01', '1 month'$$);
 SELECT code, message, detail FROM refused($$'orders', '2026-01-01', '2026-07-01', '1 month', 'pgedge'$$);
 CREATE TABLE orders_future PARTITION OF orders FOR VALUES FROM (1000000000000000000) TO (MAXVALUE);
@@ -90,17 +90,17 @@ SELECT code, message, detail FROM refused($$'orders', '2031-01-01', '2033-01-01'
 CREATE VIEW orders_p20260601 AS SELECT;
 SELECT * FROM refused($$'orders', '2026-05-01', '2026-07-01', '1 month'$$);
 SELECT count(*) FROM pg_class WHERE relname = 'orders_p20260501';
--- A name of 53 bytes has room for the date, one of 54 does not.
+-- A name of 53 bytes leaves room for the date, one of 54 does not.
 SELECT repeat('ä', 26) || 's' AS fits, repeat('ä', 27) AS too_long \gset
 CREATE TABLE :"fits" (id bigint) PARTITION BY RANGE (id);
 CREATE TABLE :"too_long" (id bigint) PARTITION BY RANGE (id);
 SELECT code, message FROM refused(format($$%L, '2026-01-01', '2026-02-01', '1 month'$$, :'fits'));
 SELECT * FROM refused(format($$%L, '2026-01-01', '2026-02-01', '1 month'$$, :'too_long'));
--- Rows of the default partition that belong into the new one are PostgreSQL's own affair.
+-- PostgreSQL itself refuses a partition if the default partition contains rows that belong in it.
 INSERT INTO orders VALUES (snowflake_encode('2026-12-24', 1, 0));
 SELECT code, message FROM refused($$'orders', '2026-12-01', '2027-01-01', '1 month'$$);
 
--- Only the owner of the table can do this.
+-- Only the owner of the table can call it.
 CREATE ROLE regress_snowflake_user;
 GRANT SELECT, INSERT, UPDATE ON orders TO regress_snowflake_user;
 GRANT CREATE ON SCHEMA public TO regress_snowflake_user;
@@ -108,7 +108,7 @@ SET ROLE regress_snowflake_user;
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month'$$);
 SELECT code, message FROM refused($$'orders', '2027-01-01', '2027-02-01', '1 month', dry_run => true$$);
 RESET ROLE;
--- And not merely a superuser, or a member of the role that owns it: the partitions would be theirs.
+-- A superuser or a member of the role that owns the table is not enough, because the partitions would belong to them.
 CREATE TABLE visits (id bigint) PARTITION BY RANGE (id);
 CREATE TABLE visits_rest PARTITION OF visits DEFAULT;
 ALTER TABLE visits OWNER TO regress_snowflake_user;
@@ -134,7 +134,7 @@ REVOKE CREATE ON SCHEMA public FROM regress_snowflake_user;
 \x off
 \pset format aligned
 
--- Objects of the same names in a schema that comes first are not used.
+-- Objects with the same names in an earlier schema are not used.
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.snowflake_min_id(timestamptz, text) RETURNS bigint LANGUAGE sql AS 'SELECT -1 / 0';
 CREATE FUNCTION hostile.format(text, VARIADIC "any") RETURNS text LANGUAGE internal AS 'text_format_nv';
@@ -144,7 +144,7 @@ CREATE TABLE hostile.pg_class AS SELECT * FROM pg_class LIMIT 0;
 SET search_path = hostile, pg_catalog, public;
 SELECT partition, created FROM public.snowflake_create_partitions('public.orders', '2027-01-01', '2027-02-01', '1 month');
 RESET search_path;
--- What the statements set off finds the caller's search_path.
+-- Code that the statements trigger runs with the caller's search_path.
 SET search_path = "My Shop", public;
 CREATE TABLE "My Shop".commands (tag text);
 CREATE FUNCTION "My Shop".note() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO commands VALUES (tg_tag); END';
@@ -154,7 +154,7 @@ DROP EVENT TRIGGER note_commands;
 TABLE commands;
 RESET search_path;
 
--- Backslashes in strings may mean something else, also when what was planned before is used again.
+-- Backslashes in strings may have another meaning, even when an earlier plan is used again.
 SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
 SET standard_conforming_strings = off;
 SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
@@ -165,7 +165,7 @@ SET standard_conforming_strings = off;
 SELECT partition, created FROM snowflake_create_partitions('orders', '2027-02-01', '2027-03-01', '1 month');
 RESET standard_conforming_strings;
 
--- What other sessions have made has to be seen.
+-- Partitions created by other sessions must be visible.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM refused($$'orders', '2027-03-01', '2027-04-01', '1 month'$$);
 SELECT created FROM snowflake_create_partitions('orders', '2027-03-01', '2027-04-01', '1 month', dry_run => true);

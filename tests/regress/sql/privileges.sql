@@ -1,9 +1,9 @@
--- Who may do what: an ordinary role, and what it cannot influence.
+-- Privileges: an ordinary role, and objects that it cannot influence.
 CREATE ROLE regress_snowflake_user;
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), place int);
 GRANT SELECT, INSERT ON orders TO regress_snowflake_user;
 
--- Everybody can draw IDs, read them and put them together, and look at the layouts.
+-- Everyone can take, decode and encode IDs, and list the layouts.
 SET ROLE regress_snowflake_user;
 INSERT INTO orders (place) VALUES (1), (2);
 SELECT count(*), count(DISTINCT id) FROM orders;
@@ -14,8 +14,8 @@ SELECT worker_id FROM snowflake_decode(snowflake_encode('2024-01-01T00:00:00Z', 
 SELECT count(*) FROM snowflake_layouts;
 SELECT layout FROM snowflake_describe_layout('js53');
 
--- Nobody but a superuser chooses the layout. How long to wait is each session's own affair, how far IDs may run ahead
--- of the clock is the server's.
+-- Only a superuser chooses the layout. Each session chooses how long to wait. The server determines how far IDs may run
+-- ahead of the clock.
 SELECT code, message FROM sqlstate_of($$SET snowflake_id.layout = 'js53'$$);
 SELECT code, message FROM sqlstate_of($$SET snowflake_id.layout = 'nonsense'$$);
 SELECT code, message FROM sqlstate_of($$SELECT set_config('snowflake_id.layout', 'js53', true)$$);
@@ -26,7 +26,8 @@ SET snowflake_id.max_wait = '1s';
 SHOW snowflake_id.max_wait;
 RESET snowflake_id.max_wait;
 
--- Nor can a function with a setting of its own give more than its owner has. One that runs as a superuser can.
+-- A function with a setting of its own does not have more privileges than its owner. A function that runs as a
+-- superuser can set the layout.
 RESET ROLE;
 CREATE SCHEMA AUTHORIZATION regress_snowflake_user;
 SET ROLE regress_snowflake_user;
@@ -43,7 +44,7 @@ SELECT js_id_as_owner() < 2 ^ 53 AS is_js53, snowflake_nextval() > 2 ^ 53 AS is_
 RESET ROLE;
 DROP FUNCTION js_id_as_caller, js_id_as_owner;
 
--- The right to choose the layout can be granted.
+-- The privilege to choose the layout can be granted.
 GRANT SET ON PARAMETER snowflake_id.layout TO regress_snowflake_user;
 SET ROLE regress_snowflake_user;
 SET snowflake_id.layout = 'js53';
@@ -52,7 +53,7 @@ RESET snowflake_id.layout;
 RESET ROLE;
 REVOKE SET ON PARAMETER snowflake_id.layout FROM regress_snowflake_user;
 
--- The right to draw IDs can be taken away. Reading them, and the rows that are there, are not affected.
+-- The privilege to take IDs can be revoked. Decoding IDs and existing rows are not affected.
 BEGIN;
 REVOKE EXECUTE ON FUNCTION snowflake_nextval(), snowflake_batch(int) FROM PUBLIC;
 SET LOCAL ROLE regress_snowflake_user;
@@ -66,8 +67,8 @@ SET LOCAL ROLE regress_snowflake_user;
 SELECT snowflake_worker(snowflake_nextval());
 ROLLBACK;
 
--- What PUBLIC may do. All that changes anything is to draw IDs (and to ask for the last one), and to alter tables of one's
--- own: the volatile functions. Nothing can be written to, and nothing that runs with the rights of its owner can be called.
+-- The privileges of PUBLIC. Only volatile functions have effects: those that take IDs, ask for the last ID, or alter
+-- tables of the caller. Nothing can be written, and no function that runs with the rights of its owner can be called.
 SELECT p.oid::regprocedure::text COLLATE "C" AS volatile_function, p.prosecdef AS definer,
        has_function_privilege('regress_snowflake_user', p.oid, 'EXECUTE') AS executable
 FROM pg_depend AS d
@@ -89,8 +90,8 @@ SELECT code, message FROM sqlstate_of($$COMMENT ON FUNCTION snowflake_nextval() 
 SELECT code, message FROM sqlstate_of($$DROP EXTENSION snowflake_id CASCADE$$);
 RESET ROLE;
 
--- Objects of the same names in a schema that comes first do not change what the view and the functions say. All of
--- these would raise an error.
+-- Objects with the same names in an earlier schema do not change the results of the view and the functions. All of
+-- these objects would raise an error.
 CREATE SCHEMA hostile;
 SET search_path = hostile, pg_catalog, public;
 CREATE FUNCTION hostile.trap(what text) RETURNS text LANGUAGE plpgsql

@@ -1,4 +1,4 @@
--- IDs for the outside: texts with a prefix and UUIDs, with and without a key, and what is refused.
+-- Public IDs: texts with a prefix and UUIDs, with and without a key, and invalid inputs.
 \set key '\\x0123456712345678234567893456789A'
 \set other '\\x00000000000000000000000000000000'
 CREATE TABLE ids (id bigint);
@@ -10,7 +10,7 @@ SELECT id, snowflake_to_public('cus', id) AS plain, snowflake_to_public('cus', i
 SELECT id, snowflake_to_uuid(id) AS plain, snowflake_to_uuid(id, :'key') AS sealed,
        snowflake_to_uuid(id, :'key', 'cus') AS with_prefix FROM ids ORDER BY id;
 
--- They lead back, and look unrelated. Those without a key sort as the IDs do.
+-- They can be decoded, and look unrelated. Those without a key sort as the IDs do.
 SELECT bool_and(snowflake_from_public('cus', snowflake_to_public('cus', id)) = id) AS text,
        bool_and(snowflake_from_public('cus', snowflake_to_public('cus', id, key), key) = id) AS sealed_text,
        bool_and(snowflake_from_uuid(snowflake_to_uuid(id)) = id) AS uuid,
@@ -26,7 +26,7 @@ WHERE bits > 0 OR less = 0;
 SELECT bool_and(('x' || substr(u, 1, 12) || substr(u, 14, 3) || substr(u, 18, 1))::bit(64)::bigint = id) AS same
 FROM ids, replace(snowflake_to_uuid(id)::text, '-', '') AS u;
 
--- More keys and prefixes than a backend remembers, in turn, each several times.
+-- More keys and prefixes than a backend caches, in turn, each several times.
 SELECT count(DISTINCT text) AS texts, count(DISTINCT uuid) AS uuids,
        bool_and(snowflake_from_public(prefix, text, key) = 42 AND snowflake_from_uuid(uuid, key, prefix) = 42) AS back
 FROM generate_series(1, 3) AS round, generate_series(1, 6) AS number, unnest(ARRAY['a', 'b', 'c', 'abcdefghijklmnop']) AS prefix,
@@ -38,7 +38,7 @@ SELECT snowflake_to_public(NULL, 1) IS NULL AND snowflake_to_public('cus', NULL)
    AND snowflake_to_uuid(NULL) IS NULL AND snowflake_to_uuid(1, NULL) IS NULL AND snowflake_to_uuid(1, :'key', NULL) IS NULL
    AND snowflake_from_uuid(NULL) IS NULL AND snowflake_from_uuid(snowflake_to_uuid(1), NULL) IS NULL AS all_null;
 
--- What is no public ID.
+-- Invalid public IDs.
 \pset format unaligned
 SELECT prefix, text, code, message, detail
 FROM (VALUES ('cus', ''), ('cus', 'cus'), ('cus', '4aaW4SzAyQK'), ('cus', 'ord_4aaW4SzAyQK'), ('cus', 'cust_4aaW4SzAyQK'),
@@ -71,7 +71,7 @@ SELECT * FROM sqlstate_of($$SELECT snowflake_from_uuid('abdefba1-845f-85f4-9e5f-
 SELECT * FROM sqlstate_of($$SELECT snowflake_from_uuid('018f2f3c-7c10-7000-8000-000000000000')$$);
 \x off
 
--- What is no UUID of an ID: another version or variant, a number past the end, digits where there are none.
+-- Invalid UUIDs: another version or variant, a number past the end, digits where there are none.
 SELECT uuid, code, detail
 FROM unnest(ARRAY['018f2f3c-7c10-7000-8000-000000000000', '1565a11f-6217-4a00-8000-000000000000', '1565a11f-6217-8a00-c000-000000000000',
                   '00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff', '1565a11f-6217-8a00-8000-000000000001',
@@ -84,7 +84,7 @@ FROM (VALUES ('1565a11f-6217-8a00-8000-000000000000', ''), ('abdefba1-845f-85f4-
      LATERAL sqlstate_of(format('SELECT snowflake_from_uuid(%L, %L, %L)', uuid, '\x0123456712345678234567893456789A', prefix));
 \pset format aligned
 
--- 10,000 forged ones of each kind: none is taken for an ID.
+-- 10,000 forged IDs of each kind: none is accepted.
 CREATE FUNCTION is_refused(query text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE query;
@@ -98,7 +98,7 @@ SELECT count(*) FILTER (WHERE NOT is_refused(format('SELECT snowflake_from_uuid(
 FROM generate_series(1, 10000) AS n, snowflake_to_uuid(n, :'other') AS uuid, snowflake_to_public('cus', n, :'other') AS text;
 DROP FUNCTION is_refused(text);
 
--- Keys with names: the same results, for those who may.
+-- Named keys: the same results, for roles with the privilege.
 INSERT INTO snowflake_mask_key (name, key) VALUES ('customers', :'key');
 SELECT snowflake_to_public_named('cus', id, 'customers') = snowflake_to_public('cus', id, :'key') AS text,
        snowflake_from_public_named('cus', snowflake_to_public('cus', id, :'key'), 'customers') = id AS text_back,
@@ -136,14 +136,14 @@ ANALYZE customers;
 SELECT * FROM customers WHERE public_id = 'cus_4aaW4SzAyQK';
 EXPLAIN (COSTS OFF) SELECT name FROM customers WHERE snowflake_to_uuid(id) = '1565a11f-6217-8a00-8000-000000000000';
 SELECT name FROM customers WHERE snowflake_to_uuid(id) = '1565a11f-6217-8a00-8000-000000000000';
--- Better: the primary key answers, as the way back is done once.
+-- This is better: the primary key is used, because the public ID is decoded only once.
 EXPLAIN (COSTS OFF) SELECT name FROM customers WHERE id = snowflake_from_public('cus', 'cus_4aaW4SzAyQK');
 EXPLAIN (COSTS OFF) SELECT name FROM customers WHERE id = snowflake_from_public_named('cus', 'cus_1RaoBzHuVr44yahB', 'customers');
 SELECT name FROM customers WHERE id = snowflake_from_public_named('cus', 'cus_1RaoBzHuVr44yahB', 'customers');
 SELECT code, message FROM sqlstate_of($$CREATE INDEX ON customers (snowflake_to_public_named('cus', id, 'customers'))$$);
 
--- A schema that is served as it is, as PostgREST does: a view with public IDs, a function that finds by one. Who reads it
--- needs neither the table nor the key.
+-- A schema that is exposed as it is, as PostgREST does: a view with public IDs, and a function that finds rows by them.
+-- Its users need access to neither the table nor the key.
 CREATE INDEX customers_public_id ON customers (snowflake_to_public('cus', id));
 CREATE SCHEMA api;
 CREATE VIEW api.customers AS SELECT snowflake_to_public('cus', id) AS id, name FROM public.customers;

@@ -1,7 +1,8 @@
--- A superuser runs the installation script with the schema of the extension on the search_path, and our functions in databases
--- that others own. So every operator has its schema, unless search_path is pinned, and nothing implies one.
+-- A superuser runs the installation script with the schema of the extension on the search_path, and runs our functions
+-- in databases that others own. So every operator is schema-qualified unless search_path is pinned, and no construct
+-- implies an unqualified one.
 
--- The script without comments, strings, and functions that pin search_path; and without what is an operator in name only.
+-- The script without comments, strings, functions that pin search_path, and tokens that only look like operators.
 CREATE FUNCTION unqualified(script text) RETURNS SETOF text LANGUAGE plpgsql AS $function$
 BEGIN
     script := regexp_replace(script, '--[^\n]*', '', 'g');
@@ -21,7 +22,7 @@ SELECT unqualified(pg_read_file(directory.setting || '/extension/snowflake_id--'
 FROM pg_config AS directory, pg_extension AS extension
 WHERE directory.name = 'SHAREDIR' AND extension.extname = 'snowflake_id';
 
--- It finds what it has to, and nothing else.
+-- The check finds exactly what it should.
 SELECT unqualified($script$
     CREATE VIEW v AS SELECT a.*, count(*) FROM t WHERE a OPERATOR(pg_catalog.=) b; -- a = b
     DO $$BEGIN RAISE EXCEPTION 'a = b' USING HINT = 'c', DETAIL = f(x => -1); y := CASE WHEN a THEN b END; END$$;
@@ -38,9 +39,9 @@ SELECT unqualified($script$
 $script$) AS line;
 DROP FUNCTION unqualified;
 
--- The functions with bodies of text that do not pin search_path, as it has to be the caller's, or its statements could not be
--- those of the caller. In them names of types and functions have their schemas as well: test hostile_database makes
--- traps of whatever they mention.
+-- The functions with text bodies that do not pin search_path, because they or their statements must run with the
+-- caller's. In them, the names of types and functions are qualified too: the test hostile::database makes traps for all
+-- names that they mention.
 SELECT p.oid::regprocedure AS function
 FROM pg_depend AS d
 JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'snowflake_id'

@@ -1,4 +1,4 @@
--- Ranges of time as ranges of IDs: bounds, predicates that the planner sees through, indexes, partitions.
+-- Ranges of time as ranges of IDs: bounds, predicates that the planner can simplify, indexes, partitions.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 
@@ -17,7 +17,7 @@ SELECT snowflake_min_id(NULL) IS NULL AND snowflake_max_id(NULL) IS NULL
    AND snowflake_min_id('2024-01-02', NULL) IS NULL AND snowflake_max_id('2024-01-02', NULL) IS NULL AS all_null;
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_min_id('2024-01-02', 'twiter')$$);
 
--- The predicates, at the edges of a range: its start belongs to it, its end does not.
+-- The predicates, at the edges of a range: the start is included, the end is not.
 SELECT at, snowflake_since(id, '2024-01-02 00:00') AS since, snowflake_before(id, '2024-01-02 01:00') AS before,
        snowflake_between(id, '2024-01-02 00:00', '2024-01-02 01:00') AS between
 FROM unnest(ARRAY['2024-01-01 23:59:59.999', '2024-01-02 00:00', '2024-01-02 00:59:59.999', '2024-01-02 01:00'
@@ -25,14 +25,14 @@ FROM unnest(ARRAY['2024-01-01 23:59:59.999', '2024-01-02 00:00', '2024-01-02 00:
 SELECT snowflake_since(1, '2024-01-01', 'js53') AS since, snowflake_before(1, '2024-01-01', 'js53') AS before,
        snowflake_between(1, '2020-01-01', '2024-01-01', 'js53') AS between;
 
--- NULL and empty ranges give what the comparison would give.
+-- NULL and empty ranges give the same results as the comparison.
 SELECT snowflake_since(1, NULL) IS NULL AS since, snowflake_before(NULL, '2024-01-02') IS NULL AS before,
        snowflake_between(1, NULL, '2023-01-01') AS null_to_past, snowflake_between(1, NULL, '2025-01-01') IS NULL AS null_on,
        snowflake_between(1, '2025-01-01', NULL, 'standard') AS from_future,
        snowflake_between(1, '2024-01-01', '2024-01-02', NULL) IS NULL AS no_layout,
        snowflake_between(1, '2024-01-02', '2024-01-01') AS empty;
 
--- A million rows, one each second for eleven days and a half.
+-- A million rows, one for each second of eleven and a half days.
 CREATE TABLE events (id bigint PRIMARY KEY, place int);
 INSERT INTO events
     SELECT snowflake_encode(timestamptz '2024-01-01' + n * interval '1 s', n % 1024, n % 4096), n
@@ -40,7 +40,8 @@ INSERT INTO events
 VACUUM (ANALYZE) events;
 SET enable_bitmapscan = off;
 
--- With constants and a named layout the planner knows the numbers, with the session's layout it computes them at the start.
+-- With constants and a named layout the planner knows the numbers. With the session's layout they are computed at the
+-- start of execution.
 EXPLAIN (COSTS OFF) SELECT * FROM events
     WHERE snowflake_between(id, '2024-01-03 10:00', '2024-01-03 11:00', 'standard');
 EXPLAIN (COSTS OFF) SELECT * FROM events WHERE snowflake_between(id, '2024-01-03 10:00', '2024-01-03 11:00');
@@ -54,7 +55,7 @@ SELECT count(*), min(place), max(place) FROM events WHERE snowflake_between(id, 
 SELECT count(*), min(place), max(place) FROM events
     WHERE snowflake_timestamp(id) >= '2024-01-03 10:00' AND snowflake_timestamp(id) < '2024-01-03 11:00';
 
--- Parameters, with a plan for all of their values.
+-- Parameters, with a plan for all values.
 SET plan_cache_mode = force_generic_plan;
 PREPARE range_of (timestamptz, timestamptz) AS
     SELECT count(*), min(place), max(place) FROM events WHERE snowflake_between(id, $1, $2);
@@ -65,7 +66,7 @@ EXPLAIN (COSTS OFF) EXECUTE range_as('2024-01-03 10:00', '2024-01-03 11:00', 'st
 EXECUTE range_of('2024-01-03 10:00', '2024-01-03 11:00');
 EXECUTE range_of('2024-01-03 10:00', '2024-01-03 09:00');
 EXECUTE range_as('2024-01-03 10:00', '2024-01-03 11:00', 'standard');
--- A changed setting is followed by plans that were made before: the same IDs are of other times for pgedge.
+-- Existing plans follow a changed setting: the same IDs have other times in pgedge.
 SET snowflake_id.layout = 'pgedge';
 EXECUTE range_of('2024-01-03 10:00', '2024-01-03 11:00');
 EXECUTE range_of('2023-01-03 10:00', '2023-01-03 11:00');
@@ -78,11 +79,11 @@ EXECUTE range_of('2023-01-03 10:00', '2023-01-03 11:00');
 RESET snowflake_id.layout;
 RESET plan_cache_mode;
 DEALLOCATE ALL;
--- The planner never takes the setting for a constant.
+-- The planner never treats the setting as a constant.
 EXPLAIN (VERBOSE, COSTS OFF) SELECT snowflake_min_id('2024-01-03 10:00');
 EXPLAIN (COSTS OFF) SELECT FROM events WHERE snowflake_between(5, '2024-01-03 10:00', '2024-01-03 11:00');
 
--- A join, in which each row of one side is a range.
+-- A join in which each row of one side is a range.
 CREATE TABLE shifts (name text PRIMARY KEY, begins timestamptz, ends timestamptz);
 INSERT INTO shifts VALUES ('early', '2024-01-03 06:00', '2024-01-03 14:00'), ('late', '2024-01-03 14:00', '2024-01-03 22:00');
 ANALYZE shifts;
@@ -99,7 +100,7 @@ SELECT count(*), min(place), max(place) FROM events
 DROP INDEX events_time;
 RESET enable_bitmapscan;
 
--- Twelve partitions, a month each.
+-- Twelve partitions, one for each month.
 CREATE TABLE orders (id bigint PRIMARY KEY, place int) PARTITION BY RANGE (id);
 SELECT format('CREATE TABLE orders_%s PARTITION OF orders FOR VALUES FROM (%s) TO (%s)', to_char(month, 'MM'),
               snowflake_min_id(month, 'standard'), snowflake_min_id(month + interval '1 month', 'standard'))
@@ -109,11 +110,12 @@ INSERT INTO orders
 VACUUM (ANALYZE) orders;
 SET enable_seqscan = off;
 SET enable_bitmapscan = off;
--- Only the right ones are planned for with constants and a named layout ...
+-- With constants and a named layout, only the right partitions are planned ...
 EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE snowflake_between(id, '2024-03-15', '2024-04-15', 'standard');
 EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE snowflake_since(id, '2024-12-24', 'standard');
 EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE snowflake_before(id, '2024-01-01 00:00:01', 'standard');
--- ... and only those are run with what is known at the start: the session's layout, now() (long after all of them).
+-- ... and with values known at the start, only the right ones are executed: the session's layout, now() (long after all
+-- of them).
 EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE snowflake_between(id, '2024-03-15', '2024-04-15');
 EXPLAIN (COSTS OFF) SELECT * FROM orders
     WHERE snowflake_between(id, now() - (now() - '2024-03-15'), now() - (now() - '2024-04-15'), 'standard');
@@ -132,8 +134,8 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 SELECT count(*) FROM orders WHERE snowflake_timestamp(id) >= '2024-03-15' AND snowflake_timestamp(id) < '2024-04-15';
 
--- No plan may call a predicate for each row: all of them have to be seen through. (The plans above show it too; this says
--- what it is about.)
+-- No plan may call a predicate for each row: all of them must be inlined. (The plans above show it too. This states
+-- it.)
 CREATE FUNCTION plan_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY EXECUTE 'EXPLAIN (VERBOSE, COSTS OFF) ' || query;
@@ -154,8 +156,9 @@ FROM unnest(ARRAY[
 GROUP BY predicate, position ORDER BY position;
 DROP FUNCTION plan_of;
 
--- Random ranges find the rows that a comparison of the times finds, in layouts of all kinds. IDs and ranges lie close to
--- each other, within an hour, so that ranges hit the edges of ticks; some are empty, upside down or without an end.
+-- Random ranges find the rows that a comparison of the times finds, in layouts of all kinds. IDs and ranges are close
+-- to each other, within an hour, so that ranges hit the edges of ticks. Some ranges are empty, reversed or without an
+-- end.
 SELECT setseed(0.5);
 CREATE TABLE samples AS
     SELECT layout, snowflake_encode(timestamptz '2025-06-01' + random() * interval '1 hour', (random() * 10)::int,
@@ -193,7 +196,7 @@ FROM ranges, samples;
 RESET enable_seqscan;
 RESET snowflake_id.layout;
 
--- Objects of the same names in a schema that comes first are not used.
+-- Objects with the same names in an earlier schema are not used.
 CREATE SCHEMA hostile;
 CREATE FUNCTION hostile.snowflake_min_id(timestamptz) RETURNS bigint LANGUAGE sql AS 'SELECT -1 / 0';
 CREATE FUNCTION hostile.snowflake_min_id(timestamptz, text) RETURNS bigint LANGUAGE sql AS 'SELECT -1 / 0';

@@ -1,22 +1,23 @@
--- The script that reads IDs where the extension is not: the answers of the extension, in a database without it.
+-- The script that decodes IDs where the extension is not installed: it gives the answers of the extension, in a
+-- database without it.
 SET timezone = 'UTC';
 SET datestyle = 'ISO';
 
--- What the script is for one layout.
+-- The script for one layout.
 \pset tuples_only on
 \pset format unaligned
 SELECT snowflake_reader_sql('js53');
 SELECT snowflake_reader_sql(NULL) IS NULL;
 \pset tuples_only off
 SELECT code, message FROM sqlstate_of($$SELECT snowflake_reader_sql('twiter')$$);
--- Nothing in it is found by the search path: without comments, strings, and operators with their schema there is none left.
+-- It does not depend on the search path: without comments, strings and qualified operators, no operators are left.
 SELECT name, line
 FROM snowflake_layouts, regexp_split_to_table(snowflake_reader_sql(name), '\n') AS line
 WHERE line !~ '^-- |^COMMENT'
   AND regexp_replace(line, '''[^'']*''|OPERATOR\(pg_catalog\.[^)]*\)|\(-\d+\)|THEN -1', '', 'g') ~ '[-+*/<>=~!@#%^&|`?]';
 \pset format aligned
 
--- For each layout the script, and in one number what the extension says of 100,000 IDs and as many instants.
+-- For each layout, the script, and a checksum of the extension's answers for 100,000 IDs and as many instants.
 CREATE TABLE layouts (schema text, layout text, last bigint, script text, answers text, edges text);
 INSERT INTO layouts (schema, layout, last, script)
     SELECT 'layout_' || position, layout, snowflake_max_id('infinity', layout), snowflake_reader_sql(layout)
@@ -24,7 +25,7 @@ INSERT INTO layouts (schema, layout, last, script)
                       'time:40 sequence:5 unit=7us epoch=1969-12-31T23:59:59.999993Z',
                       'time:62 worker:1 unit=1us epoch=0001-01-01T00:00:00Z',
                       'time:40 datacenter:10 worker:13 unit=8400000us epoch=0001-01-01T00:00:00Z']) WITH ORDINALITY AS l (layout, position);
--- IDs from all over the layout, and instants at which ticks begin or nearly so. %2$s stands for the layout as an argument.
+-- IDs from all over the layout, and instants at or near the start of ticks. %2$s stands for the layout as an argument.
 CREATE TABLE questions AS SELECT $$
     SELECT md5(string_agg(md5(ROW(n, d, %1$s.snowflake_timestamp(id%2$s), %1$s.snowflake_datacenter(id%2$s),
                                   %1$s.snowflake_worker(id%2$s), %1$s.snowflake_sequence(id%2$s),
@@ -46,7 +47,8 @@ $$ AS many, $$
                   FROM unnest(ARRAY[%1$s.snowflake_timestamp(0%2$s), %1$s.snowflake_timestamp(%3$s%2$s)]) AS edge, generate_series(-1, 1) AS step
                  ) AS ts (t)
 $$ AS few;
--- %1$s: where the functions are, %2$s: the layout as an argument, %3$s: the largest ID. Without OFFSET the IDs would be computed anew in each place of theirs.
+-- %1$s: the schema of the functions, %2$s: the layout as an argument, %3$s: the largest ID. OFFSET prevents the IDs
+-- from being computed again for each use.
 CREATE FUNCTION ask(question text, functions text, argument text, last bigint, OUT answer text) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format(question, functions, argument, last) INTO answer;
@@ -82,7 +84,7 @@ $$;
 SELECT layout, ask(:'many', schema, '', last) = answers AS same_answers, ask(:'few', schema, '', last) = edges AS same_at_edges
 FROM layouts ORDER BY schema;
 
--- What no layout has is an error of the same SQLSTATE; what is between the last ID and 2^63 - 1 as well.
+-- Values outside the layout raise an error with the same SQLSTATE, including those between the last ID and 2^63 - 1.
 CREATE FUNCTION sqlstate_of(commands text) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE commands;
@@ -101,7 +103,7 @@ GROUP BY schema, layout ORDER BY schema;
 SELECT layout_1.snowflake_worker(NULL) IS NULL AND layout_1.snowflake_timestamp(NULL) IS NULL AS null_stays_null,
        (SELECT d IS NULL FROM layout_1.snowflake_decode(NULL) AS d) AS also_in_a_row;
 
--- The planner puts them in the place of the calls: an index answers, and no function is left.
+-- The planner inlines them: an index is used, and no function call is left.
 CREATE TABLE orders (id bigint PRIMARY KEY, amount int);
 INSERT INTO orders SELECT n::bigint << 40, n FROM generate_series(1, 10000) AS n;
 ANALYZE orders;
@@ -111,7 +113,7 @@ EXPLAIN (COSTS OFF) SELECT * FROM orders WHERE snowflake_since(id, '2024-01-31')
 SELECT count(*) FROM orders WHERE snowflake_since(id, '2024-01-01 01:00') AND snowflake_before(id, '2024-01-01 02:00');
 SELECT count(*) FROM orders WHERE snowflake_timestamp(id) >= '2024-01-01 01:00' AND snowflake_timestamp(id) < '2024-01-01 02:00';
 EXPLAIN (COSTS OFF, VERBOSE) SELECT o.id, d.worker_id FROM orders AS o, snowflake_decode(o.id) AS d;
--- They can stand in an index.
+-- They can be used in an index.
 CREATE INDEX ON orders (snowflake_timestamp(id));
 
 -- A second layout in the same schema is refused.

@@ -1,4 +1,4 @@
--- The registry of a fleet, as far as one session can show it: test registry_sql has the rest.
+-- The registry of a fleet: what a single session can test. The tests in tests/cluster/tests/registry cover the rest.
 CREATE EXTENSION snowflake_id_registry;
 
 SELECT e.extnamespace::regnamespace AS schema, e.extrelocatable,
@@ -7,16 +7,17 @@ SELECT e.extnamespace::regnamespace AS schema, e.extrelocatable,
 FROM pg_extension AS e JOIN pg_available_extensions AS a ON a.name = e.extname
 WHERE e.extname = 'snowflake_id_registry';
 
--- What servers and administrators call has the rights of the owner, and what is called in it finds nothing of the caller's.
+-- Functions for servers and administrators run with the rights of the owner, and nothing in them is looked up through
+-- the caller's search_path.
 SELECT p.proname COLLATE "C" AS function, p.prosecdef AS definer,
        CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
        p.prosqlbody IS NOT NULL OR 'search_path=pg_catalog, pg_temp' = ANY (p.proconfig) AS is_bound,
-       -- A caller's standard_conforming_strings says what a backslash means.
+       -- A caller's standard_conforming_strings determines the meaning of a backslash.
        p.prosrc ~ '\\' AS has_backslash
 FROM pg_proc AS p WHERE p.pronamespace = 'snowflake_registry'::regnamespace
 ORDER BY 1, p.oid::regprocedure::text COLLATE "C";
 
--- Nobody has rights but the owner, and pg_monitor on the views.
+-- Only the owner has privileges, except for pg_monitor on the views.
 SELECT pg_describe_object(object.classid, object.oid, 0) COLLATE "C" AS object, acl.privilege_type,
        CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END AS grantee
 FROM (
@@ -32,7 +33,7 @@ FROM (
 WHERE acl.grantee <> object.owner
 ORDER BY 1, 2;
 
--- Every object has a comment, and so has every column of the views.
+-- Every object has a comment, and every column of the views too.
 SELECT pg_describe_object(d.classid, d.objid, 0) AS object
 FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'snowflake_id_registry'
 WHERE d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'
@@ -43,7 +44,7 @@ FROM pg_attribute JOIN pg_class AS c ON c.oid = attrelid
 WHERE relnamespace = 'snowflake_registry'::regnamespace AND relkind = 'v' AND col_description(attrelid, attnum) IS NULL
 ORDER BY 1, attnum;
 
--- What servers ask, with numbers in place of UUIDs. The answer without what differs from run to run.
+-- The calls of servers, with numbers in place of UUIDs, and the reply without parts that vary between runs.
 CREATE FUNCTION uuid_of(number int) RETURNS uuid IMMUTABLE LANGUAGE sql AS
     $$SELECT lpad(number::text, 32, '0')::uuid$$;
 CREATE FUNCTION clock_us() RETURNS bigint VOLATILE LANGUAGE sql AS
@@ -68,7 +69,7 @@ RETURNS snowflake_registry.answer LANGUAGE sql AS $$
     SELECT snowflake_registry.renew(registry_id, clock_us() + ahead, round_trip, uuid_of(lease), uuid_of(last),
                                     uuid_of(next), '{}')
 $$;
--- Time passes.
+-- Lets time pass.
 CREATE FUNCTION pass(span interval, worker int DEFAULT NULL) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     ALTER TABLE snowflake_registry.lease DISABLE TRIGGER keep_the_end;
@@ -82,7 +83,7 @@ BEGIN
 END
 $$;
 
--- Nothing is given before the administrator says that there was no fleet.
+-- Nothing is granted before the administrator says that there was no fleet.
 SELECT state, live_leases FROM snowflake_registry.status;
 SELECT (shown(acquire(1, 1, 'alpha'))).*;
 SELECT (shown(renew(1, 1, 2))).*;
@@ -90,23 +91,24 @@ SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.end_quara
 SELECT snowflake_registry.start_fleet();
 SELECT state, live_leases, lease, renew_every, synchronous FROM snowflake_registry.status;
 
--- The lowest first. The same question has the same answer.
+-- The lowest free worker ID is granted. A repeated call gets the same reply.
 SELECT (shown(acquire(1, 1, 'alpha'))).*;
 SELECT (shown(acquire(2, 1, 'beta'))).*;
 SELECT a.granted_from = b.granted_from AND a.granted_until = b.granted_until AND a.worker_id = b.worker_id AS is_the_same,
        a.outcome
 FROM acquire(3, 1, 'gamma') AS a, LATERAL acquire(3, 1, 'gamma', ahead => a.registry_clock - a.registry_clock) AS b;
--- The lease is renewed since: this one asks with an old nonce.
+-- The lease has been renewed since, so this call has an old nonce.
 SELECT (shown(renew(3, 1, 2))).*;
 SELECT (shown(acquire(3, 1, 'gamma'))).*;
--- It has the identity, and it does not suit any more: another one, and nobody else gets the rest of the first.
+-- The server has an identity that no longer fits. It gets another one, and the rest of the first lease is granted to no
+-- other server.
 SELECT (shown(acquire(2, 1, 'beta', unwanted => '{1, NULL}'))).*;
 SELECT (shown(renew(2, 1, 2))).*;
 SELECT worker_id, state, node_name, grant_count FROM snowflake_registry.fleet;
--- Another datacenter has numbers of its own.
+-- Another datacenter has its own worker IDs.
 SELECT a.datacenter_id, a.worker_id FROM acquire(4, 1, 'delta', datacenter_id => 7) AS a;
 
--- A pinned one or none; within what fits.
+-- A pinned worker ID is granted or none. It must fit.
 SELECT (shown(acquire(5, 1, 'epsilon', pin => 40))).*;
 SELECT (shown(acquire(6, 1, 'zeta', pin => 40))).*;
 SELECT (shown(acquire(6, 1, 'zeta', pin => 1024))).*;
@@ -115,7 +117,7 @@ SELECT (shown(acquire(6, 1, 'zeta', worker_limit => 4))).*;
 SELECT (shown(acquire(6, 1, 'zeta', worker_limit => 0))).*;
 SELECT (shown(acquire(6, 1, 'zeta', unwanted => '{4, 5, 7}'))).*;
 
--- Renewals: the nonce is the last one, or the next one if the answer was lost. Anything else is a twin.
+-- Renewals: the nonce is the last one, or the next one if the reply was lost. Any other nonce is a twin's.
 SELECT (shown(renew(1, 1, 2))).*;
 SELECT (shown(renew(1, 1, 2))).*;
 SELECT (shown(renew(1, 2, 3))).*;
@@ -126,24 +128,24 @@ SELECT (shown(renew(99, 1, 2))).*;
 SELECT b.granted_from = a.granted_from AND b.granted_until > a.granted_until AS goes_on
 FROM renew(1, 3, 4) AS a, LATERAL renew(1, 4, 5, ahead => a.registry_clock - a.registry_clock) AS b;
 
--- Of a lease that has ended nobody else has taken the identity: it goes on.
+-- The lease has ended, but no other server has taken the identity: it continues.
 SELECT pass('15 minutes', 0);
 SELECT worker_id, state, time_left FROM snowflake_registry.fleet WHERE worker_id = 0 AND datacenter_id = 0;
 SELECT (shown(renew(1, 5, 6))).*;
--- Or somebody else takes it, and the range begins where the other ended.
+-- If another server takes it, its range begins where the earlier one ended.
 SELECT pass('15 minutes', 0);
 CREATE TEMPORARY TABLE ended AS SELECT granted_until FROM snowflake_registry.lease WHERE worker_id = 0 AND datacenter_id = 0;
 SELECT a.outcome, a.worker_id, a.granted_from = snowflake_registry.microseconds(ended.granted_until) AS begins_at_the_end
 FROM ended, acquire(7, 1, 'eta') AS a;
 SELECT (shown(renew(1, 6, 7))).*;
--- Who had a number last gets it again.
+-- The server that had a worker ID last gets it again.
 SELECT pass('15 minutes');
 SELECT (shown(acquire(8, 1, 'epsilon'))).*;
 SELECT (shown(acquire(9, 1, 'a stranger'))).*;
 -- A lease that has ended is replaced by a new one with the same ID.
 SELECT (shown(acquire(3, 2, 'gamma'))).*;
 
--- What was granted is not forgotten, even by the owner.
+-- Grants cannot be deleted, even by the owner.
 SELECT code, message, detail FROM sqlstate_of($$UPDATE snowflake_registry.lease SET granted_until = granted_until - interval '1 hour'$$);
 SELECT code, detail FROM sqlstate_of($$UPDATE snowflake_registry.lease SET worker_id = 900 WHERE worker_id = 0$$);
 SELECT code, detail FROM sqlstate_of($$DELETE FROM snowflake_registry.lease$$);
@@ -151,7 +153,7 @@ SELECT code, detail FROM sqlstate_of($$TRUNCATE snowflake_registry.lease$$);
 SELECT code, detail FROM sqlstate_of($$DELETE FROM snowflake_registry.settings$$);
 SELECT code, detail FROM sqlstate_of($$UPDATE snowflake_registry.settings SET longest_lease = lease / 2, lease = lease / 2$$);
 
--- Whose clock is far off is told so. Half of the round trip is the message's.
+-- A server whose clock is far off is told so. Half of the round trip is assumed to be the time of the message.
 SELECT (shown(acquire(20, 1, 'late', ahead => -75500000))).*;
 SELECT (shown(renew(8, 1, 2, ahead => 75500000))).*;
 SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 40000000))).outcome;
@@ -159,11 +161,11 @@ SELECT (shown(renew(8, 1, 2, ahead => -75500000, round_trip => 92233720368547758
 SELECT outcome, detail FROM snowflake_registry.renew(NULL, NULL, NULL, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
 SELECT outcome FROM snowflake_registry.renew(NULL, 9223372036854775807, 9223372036854775807, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
 SELECT outcome FROM snowflake_registry.renew(NULL, -9223372036854775808, -9223372036854775808, uuid_of(1), uuid_of(1), uuid_of(1), NULL);
--- Who belongs to another registry, too.
+-- So is a server that belongs to another registry.
 SELECT outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') FROM renew(8, 1, 2, registry_id => uuid_of(5));
 SELECT outcome FROM acquire(20, 1, registry_id => uuid_of(5));
 
--- Whatever a server says of itself, nothing breaks.
+-- Invalid facts from a server do no harm.
 SELECT outcome FROM snowflake_registry.acquire(NULL, clock_us(), 0, uuid_of(30), uuid_of(1), jsonb_build_object(
     'node_name', E'evil\n\x1b[2J' || repeat('x', 300), 'host', '["a"]'::jsonb, 'port', 1e300, 'layout', 7, 'version', E'\t',
     'clock_offset', 1e99), 0, 500, NULL, NULL);
@@ -182,27 +184,28 @@ SELECT code, message FROM sqlstate_of('SELECT acquire(40, 1, datacenter_id => -1
 SELECT code, message, detail FROM sqlstate_of('SELECT acquire(40, 1, unwanted => ARRAY(SELECT generate_series(1, 10001)))');
 SELECT code, message FROM sqlstate_of('SELECT renew(1, 2, NULL)');
 
--- The clock was years ahead, and servers refuse such an end: another one, and nobody gets the first before that end.
+-- The clock was years ahead, and servers refuse such an end. The server gets another worker ID, and no server gets the
+-- first before that end.
 BEGIN;
 UPDATE snowflake_registry.lease SET granted_until = granted_until + interval '2 years' WHERE worker_id = 500;
 SELECT (shown(renew(30, 2, 2))).outcome;
 SELECT a.outcome, a.worker_id FROM acquire(30, 2) AS a;
 SELECT a.outcome, a.free_from > clock_us() + 63000000000000 AS after_years FROM acquire(31, 1, pin => 500) AS a;
 ROLLBACK;
--- Instants may be anything that timestamptz can be, and leases what servers accept: a day may have 25 hours.
+-- Instants can be anything that fits timestamptz, and leases anything that servers accept: a day may have 25 hours.
 SELECT snowflake_registry.microseconds('294276-12-31 23:59:59.999999+00'::timestamptz), snowflake_registry.microseconds('4714-11-24 00:00:00+00 BC'::timestamptz),
        snowflake_registry.microseconds('infinity'::timestamptz), snowflake_registry.microseconds('-infinity'::timestamptz);
 SELECT said, code FROM (VALUES ($$lease = '24 hours 1 second', longest_lease = '25 hours'$$), ($$lease = '0', longest_lease = '1 hour'$$), ($$lease = '1 day -1 hour', longest_lease = '24 hours'$$),
     ($$longest_lease = '1 mon -29 days'$$), ($$renew_every = '13 hours'$$), ($$renew_every = '-1 minute'$$)) AS changed (said),
     LATERAL sqlstate_of('UPDATE snowflake_registry.settings SET ' || said);
--- Texts have an end.
+-- Texts are truncated.
 BEGIN;
 UPDATE snowflake_registry.settings SET quarantine_reason = repeat('x', 5000), nothing_before = clock_timestamp() + interval '1 minute';
 SELECT snowflake_registry.sign_settings();
 SELECT length(detail) < 300 AS is_short FROM acquire(31, 1);
 ROLLBACK;
 
--- The administrator takes one away. Nobody gets it before its range ends.
+-- The administrator revokes a lease. The worker ID is not granted again before the range ends.
 SELECT snowflake_registry.revoke_lease(500) > clock_timestamp() AS goes_on;
 SELECT (shown(renew(30, 2, 3))).*;
 SELECT worker_id, state FROM snowflake_registry.fleet WHERE worker_id = 500;
@@ -213,10 +216,11 @@ SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.revoke_le
 SELECT snowflake_registry.configure(lease => '1 minute', renew_every => '5 seconds', last_worker => 1023, synchronous => true);
 SELECT lease, longest_lease, renew_every, first_worker, last_worker, synchronous FROM snowflake_registry.status;
 SELECT (shown(acquire(32, 1, pin => 600))).*;
--- What was granted stays granted, for as long as it was.
+-- Existing grants keep their length.
 SELECT (shown(renew(8, 1, 2))).*;
 SELECT snowflake_registry.configure(lease => '10 minutes', renew_every => '1 minute', synchronous => false);
--- A word to whoever sees it that it is too short for a quarantine; servers would take it for a doubt about the commit.
+-- A lease that is too short for a quarantine causes a notice, but no warning, which servers would take for a doubt
+-- about the commit.
 SELECT snowflake_registry.configure(lease => '2 minutes 1 second');
 SELECT snowflake_registry.configure(lease => '2 minutes');
 SELECT snowflake_registry.configure(renew_every => '30 seconds');
@@ -229,14 +233,14 @@ SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.config
 SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.configure(renew_every => '301 seconds')$$);
 SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.configure(first_worker => 1024)$$);
 SELECT state FROM snowflake_registry.status;
--- Each number of a datacenter is good for as many rows again.
+-- Each datacenter has as many worker IDs of its own.
 SELECT snowflake_registry.configure(last_datacenter => 7);
 SELECT last_datacenter FROM snowflake_registry.status;
 SELECT (shown(acquire(36, 1, datacenter_id => 8))).*;
 SELECT (shown(acquire(36, 1, datacenter_id => 7))).*;
 SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.configure(last_datacenter => -1)$$);
 
--- A question that comes late, or other settings: one lease ID is in one row, also over datacenters.
+-- A late call or changed settings: a lease ID is in only one row, even over datacenters.
 SELECT (shown(acquire(81, 1, pin => 801))).*;
 SELECT (shown(acquire(81, 1, pin => 801, datacenter_id => 3))).*;
 SELECT a.outcome, a.datacenter_id, a.worker_id FROM acquire(81, 1, pin => 802, datacenter_id => 3) AS a;
@@ -247,29 +251,30 @@ SELECT (shown(acquire(82, 1, pin => 803))).outcome;
 SELECT (shown(renew(82, 1, 2))).outcome;
 SELECT (shown(acquire(83, 1, pin => 804))).outcome;
 
--- Quarantine: renewals of live leases go on, and nothing else. A nonce may have been lost: one renewal with any is not a twin's.
+-- Quarantine: only renewals of live leases are granted. A nonce may have been lost, so one renewal with any nonce does
+-- not count as a twin's.
 SELECT round(extract(epoch FROM snowflake_registry.quarantine() - clock_timestamp()) / 60) AS minutes;
 SELECT state, quarantine_reason FROM snowflake_registry.status;
 SELECT (shown(renew(8, 70, 71))).*;
 SELECT (shown(renew(8, 70, 72))).*;
 SELECT (shown(acquire(33, 1, 'theta'))).*;
 SELECT code, message, hint FROM sqlstate_of('SELECT snowflake_registry.start_fleet()');
--- One that was about to end: somebody else may have it.
+-- A lease that was about to end: another server may have it.
 SELECT (shown(renew(32, 1, 2))).*;
--- A question that comes late, from before the quarantine, is not taken for the last word of its server.
+-- A late call from before the quarantine is not taken for the last call of its server.
 SELECT (shown(acquire(82, 1))).outcome;
 SELECT (shown(renew(82, 2, 3))).outcome;
 SELECT (shown(acquire(83, 1))).outcome;
 SELECT (shown(acquire(83, 1))).outcome;
 SELECT (shown(renew(83, 4, 5))).outcome;
--- One that ends meanwhile comes back afterwards.
+-- A lease that ends during the quarantine can be renewed afterwards.
 SELECT pass('15 minutes', 40);
 SELECT (shown(renew(8, 71, 72))).*;
 SELECT snowflake_registry.end_quarantine();
 SELECT (shown(renew(8, 71, 72))).*;
 SELECT state, quarantine_reason FROM snowflake_registry.status;
 
--- A token shows more than there is: commits were lost. What is not signed shows nothing.
+-- A token proves more than the registry knows, so commits were lost. Unsigned facts prove nothing.
 CREATE FUNCTION renew_and_show(lease int, last int, next int, token text) RETURNS text LANGUAGE sql AS $$
     SELECT outcome FROM snowflake_registry.renew(
         NULL, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next),
@@ -285,19 +290,21 @@ SELECT state, granted_from, granted_until FROM snowflake_registry.fleet WHERE wo
 SELECT snowflake_registry.end_quarantine();
 SELECT renew_and_show(8, 75, 76, snowflake_registry.signed('lease:0:700:1:1000000:2000000:1000:'));
 SELECT state FROM snowflake_registry.status;
--- It was renewed; then given to two, and nobody holds it any more; then given once more.
+-- The lease was renewed. Then its worker ID was granted to two others and is no longer held, and then it was granted
+-- once more.
 SELECT renew_and_show(8, 76, 77, snowflake_registry.signed('lease:0:700:1:1000000:3000000:1000:'));
 SELECT renew_and_show(8, 77, 78, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
 SELECT grant_count, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
 SELECT renew_and_show(8, 78, 79, snowflake_registry.signed('lease:0:700:3:4000000:5000000:1000:'));
 SELECT grant_count, granted_from, granted_until FROM snowflake_registry.lease WHERE worker_id = 700;
 SELECT snowflake_registry.end_quarantine();
--- What was before is known, too.
+-- Earlier tokens are known too.
 SELECT renew_and_show(8, 79, 80, snowflake_registry.signed('lease:0:700:1:2500000:4000000:1000:'));
 SELECT state FROM snowflake_registry.status;
 DROP FUNCTION renew_and_show;
 
--- The row is written by a savepoint, and known again; VACUUM and FREEZE change nothing. By hand: it looks like a restored dump.
+-- A row written under a savepoint is recognized, and VACUUM and FREEZE change nothing. A row changed by hand looks like
+-- a restored dump.
 BEGIN;
 SAVEPOINT a;
 SELECT (shown(acquire(35, 1, pin => 700))).outcome;
@@ -312,7 +319,7 @@ SELECT (shown(renew(35, 2, 3))).outcome;
 SELECT state, last_worker, quarantine_reason FROM snowflake_registry.status;
 SELECT snowflake_registry.end_quarantine();
 
--- A snapshot that is older than the locks would not see what others did.
+-- A snapshot older than the locks would not see the changes of other sessions.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT code, message, hint ~ 'ALTER ROLE .* SET default_transaction_isolation = ''read committed'';' AS hints FROM sqlstate_of('SELECT renew(35, 3, 4)');
 ROLLBACK;
@@ -320,7 +327,7 @@ BEGIN READ ONLY;
 SELECT code, message, hint ~ 'ALTER ROLE .* SET default_transaction_read_only = off;' AS hints FROM sqlstate_of('SELECT renew(35, 3, 4)');
 ROLLBACK;
 
--- Rows stay for ever, so nothing that is called all the time looks at all of them.
+-- Rows are never deleted, so frequent calls must not scan all of them.
 DISCARD PLANS;
 SELECT pg_stat_force_next_flush();
 BEGIN;
@@ -334,7 +341,7 @@ WHERE schemaname = 'snowflake_registry' AND relname IN ('lease', 'segment') AND 
 COMMIT;
 DISCARD PLANS;
 
--- What the functions set holds until the commit, and no longer.
+-- Settings made by the functions last only until the commit.
 BEGIN;
 SET LOCAL synchronous_commit = off;
 SELECT (shown(renew(35, 3, 4))).outcome;
@@ -348,7 +355,7 @@ SHOW synchronous_commit;
 COMMIT;
 SHOW client_min_messages;
 
--- A server's role can do what servers do, and cannot be led astray.
+-- A server's role can make a server's calls, and cannot be exploited.
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
 GRANT EXECUTE ON FUNCTION
@@ -419,7 +426,7 @@ DROP EXTENSION snowflake_id_registry CASCADE;
 RESET client_min_messages;
 DROP FUNCTION uuid_of, clock_us, pass;
 
--- It does not go into a schema that is there already: its owner may have objects in it that cannot be seen yet.
+-- It cannot be created in an existing schema, whose owner may have objects in it that are not visible yet.
 CREATE ROLE regress_owner;
 DO $$BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO regress_owner', current_database()); END$$;
 CREATE SCHEMA snowflake_registry AUTHORIZATION regress_owner;
@@ -428,7 +435,7 @@ SET ROLE regress_owner;
 SELECT code FROM sqlstate_of('CREATE EXTENSION snowflake_id_registry');
 DROP SCHEMA snowflake_registry;
 RESET ROLE;
--- The owner of a registry need not be a superuser.
+-- The owner of a registry does not have to be a superuser.
 SET ROLE regress_owner;
 CREATE EXTENSION snowflake_id_registry;
 SELECT snowflake_registry.start_fleet();

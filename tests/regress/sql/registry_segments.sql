@@ -1,10 +1,11 @@
--- Numbers without time, which the registry gives out in ranges: what one session can show. Test registry_segments has the rest.
+-- Numbers without time, which the registry grants in ranges: what a single session can test. The tests in
+-- tests/cluster/tests/registry cover the rest.
 CREATE EXTENSION snowflake_id_registry;
 -- A taker that needs no grant would not be counted.
 SELECT * FROM snowflake_registry.take(NULL, '[]', NULL);
 GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
 
--- What a server asks, without what differs from run to run.
+-- A server's call, without parts of the reply that vary between runs.
 CREATE FUNCTION taken(requests jsonb, is_ours boolean DEFAULT false, node text DEFAULT 'alpha')
 RETURNS TABLE (request int, name text, outcome text, first bigint, count bigint, step bigint, detail text)
 LANGUAGE sql AS $$
@@ -18,7 +19,7 @@ CREATE FUNCTION taken_here(requests jsonb) RETURNS TABLE (request int, outcome t
     SELECT t.request, t.outcome FROM snowflake_registry.take_local((SELECT registry_id FROM snowflake_registry.status), requests, 'here') AS t
 $$;
 
--- No fleet has to be started. Without a segment there is one row all the same.
+-- No fleet has to be started. Without a segment there is still one row.
 SELECT t.name, t.outcome, t.detail, t.registry_clock BETWEEN 1700000000000000 AND 9000000000000000 AS has_clock
 FROM snowflake_registry.take(NULL, '[]', NULL) AS t;
 SELECT snowflake_registry.create_segment('orders');
@@ -27,7 +28,7 @@ SELECT t.name, t.is_known, t.outcome, t.first, t.increment, t.count, t.period_ke
        t.registry_id = s.registry_id AS is_this_one
 FROM snowflake_registry.status AS s, snowflake_registry.take(s.registry_id, '[{"name": "orders"}]', 'alpha') AS t;
 
--- Names that were not asked for come along, in order; names that do not exist do not hinder the others.
+-- Other names are returned too, in order. Unknown names do not affect the rest.
 SELECT snowflake_registry.create_segment('Zebra', min_step => 5, max_step => 20);
 SELECT snowflake_registry.create_segment(E'\n''"; ü', min_step => 7, max_step => 7);
 SELECT snowflake_registry.create_segment(repeat('x', 63), start => 100);
@@ -38,7 +39,7 @@ SELECT name, state, next_value, increment, step, min_step, max_step, max_value, 
        taken_at > now() - interval '1 minute' AS was_taken
 FROM snowflake_registry.segments;
 
--- Leaf's rule: 15 to 30 minutes, within the bounds. A server that says how many it had has a step of its own.
+-- Leaf's rule: 15 to 30 minutes, within the bounds. A server that reports how many numbers it used has its own step.
 SELECT s.request, t.step, t.count
 FROM (VALUES (1, '{"lasted": 899.9}'::jsonb), (2, '{"lasted": 10}'), (3, '{"lasted": 0}'), (4, '{"lasted": 900}'),
              (5, '{"lasted": 1800}'), (6, '{"lasted": 1800.1}'), (7, '{"lasted": 86400}'), (8, '{"lasted": 1e15}'),
@@ -48,14 +49,15 @@ FROM (VALUES (1, '{"lasted": 899.9}'::jsonb), (2, '{"lasted": 10}'), (3, '{"last
      LATERAL taken(jsonb_build_array('{"name": "Zebra"}' || s.said)) AS t
 WHERE t.request IS NOT NULL ORDER BY s.request;
 
--- The registry goes on above what a server had elsewhere. Its own numbers that it does not know are another thing: see below.
+-- The registry continues above numbers that a server had elsewhere. Unknown numbers of its own are a different case:
+-- see below.
 SELECT snowflake_registry.create_segment('moved', start => 10, increment => 7, min_step => 3, max_step => 3);
 SELECT * FROM taken('[{"name": "moved"}]') WHERE request IS NOT NULL;
 SELECT * FROM taken('[{"name": "moved", "had_until": 24}]') WHERE request IS NOT NULL;
 SELECT * FROM taken('[{"name": "moved", "had_until": 1000}]') WHERE request IS NOT NULL;
 SELECT * FROM taken('[{"name": "moved", "had_until": 2000, "registry_id": "00000000-0000-0000-0000-000000000001"}]', true) WHERE request IS NOT NULL;
 SELECT * FROM taken('[{"name": "moved", "had_until": 3000, "registry_id": null}]', true) WHERE request IS NOT NULL;
--- To report them is enough. What this registry has given, it knows itself.
+-- Reporting them is enough. The registry knows its own grants.
 SELECT request, outcome FROM taken('[{"name": "moved", "report": true, "had_until": 3500, "registry_id": null},
     {"name": "moved", "report": true, "had_until": 3400, "registry_id": null}, {"name": "moved", "report": true, "had_until": 4000},
     {"name": "unheard of", "report": true, "had_until": 5, "registry_id": null}]', true) WHERE request IS NOT NULL;
@@ -63,7 +65,7 @@ SELECT next_value FROM snowflake_registry.segments WHERE name = 'moved';
 SELECT bool_and((first - 10) % 7 = 0) AS keeps_its_remainder FROM taken('[{"name": "moved"}, {"name": "moved"}]') WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'moved';
 
--- Two that share the numbers as a MySQL auto-increment pair does.
+-- Two servers that share the numbers as a MySQL auto-increment pair does.
 SELECT snowflake_registry.create_segment('odd', start => 1, increment => 2, min_step => 4, max_step => 4),
        snowflake_registry.create_segment('even', start => 2, increment => 2, min_step => 4, max_step => 4);
 SELECT name, array_agg(first + k * 2 ORDER BY request, k) AS numbers
@@ -81,7 +83,7 @@ SELECT name, state, next_value FROM snowflake_registry.segments WHERE state <> '
 SELECT snowflake_registry.alter_segment('int4', max_value => 9223372036854775807);
 SELECT * FROM taken('[{"name": "int4"}]') WHERE request IS NOT NULL;
 
--- What a server says may be anything.
+-- A server's report may contain anything.
 SELECT code, message, detail FROM sqlstate_of($$SELECT taken('{}')$$);
 SELECT code, message, detail FROM sqlstate_of($$SELECT taken(NULL)$$);
 SELECT code, message, detail FROM sqlstate_of($$SELECT taken((SELECT jsonb_agg('{"name": "a"}'::jsonb) FROM generate_series(1, 65)))$$);
@@ -121,7 +123,7 @@ SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.drop_seg
 SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.resume_segment('orders', 1000000)$$);
 SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.resume_segment('orders', NULL)$$);
 
--- What may change.
+-- Properties that may change.
 SELECT snowflake_registry.alter_segment('cheap', min_step => 10, max_step => 100);
 SELECT name, first, count FROM taken('[{"name": "cheap", "lasted": 1}]') WHERE request IS NOT NULL;
 SELECT snowflake_registry.alter_segment('cheap', min_step => 2, max_step => 3);
@@ -133,7 +135,7 @@ SELECT outcome, detail FROM taken('[{"name": "cheap"}]') WHERE request IS NOT NU
 SELECT snowflake_registry.alter_segment('moved', next_value => 5000);
 SELECT first, (first - 10) % 7 AS remainder FROM taken('[{"name": "moved"}]') WHERE request IS NOT NULL;
 
--- Dropped and created again: it goes on above, whatever it looks like.
+-- Dropped and created again: the numbers continue above, whatever the new definition.
 SELECT snowflake_registry.drop_segment('orders');
 SELECT * FROM taken('[{"name": "orders"}]') WHERE request IS NOT NULL;
 SELECT name, state, next_value FROM snowflake_registry.segments WHERE name = 'orders';
@@ -148,13 +150,13 @@ SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.create
 SELECT snowflake_registry.create_segment('orders', start => 1000000);
 SELECT name, outcome, first FROM taken('[{"name": "orders"}]') WHERE request IS NOT NULL;
 
--- What was given is not forgotten, even by the owner.
+-- Grants cannot be deleted, even by the owner.
 SELECT code, message, detail, hint FROM sqlstate_of($$UPDATE snowflake_registry.segment SET next_value = next_value - 1$$);
 SELECT code, detail FROM sqlstate_of($$UPDATE snowflake_registry.segment SET name = name || 'a' WHERE name = 'cheap'$$);
 SELECT code, detail FROM sqlstate_of($$DELETE FROM snowflake_registry.segment$$);
 SELECT code, detail FROM sqlstate_of($$TRUNCATE snowflake_registry.segment$$);
 
--- Numbers by date. The clock of the server is what it is: what depends on it is calculated.
+-- Numbers by date. The server's clock cannot be set here, so values that depend on it are calculated.
 CREATE FUNCTION today(form text DEFAULT 'YYYYMMDD', zone text DEFAULT 'UTC') RETURNS bigint LANGUAGE sql AS
     $$SELECT to_char(clock_timestamp() AT TIME ZONE zone, form)::bigint$$;
 CREATE FUNCTION microseconds(instant timestamptz) RETURNS bigint LANGUAGE sql AS
@@ -176,14 +178,15 @@ SELECT state FROM snowflake_registry.segments WHERE name = 'by month';
 SELECT t.first - today('YYYY', 'Pacific/Kiritimati') * 1000000000000000 AS serial,
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Pacific/Kiritimati', 'MM-DD HH24:MI:SS') AS ends
 FROM snowflake_registry.take(NULL, '[{"name": "by year"}]', 'alpha') AS t WHERE request IS NOT NULL;
--- The next period beside this one: each has its own serial.
+-- The next period beside this one: each has its own serial numbers.
 SELECT t.request, t.first % 1000000 AS serial, t.period_key = today() AS is_today, t.period_starts > microseconds(now()) AS is_later
 FROM snowflake_registry.take(NULL, jsonb_build_array(
     jsonb_build_object('name', 'by day', 'next', true), jsonb_build_object('name', 'by day', 'had_until', today() * 1000000 + 20),
     jsonb_build_object('name', 'by day', 'next', true, 'period_key', today()),
-    -- Whose day has ended meanwhile is given numbers of today.
+    -- A server whose day has ended meanwhile is given numbers of today.
     jsonb_build_object('name', 'by day', 'next', true, 'period_key', today() - 1)), NULL) AS t WHERE request IS NOT NULL;
--- Who has numbers of the next day is not led back, and goes on above them; who has those of another month is refused.
+-- A server with numbers of the next day stays there, and continues above them. A server with numbers of another month
+-- is refused.
 SELECT t.request, t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_later
 FROM (SELECT key_after AS tomorrow FROM snowflake_registry.key_after('day', today())) AS day,
      LATERAL snowflake_registry.take(NULL, jsonb_build_array(
@@ -200,11 +203,11 @@ FROM (VALUES ('Europe/Berlin', 20251026::bigint), ('Europe/Berlin', 20250330), (
              ('Australia/Lord_Howe', 20250406), ('Asia/Kathmandu', 20240229), ('Pacific/Apia', 20111229), ('UTC', 20241231)) AS day (zone, key);
 SELECT period, key, snowflake_registry.key_after(period, key)
 FROM (VALUES ('day', 20261231::bigint), ('day', 20240228), ('day', 20230228), ('month', 202612), ('month', 202601), ('year', 2026)) AS period (period, key);
--- A time zone that is not known any more hinders nobody else.
+-- An unknown time zone affects no other segment.
 UPDATE snowflake_registry.segment SET time_zone = 'Europe/Atlantis' WHERE name = 'by year';
 SELECT request, name, outcome, detail FROM taken('[{"name": "by year"}, {"name": "moved"}]') WHERE request IS NOT NULL;
 UPDATE snowflake_registry.segment SET time_zone = 'UTC' WHERE name = 'by year';
--- Dropped and created again: the same periods go on, other ones only above.
+-- Dropped and created again: the same periods continue, other periods only above them.
 SELECT snowflake_registry.drop_segment('by day');
 SELECT snowflake_registry.create_segment('by day', period => 'day', digits => 6, start => 4, increment => 100);
 SELECT t.first - today() * 1000000 AS serial FROM taken('[{"name": "by day"}]') AS t WHERE request IS NOT NULL;
@@ -214,7 +217,7 @@ SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.create_s
 SELECT snowflake_registry.create_segment('by day', period => 'month', digits => 9);
 SELECT outcome, t.first - today('YYYYMM') * 1000000000 AS serial FROM taken('[{"name": "by day"}]') AS t WHERE request IS NOT NULL;
 
--- A number that no loss can explain is made up: nothing is closed, and no numbers are left out.
+-- A number that no loss can explain is invalid: nothing is closed, and no numbers are skipped.
 SELECT snowflake_registry.create_segment('made up'), snowflake_registry.create_segment('made-up day', period => 'day', digits => 6);
 SELECT outcome FROM taken('[{"name": "made up"}, {"name": "made-up day"}]', true) WHERE request IS NOT NULL;
 SELECT outcome, detail FROM taken('[{"name": "made up", "had_until": 9000000000000000000}]', true) WHERE request IS NOT NULL;
@@ -222,27 +225,28 @@ SELECT outcome FROM taken('[{"name": "made-up day", "had_until": 99991231000001}
 SELECT name, state, next_value < 10000 AS has_numbers FROM snowflake_registry.segments WHERE name = 'made up' ;
 SELECT count(*) FROM snowflake_registry.segments WHERE state = 'closed';
 
--- A server was given more than the registry knows: commits were lost. All segments are closed, and new leases wait.
+-- A server was granted more than the registry knows, so commits were lost. All segments are closed, and new leases
+-- wait.
 SELECT snowflake_registry.create_segment('lost');
 SELECT outcome, first FROM taken('[{"name": "lost"}]', true) WHERE request IS NOT NULL;
 SELECT outcome, first FROM taken('[{"name": "lost", "had_until": 1000}]', true) WHERE request IS NOT NULL;
--- Its word is nothing, but for what the registry has signed.
+-- A server's report proves nothing unless the registry has signed it.
 SELECT name, outcome, detail FROM taken('[{"name": "lost", "had_until": 2001}]', true) WHERE request IS NOT NULL;
 SELECT name, outcome, detail FROM taken(jsonb_build_array('{"name": "even"}'::jsonb, jsonb_build_object(
     'name', 'lost', 'tokens', jsonb_build_array(snowflake_registry.signed('segment:6c6f7374:2002::0'))))) WHERE request IS NOT NULL;
 SELECT state, count(*), min(seen_until) AS seen_until FROM snowflake_registry.segments GROUP BY state ORDER BY state;
--- Of names that it does not know it can say no more.
+-- For unknown names it can report no more.
 SELECT name, outcome, detail FROM taken('[{"name": "forgotten", "had_until": 7}]', true) WHERE request IS NOT NULL;
--- Dropped and created again, it is still not known what was given.
+-- Dropped and created again, its earlier numbers are still not known.
 SELECT snowflake_registry.drop_segment('even'), snowflake_registry.create_segment('even', increment => 2);
 SELECT outcome FROM taken('[{"name": "even"}]') WHERE request IS NOT NULL;
 SELECT code, message, hint FROM sqlstate_of($$SELECT snowflake_registry.alter_segment('lost', next_value => 5000)$$);
--- What the registry's own server reports meanwhile is kept, and nobody else's word.
+-- Reports of the registry's own server are kept meanwhile, but no others.
 SELECT outcome FROM taken_here('[{"name": "lost", "had_until": 3000}]') WHERE request IS NOT NULL;
 SELECT outcome FROM taken_here('[{"name": "lost", "had_until": 1500}]') WHERE request IS NOT NULL;
 SELECT outcome FROM taken('[{"name": "lost", "had_until": 9000}]', true) WHERE request IS NOT NULL;
 SELECT outcome FROM taken('[{"name": "lost", "had_until": 9000}]', false) WHERE request IS NOT NULL;
--- But for what is made up: it could never be opened again.
+-- Except for an invalid number, after which the segment could never be opened again.
 SELECT outcome FROM taken_here('[{"name": "lost", "had_until": 9223372036854775807}, {"name": "made-up day", "had_until": 99991231000001}]')
 WHERE request IS NOT NULL;
 SELECT state, next_value, seen_until FROM snowflake_registry.segments WHERE name = 'lost';
@@ -254,7 +258,7 @@ SELECT snowflake_registry.resume_segment('lost', 3001);
 SELECT outcome, first FROM taken('[{"name": "lost", "had_until": 3000}]', true) WHERE request IS NOT NULL;
 SELECT outcome, first FROM taken('[{"name": "even"}]') WHERE request IS NOT NULL;
 SELECT count(*) FROM snowflake_registry.segments WHERE state = 'closed';
--- The same of a day's numbers: the number that is said covers the days before, and is a date.
+-- The same for a day's numbers: the reported number includes the days before, and is a date.
 SELECT snowflake_registry.create_segment('lost day', period => 'day', digits => 6);
 SELECT outcome FROM taken('[{"name": "lost day"}]', true) WHERE request IS NOT NULL;
 SELECT t.name, t.outcome FROM taken(jsonb_build_array(jsonb_build_object('name', 'lost day', 'tokens', jsonb_build_array(
@@ -267,7 +271,7 @@ SELECT snowflake_registry.resume_segment('lost day', snowflake_registry.key_afte
 SELECT t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_tomorrow
 FROM snowflake_registry.take(NULL, '[{"name": "lost day"}]', NULL) AS t WHERE request IS NOT NULL;
 SELECT snowflake_registry.resume_segments() > 10 AS all_others;
--- The administrator who knows; settings that were changed by hand.
+-- The administrator knows better. Settings that were changed by hand.
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT outcome, detail FROM taken('[{"name": "odd"}]') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine();
@@ -278,7 +282,7 @@ SELECT outcome, detail FROM taken('[{"name": "odd"}]') WHERE request IS NOT NULL
 SELECT snowflake_registry.resume_segments() > 10 AS all_of_them;
 SELECT outcome FROM taken('[{"name": "odd"}]') WHERE request IS NOT NULL;
 
--- The registry's own server is not held up, as long as it is the only one that takes.
+-- The registry's own server is not blocked while it is the only one that takes.
 REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.create_segment('home');
 SELECT outcome, first FROM snowflake_registry.take_local(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
@@ -287,14 +291,14 @@ SELECT t.name, t.outcome, t.first FROM snowflake_registry.status AS s,
     snowflake_registry.take_local(s.registry_id, '[{"name": "home", "had_until": 7000}, {"name": "odd"}]', 'here') AS t WHERE request IS NOT NULL;
 SELECT state FROM snowflake_registry.segments WHERE name = 'home';
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_others;
--- One that others took from, though they may not any more.
+-- A segment from which others took numbers, although they no longer may.
 GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
 SELECT outcome, first FROM taken('[{"name": "home"}]') WHERE request IS NOT NULL;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) FROM pg_monitor;
 SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT outcome FROM snowflake_registry.take_local(NULL, '[{"name": "home"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
--- One that others may take from: perhaps they did.
+-- A segment from which others may take: perhaps they did.
 SELECT snowflake_registry.create_segment('open house');
 CREATE ROLE regress_fleet;
 GRANT USAGE ON SCHEMA snowflake_registry TO regress_fleet;
@@ -303,7 +307,7 @@ SELECT snowflake_registry.quarantine() IS NOT NULL AS waits;
 SELECT outcome FROM snowflake_registry.take_local(NULL, '[{"name": "open house"}]', 'here') WHERE request IS NOT NULL;
 SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments() > 10 AS all_of_them;
 
--- A server's role can take, and cannot be led astray.
+-- A server's role can take, and cannot be exploited.
 CREATE SCHEMA trap AUTHORIZATION regress_fleet;
 SET ROLE regress_fleet;
 CREATE FUNCTION trap.sprung(numeric, numeric) RETURNS boolean LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'sprung as %', current_user; END$$;
@@ -342,12 +346,12 @@ RESET client_min_messages;
 DROP ROLE regress_fleet;
 GRANT EXECUTE ON FUNCTION snowflake_registry.take(uuid, jsonb, text) TO pg_monitor;
 
--- A snapshot that is older than the locks would not see what others took.
+-- A snapshot older than the locks would not see what others took.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT code, message FROM sqlstate_of($$SELECT taken('[]')$$);
 ROLLBACK;
 
--- The extension cannot be dropped by mistake, as long as there are segments.
+-- The extension cannot be dropped by mistake while there are segments.
 SELECT code, message, split_part(detail, E'\n', 1) AS detail FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
 SELECT snowflake_registry.end_fleet();
 SELECT code, split_part(detail, E'\n', 1) AS detail FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');

@@ -1,11 +1,11 @@
--- The settings: who may change which, good and bad layouts by every way in which one can be set.
+-- The settings: who may change them, and valid and invalid layouts by every method of setting one.
 
--- What they are.
+-- The definitions.
 SELECT name, setting, unit, context, vartype, min_val, max_val, boot_val
 FROM pg_settings WHERE name LIKE 'snowflake\_id.%' ORDER BY name COLLATE "C";
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'snowflake\_id.%' ORDER BY name COLLATE "C";
 
--- Every form of a layout can be set, and stays as it was written.
+-- Every form of a layout can be set, and is kept as it was written.
 SET snowflake_id.layout = 'twitter epoch=2024-01-01T00:00:00Z';
 SHOW snowflake_id.layout;
 SET snowflake_id.layout = '  time:41   worker:10 sequence:12 ';
@@ -13,7 +13,7 @@ SHOW snowflake_id.layout;
 SET snowflake_id.layout TO DEFAULT;
 SHOW snowflake_id.layout;
 
--- What is no layout is refused, with what is wrong and what would have been right. The old one stays.
+-- An invalid layout is refused, with the error and the valid forms. The old layout stays.
 SET snowflake_id.layout = 'js53';
 \pset format unaligned
 \x on
@@ -42,11 +42,11 @@ SHOW snowflake_id.layout;
 SELECT snowflake_nextval() < 2 ^ 53 AS still_js53;
 RESET snowflake_id.layout;
 
--- set_config() and ALTER SYSTEM refuse as well.
+-- set_config() and ALTER SYSTEM refuse it too.
 SELECT set_config('snowflake_id.layout', 'nonsense', false);
 ALTER SYSTEM SET snowflake_id.layout = 'nonsense';
 
--- SET LOCAL lasts to the end of the transaction, or of the savepoint. IDs follow it, not only SHOW.
+-- SET LOCAL lasts to the end of the transaction or of the savepoint. IDs follow it, not only SHOW.
 BEGIN;
 SET LOCAL snowflake_id.layout = 'js53';
 SELECT snowflake_nextval() < 2 ^ 53 AS is_js53;
@@ -59,7 +59,7 @@ COMMIT;
 SHOW snowflake_id.layout;
 SELECT snowflake_nextval() > 2 ^ 53 AS is_standard_again;
 
--- A SET that is rolled back leaves the old layout, for making IDs and for reading them.
+-- After a rolled back SET, the old layout is used for taking and for decoding IDs.
 BEGIN;
 SET snowflake_id.layout = 'js53';
 ROLLBACK;
@@ -78,7 +78,7 @@ DROP FUNCTION js_id;
 CREATE FUNCTION js_id() RETURNS bigint LANGUAGE sql SET snowflake_id.layout = 'nonsense'
     AS 'SELECT public.snowflake_nextval()';
 
--- max_wait: anybody's, from 0 to a day. (PostgreSQL's versions word the refusal differently.)
+-- max_wait: anyone can set it, from 0 to a day. (The error message depends on PostgreSQL's version.)
 SET snowflake_id.max_wait = '24h';
 SHOW snowflake_id.max_wait;
 SET snowflake_id.max_wait = 250;
@@ -97,12 +97,12 @@ FROM unnest(ARRAY['worker_id', 'datacenter_id', 'max_ahead', 'sequence_spread'])
 LATERAL sqlstate_of(format('SET snowflake_id.%s = 3', name))
 ORDER BY place;
 
--- A misspelt setting is refused, as nobody else may use the prefix.
+-- A misspelled setting is refused, because the prefix is reserved.
 SET snowflake_id.worker = 3;
 SET snowflake_id.layuot = 'twitter';
 SHOW snowflake_id.layuot;
 
--- The layout of a database holds from the next session on.
+-- The layout of a database takes effect in the next session.
 SELECT :'DBNAME' AS database, :'USER' AS superuser \gset
 ALTER DATABASE :"database" SET snowflake_id.layout = 'js53';
 SHOW snowflake_id.layout;
@@ -111,7 +111,7 @@ SHOW snowflake_id.layout;
 SELECT snowflake_nextval() < 2 ^ 53 AS is_js53;
 SELECT source FROM pg_settings WHERE name = 'snowflake_id.layout';
 
--- RESET and DISCARD go back to it, not to the built-in one.
+-- RESET and DISCARD restore it, not the built-in default.
 SET snowflake_id.layout = 'twitter';
 RESET snowflake_id.layout;
 SHOW snowflake_id.layout;
@@ -120,7 +120,7 @@ DISCARD ALL;
 SHOW snowflake_id.layout;
 SELECT snowflake_nextval() < 2 ^ 53 AS is_js53;
 
--- The layout of a role goes before it, also for a role that may not set it.
+-- The layout of a role takes precedence, even for a role that may not set it.
 CREATE ROLE regress_snowflake_reader LOGIN;
 ALTER ROLE regress_snowflake_reader SET snowflake_id.layout = 'instagram';
 \c - regress_snowflake_reader
@@ -133,7 +133,7 @@ ALTER ROLE regress_snowflake_reader IN DATABASE :"database" SET snowflake_id.lay
 SHOW snowflake_id.layout;
 \c - :superuser
 
--- Bad layouts are refused here too, and what was set before stays.
+-- Invalid layouts are refused here too, and the earlier setting stays.
 ALTER DATABASE :"database" SET snowflake_id.layout = 'nonsense';
 ALTER ROLE regress_snowflake_reader SET snowflake_id.layout = 'time:41 worker:23';
 SELECT setdatabase <> 0 AS in_database, setconfig FROM pg_db_role_setting
@@ -145,8 +145,8 @@ ALTER DATABASE :"database" RESET snowflake_id.layout;
 SHOW snowflake_id.layout;
 \c - :superuser
 
--- A bad one can be stored while the library is not loaded; here it is written straight into the catalog. Then the
--- session has no layout at all, rather than one that was not asked for: neither to make IDs nor to read them.
+-- An invalid layout can be stored while the library is not loaded. Here it is written directly to the catalog. The
+-- session then has no layout at all, neither for taking nor for decoding IDs. It does not fall back to another one.
 CREATE ROLE regress_snowflake_admin LOGIN SUPERUSER;
 INSERT INTO pg_db_role_setting
     SELECT 0, oid, ARRAY['snowflake_id.layout=time:41 wroker:10']
@@ -159,10 +159,10 @@ SELECT snowflake_decode(1);
 SELECT snowflake_timestamp(1);
 SELECT snowflake_encode('2024-01-01T00:00:00Z', 0, 0);
 
--- What names its layout does not need the setting.
+-- Calls that name their layout do not need the setting.
 SELECT snowflake_worker(4096, 'standard');
 
--- Who may set the layout can do so, and has none again after RESET.
+-- A role that may set the layout can do so. After RESET it has none again.
 \c - regress_snowflake_admin
 SET snowflake_id.layout = 'standard';
 SELECT snowflake_worker(snowflake_nextval());
@@ -171,7 +171,7 @@ SELECT snowflake_nextval();
 \c - :superuser
 DROP ROLE regress_snowflake_reader, regress_snowflake_admin;
 
--- A layout with which the client connects: a good one is used, with a bad one there is no connection.
+-- A layout given when connecting: a valid one is used. With an invalid one the connection fails.
 SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \set path :bindir ':' `echo "$PATH"`
 \setenv PATH :path
@@ -181,7 +181,7 @@ SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \! psql -X -c 'SHOW snowflake_id.layout' regression 2>&1 | sed 's/.*FATAL/FATAL/'
 \setenv PGOPTIONS
 
--- How to connect to the registry. A password would be logged, by PostgreSQL itself at a reload.
+-- The connection to the registry. PostgreSQL itself would log a password at a reload.
 ALTER SYSTEM SET snowflake_id.registry = 'host=registry user=fleet password=secret';
 ALTER SYSTEM SET snowflake_id.registry = 'postgresql://fleet:secret@registry/postgres';
 ALTER SYSTEM SET snowflake_id.registry = 'host=registry users=fleet';

@@ -1,4 +1,4 @@
--- The extension can be created, and consists of what it says.
+-- The extension can be created, and has the expected contents.
 CREATE EXTENSION snowflake_id;
 
 -- It has the version and the comment of its control file, and tables whose rows are dumped.
@@ -8,7 +8,7 @@ SELECT e.extname, e.extnamespace::regnamespace AS schema, e.extrelocatable,
 FROM pg_extension AS e JOIN pg_available_extensions AS a ON a.name = e.extname
 WHERE e.extname = 'snowflake_id';
 
--- Its objects. Row types are left out, as versions of PostgreSQL differ in whether they count them.
+-- Its objects. Row types are omitted, because versions of PostgreSQL differ in whether they count them.
 CREATE VIEW members AS
     SELECT d.classid, d.objid, d.objsubid,
            pg_describe_object(d.classid, d.objid, d.objsubid) COLLATE "C" AS object
@@ -17,8 +17,8 @@ CREATE VIEW members AS
       AND d.classid <> 'pg_type'::regclass AND e.extname = 'snowflake_id';
 SELECT object FROM members ORDER BY object;
 
--- How the planner may use each function: the forms with a named layout are immutable, those with the session's layout
--- stable, those that draw IDs volatile. Only those that use a key by its name run with the rights of their owner.
+-- How the planner may use each function: forms with a named layout are immutable, forms with the session's layout
+-- stable, functions that take IDs volatile. Only functions that use a named key run with the rights of their owner.
 SELECT p.oid::regprocedure::text COLLATE "C" AS function,
        CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
        CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted' ELSE 'unsafe' END AS parallel,
@@ -26,14 +26,14 @@ SELECT p.oid::regprocedure::text COLLATE "C" AS function,
 FROM members AS m JOIN pg_proc AS p ON p.oid = m.objid AND m.classid = 'pg_proc'::regclass
 ORDER BY 1;
 
--- The names of the arguments, with which they can be called, and the results.
+-- The argument names, by which they can be called, and the results.
 \pset format unaligned
 SELECT format('%s(%s) -> %s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)) AS declaration
 FROM members AS m JOIN pg_proc AS p ON p.oid = m.objid AND m.classid = 'pg_proc'::regclass
 ORDER BY p.oid::regprocedure::text COLLATE "C";
 \pset format aligned
 
--- Every object has a comment, and so has every column that users see.
+-- Every object has a comment, and every column that users see too.
 SELECT object FROM members WHERE obj_description(objid, classid::regclass::name) IS NULL ORDER BY object;
 SELECT m.object, a.attname
 FROM members AS m
@@ -43,7 +43,7 @@ WHERE col_description(c.oid, a.attnum) IS NULL
 ORDER BY m.object, a.attnum;
 DROP VIEW members;
 
--- What the other topics share: runs commands and says how they ended. Their effects are undone if they failed.
+-- Shared by the other topics: runs commands and reports how they ended. The effects of failed commands are undone.
 CREATE FUNCTION sqlstate_of(commands text, OUT code text, OUT message text, OUT detail text, OUT hint text)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -57,7 +57,7 @@ $$;
 SELECT code, message FROM sqlstate_of('SELECT 1');
 SELECT code, message FROM sqlstate_of('SELECT 1 / 0');
 
--- The keeper finds the extension within seconds. Layouts that begin now, as in some of the tests, need the floor passed by
+-- The keeper finds the extension within seconds. Some tests use layouts that begin now. These need a floor later than
 -- their epoch, which is a whole second.
 DO $$
 BEGIN

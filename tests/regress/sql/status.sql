@@ -1,10 +1,10 @@
--- The status views, the workers of the fleet, and the requests that only a superuser may send.
+-- The status views, the workers of the fleet, and the requests that only a superuser may make.
 SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
 SELECT state, datacenter_id, worker_id, identity_source, clock_jump, keeper_pid > 0 AS has_keeper, last_error,
        horizon > now() AS is_ahead, floor < horizon AS floor_is_below, calls_waited >= 0 AND time_waited >= interval '0' AS waits,
        clock_steps_back, largest_clock_step_back
 FROM snowflake_status;
--- A second layout makes a second row there, and no second row in snowflake_status.
+-- A second layout adds a row there, but not in snowflake_status.
 SET snowflake_id.layout = 'wide';
 SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
 RESET snowflake_id.layout;
@@ -13,7 +13,7 @@ SELECT ahead < interval '1 s' AS ahead, last_id_time <= (SELECT horizon FROM sno
 FROM snowflake_layout_status WHERE layout = (SELECT layout FROM snowflake_layouts WHERE name = 'standard');
 SELECT backend_type FROM pg_stat_activity WHERE backend_type LIKE 'snowflake%';
 
--- Workers: no two have the same numbers, and a row elsewhere than in the keeper's database is refused.
+-- Workers: no two may have the same IDs, and a row outside the keeper's database is refused.
 INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('a', 1), ('b', 2);
 SELECT code, message FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('c', 2)$$);
 SELECT code FROM sqlstate_of($$INSERT INTO snowflake_worker (node_name, worker_id) VALUES ('a', 3)$$);
@@ -31,7 +31,7 @@ SELECT count(snowflake_nextval()) FROM generate_series(1, 10);
 \c regression
 DROP DATABASE regress_snowflake_other;
 
--- Who may do what.
+-- Privileges.
 CREATE ROLE regress_snowflake_user;
 CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
 SET ROLE regress_snowflake_user;
@@ -51,7 +51,7 @@ SELECT code FROM sqlstate_of('SELECT snowflake_accept_clock()');
 RESET ROLE;
 DROP ROLE regress_snowflake_user, regress_snowflake_monitor;
 
--- A superuser may; what has no effect does no harm.
+-- A superuser may make them. Requests without effect do no harm.
 SELECT snowflake_accept_clock();
 SELECT snowflake_advance('-infinity');
 SELECT snowflake_advance('2020-01-01');

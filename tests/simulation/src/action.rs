@@ -1,5 +1,6 @@
-//! What can happen: somebody takes steps, or something fails. What an action does, also at random, depends on its own
-//! entropy and on the state that it finds, so that others can be left out of a schedule.
+//! The actions of a run: a process takes steps, or something fails. The effect of an action, including its random part,
+//! depends only on its own entropy and on the state that it finds, so that other actions can be omitted from a
+//! schedule.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -56,7 +57,7 @@ pub enum Kind {
 
 use Kind::*;
 
-/// What goes on all the time; what is there more than once is as much more frequent.
+/// Ordinary work. An action that is listed several times is more frequent.
 pub const WORK: &[Kind] = &[
     Call,
     Call,
@@ -127,7 +128,7 @@ pub const FAULTS: &[Kind] = &[
 pub struct Action {
     pub kind: Kind,
     pub server: usize,
-    /// How much time passes before.
+    /// How much time passes before the action.
     pub after_us: i64,
     pub entropy: u64,
 }

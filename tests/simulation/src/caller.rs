@@ -1,5 +1,5 @@
 //! Sessions that take IDs: `src/generate/` of the extension and `Slot::reserve()`, one load after another. A caller may
-//! pause anywhere for ever.
+//! pause forever between any two steps.
 
 use std::num::NonZeroU64;
 
@@ -15,7 +15,7 @@ use crate::server::{Server, instant};
 
 const MAX_WAIT_US: u64 = 5_000_000;
 
-/// What a backend remembers between calls.
+/// The state that a backend keeps between calls.
 #[derive(Clone, Copy)]
 struct Session {
     generator: Generator,
@@ -25,12 +25,12 @@ struct Session {
     max_ahead_us: i64,
 }
 
-/// An attempt that is under way: what it has loaded.
+/// An attempt in progress: the values that it has loaded.
 #[derive(Clone, Copy)]
 struct Attempt {
     session: Session,
     n: NonZeroU64,
-    /// The highest ID that had been returned when the call began.
+    /// The highest ID that had been returned when the call started.
     above: i64,
     word: Option<u64>,
     is_open: Option<bool>,
@@ -45,7 +45,7 @@ pub struct Caller {
 }
 
 impl Server {
-    /// A caller begins a call, or goes on with the one that it is in. It may pause in the middle.
+    /// A caller starts a call or continues the current one. It may pause in the middle.
     pub fn call(&mut self, cx: &mut Context, random: &mut Random, layouts: &[Layout]) {
         let Some(running) = &self.running else { return };
         let at = random.below(running.callers.len());
@@ -67,7 +67,7 @@ impl Server {
         self.go_on(cx, at, steps);
     }
 
-    /// The session of a caller, set up if need be.
+    /// The session of a caller, which is created if necessary.
     fn session(&mut self, cx: &Context, at: usize, layout_at: usize, layout: &Layout) -> Option<Session> {
         let now_us = self.clock_us(cx);
         let (max_ahead_us, spread, horizon_margin_us) =
@@ -111,7 +111,7 @@ impl Server {
         Some(session)
     }
 
-    /// Loads what is left to load, and exchanges.
+    /// Loads the remaining values, and exchanges.
     fn go_on(&mut self, cx: &mut Context, at: usize, mut steps: usize) {
         let now_us = self.clock_us(cx);
         let gate_first = cx.is(Mutation::GateFirst);
@@ -185,9 +185,9 @@ impl Server {
         };
         let run = match Run::of(session.layout_at, &generator, reserved) {
             Ok(run) => run,
-            Err(what) => return cx.fail("an ID is what its parts say", what),
+            Err(what) => return cx.fail("the parts of an ID match its number", what),
         };
-        // The exchange. Nobody else takes a step between the two lines.
+        // The exchange: no other process takes a step between the two lines.
         if slot.word() != word {
             return;
         }
@@ -196,7 +196,7 @@ impl Server {
         self.check(cx, &attempt, &run, clock_us);
     }
 
-    /// Checks what was handed out.
+    /// Checks the IDs that were issued.
     fn check(&mut self, cx: &mut Context, attempt: &Attempt, run: &Run, clock_us: i64) {
         let session = &attempt.session;
         let generator = &session.generator;
@@ -215,10 +215,10 @@ impl Server {
                 instant(first_us)
             )
         };
-        self.say(cx, || format!("hands out {}", what()));
+        self.say(cx, || format!("issues {}", what()));
         cx.ledger.latest_us = cx.ledger.latest_us.max(last_us);
         if let Err(holder) = cx.ledger.add(run, self.at, self.disk.lsn) {
-            return cx.fail("no ID is handed out twice", format!("{}: S{holder} had it", what()));
+            return cx.fail("no ID is issued twice", format!("{}: S{holder} had it", what()));
         }
         if run.first_id <= attempt.above {
             return cx.fail(
@@ -236,15 +236,15 @@ impl Server {
         let Some(running) = &self.running else { return };
         let shared = &running.shared;
         if shared.entries[session.slot_index].layout.is_none() {
-            return cx.fail("a slot that was given up hands out nothing", what());
+            return cx.fail("a retired slot issues no IDs", what());
         }
         let track = usize::from(session.clock_seq > 0);
         let begun = shared.begun(track);
         if begun.value == session.clock_seq && first_us < begun.floor_us {
             return cx.fail("no ID is below the floor", what());
         }
-        // What was dropped or emptied is written again at the next look of the keeper. When another value is about to be
-        // opened, the end of the one in use is recorded.
+        // Dropped or emptied records are written again in the keeper's next cycle. When another value is about to be
+        // opened, the end of the value in use is recorded.
         let has_lost = |pages: &Pages| match &pages.0 {
             Some(stored) if !stored.is_incomplete => {
                 let recorded_us = stored.uses.until_us(identity, session.clock_seq).unwrap_or(0);
@@ -253,10 +253,10 @@ impl Server {
             _ => false,
         };
         if has_lost(&self.disk.durable) {
-            return cx.fail("every ID lies below the durable horizon", what());
+            return cx.fail("every ID is below the durable horizon", what());
         }
         if self.disk.kind == StandbyKind::Synchronous && has_lost(&self.disk.standby.pages) {
-            return cx.fail("every ID lies below the horizon of a synchronous standby", what());
+            return cx.fail("every ID is below the horizon of a synchronous standby", what());
         }
         let is_granted = |lease: &snowflake_id_core::Lease| {
             lease.identity == identity
@@ -264,7 +264,7 @@ impl Server {
                 && last_us < lease.until_us
         };
         if self.is_leased && !self.granted.iter().rev().any(is_granted) {
-            return cx.fail("an ID of a leased worker ID lies in the range of its lease", what());
+            return cx.fail("an ID of a leased worker ID is in the range of its lease", what());
         }
         let last = self.last.entry((session.layout_at, run.clock_seq())).or_insert(run.last_id);
         *last = (*last).max(run.last_id);

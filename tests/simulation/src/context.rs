@@ -1,4 +1,4 @@
-//! What all parts of a run share: the true time, the checks, the story.
+//! The state that all parts of a run share: the true time, the checks, the story.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use crate::mutation::{Broken, Mutation};
 /// Why a run has failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which property does not hold.
+    /// The property that is violated.
     pub what: &'static str,
     pub text: String,
 }
 
 pub struct Context {
-    /// Microseconds of Unix time that have really passed.
+    /// The true time, in microseconds of Unix time.
     pub now_us: i64,
     pub began_us: i64,
     pub broken: Broken,
     pub ledger: Ledger,
     pub failure: Option<Failure>,
-    /// In words, if anybody reads them.
+    /// The events in words, if they are to be printed.
     pub story: Option<Vec<String>>,
     pub faults: BTreeMap<&'static str, u64>,
-    /// Fixed worker IDs that no server ever had.
+    /// Fixed worker IDs that no server has had.
     pub fresh_workers: std::ops::Range<u32>,
     pub next_oid: u32,
-    /// A server has lost what the registry had signed for it.
+    /// A server has lost tokens that the registry had signed for it.
     pub is_evidence_lost: bool,
 }
 
@@ -49,7 +49,7 @@ impl Context {
         }
     }
 
-    /// A fault was injected, and made a difference.
+    /// Counts a fault that had an effect.
     pub fn count(&mut self, fault: &'static str) {
         *self.faults.entry(fault).or_default() += 1;
     }
@@ -64,7 +64,7 @@ impl Context {
     }
 }
 
-/// A time since the beginning: days, hours, minutes, seconds.
+/// A time since the start of the run: days, hours, minutes, seconds.
 pub fn duration(us: i64) -> String {
     let sign = if us < 0 { "-" } else { "" };
     let us = us.unsigned_abs();

@@ -1,23 +1,23 @@
-//! What a server has on disk, as it is read and as it is durable, and what its standby has of it.
+//! A server's disk, as it is read and as it is durable, and the part of it that its standby has.
 //!
-//! Rows are overwritten in place. That is read at once, rolled back or not. It is durable after its commit, or whenever
-//! somebody flushes the WAL; a write is never durable without those before it.
+//! Rows are overwritten in place. A write can be read at once, even if it is rolled back. It is durable after its
+//! commit, or whenever any process flushes the WAL. A write is never durable without the earlier ones.
 
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::{Use, Uses};
 
-/// How many segments there are at most.
+/// The maximum number of segments.
 pub const SEGMENTS: usize = 2;
 
-/// What goes with the extension.
+/// The data that belongs to the extension.
 #[derive(Clone, Default)]
 pub struct Stored {
     pub oid: u32,
     pub horizons: [Horizon; TRACKS],
     pub uses: Uses,
-    /// Up to where numbers of each segment were had.
+    /// The highest number of each segment that the server had.
     pub had: [i64; SEGMENTS],
-    /// Somebody has emptied it, and the keeper has not looked since: a crash now is not covered.
+    /// The data was emptied, and the keeper has not run a cycle since: a crash now is not covered.
     pub is_incomplete: bool,
 }
 
@@ -57,7 +57,7 @@ impl Pages {
         }
     }
 
-    /// Whether a server that is started from this is one that is covered.
+    /// Whether a server that is started from this data is covered.
     pub fn is_sound(&self) -> bool {
         self.0.as_ref().is_some_and(|stored| !stored.is_incomplete)
     }
@@ -70,18 +70,18 @@ pub enum StandbyKind {
     Asynchronous,
 }
 
-/// A standby: what it has replayed, and what it has yet to receive.
+/// A standby: the writes that it has replayed, and those that it has yet to receive.
 #[derive(Clone, Default)]
 pub struct Standby {
     pub pages: Pages,
     coming: Vec<Write>,
-    /// How many writes it has.
+    /// The number of writes that it has.
     pub lsn: u64,
     pub is_away: bool,
 }
 
 impl Standby {
-    /// Receives so many writes.
+    /// Receives `count` writes.
     pub fn receive(&mut self, count: usize) {
         for write in self.coming.drain(..count.min(self.coming.len())) {
             self.pages.apply(&write);
@@ -99,7 +99,7 @@ pub struct Disk {
     pub read: Pages,
     pub durable: Pages,
     pending: Vec<Write>,
-    /// How many writes there were, and how many are durable.
+    /// The number of writes, and the number of durable ones.
     pub lsn: u64,
     pub kind: StandbyKind,
     pub standby: Standby,
@@ -121,7 +121,7 @@ impl Disk {
         self.pending.len()
     }
 
-    /// Makes the oldest writes durable, so many of them. The standby is sent what is durable.
+    /// Makes the oldest `count` pending writes durable. They are sent to the standby.
     pub fn flush(&mut self, count: usize) {
         for write in self.pending.drain(..count.min(self.pending.len())) {
             self.durable.apply(&write);
@@ -129,7 +129,7 @@ impl Disk {
         }
     }
 
-    /// Commits what is written. `false` if that has to wait for the standby.
+    /// Commits the writes. Returns `false` if the commit has to wait for the standby.
     pub fn commit(&mut self, is_local: bool) -> bool {
         self.flush(usize::MAX);
         if self.kind != StandbyKind::Synchronous || is_local {
@@ -141,7 +141,7 @@ impl Disk {
         self.standby.coming.is_empty()
     }
 
-    /// Power is cut: of the writes that are not durable so many survive.
+    /// The power fails: `survivors` of the writes that are not durable survive.
     pub fn crash(&mut self, survivors: usize) {
         self.flush(survivors);
         self.lsn -= self.pending.len() as u64;

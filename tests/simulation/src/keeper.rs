@@ -1,6 +1,6 @@
-//! The keeper of a server, one step after another: `src/keeper/` of the extension (`cycle.rs`, `gate.rs`, `reset.rs`,
-//! `clock_sequence.rs`, `store.rs`). What it decides is decided by the product. Between any two steps anything else may
-//! happen.
+//! The keeper of a server, step by step: `src/keeper/` of the extension (`cycle.rs`, `gate.rs`, `reset.rs`,
+//! `clock_sequence.rs`, `store.rs`). The product's code makes its decisions. Anything else may happen between any two
+//! steps.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ use crate::shared::{LeaseStatus, Request, Shared};
 
 const MAX_CLOCK_JUMP_US: i64 = 60_000_000;
 
-/// What ends when the keeper is told to.
+/// The processes that end when the keeper is told to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     Server,
@@ -50,7 +50,7 @@ struct Done {
 }
 
 enum Op {
-    /// The settings are compared, the clock is read.
+    /// Compares the settings and reads the clock.
     Prepare,
     Plan {
         clock: Clock,
@@ -81,24 +81,24 @@ pub struct Keeper {
     ops: VecDeque<Op>,
     pub has_committed: bool,
     reach_us: i64,
-    /// What is stored is locked.
+    /// Whether the keeper has locked the stored data.
     pub is_locked: bool,
     pub ending: Option<Ending>,
 }
 
 impl Server {
-    /// The keeper ends at once, without a seal; another one is started.
+    /// The keeper exits at once, without a shutdown horizon. Another one is started.
     pub fn kill_keeper(&mut self, cx: &mut Context) -> bool {
         let Some(running) = self.running.as_mut().filter(|running| running.keeper.ending.is_none()) else {
             return false;
         };
         running.keeper = Keeper::default();
         running.shared.request = None;
-        self.say(cx, || "the keeper ends over its work, and is started again".into());
+        self.say(cx, || "the keeper exits unexpectedly, and is restarted".into());
         true
     }
 
-    /// The keeper takes so many steps, or fewer if it comes to the end of a look or has to wait.
+    /// The keeper takes up to `steps` steps. It stops early at the end of a cycle or when it has to wait.
     pub fn keep(&mut self, cx: &mut Context, steps: usize, is_active: bool) {
         for _ in 0..steps {
             let Some(running) = &mut self.running else { return };
@@ -118,12 +118,12 @@ impl Server {
                 .as_ref()
                 .is_some_and(|running| running.keeper.ops.is_empty() && running.keeper.ending.is_none())
             {
-                return; // The look is over.
+                return; // The cycle is over.
             }
         }
     }
 
-    /// Whether the keeper is in the middle of something.
+    /// Whether the keeper is in the middle of a cycle.
     pub fn is_keeping(&self) -> bool {
         self.running.as_ref().is_some_and(|running| !running.keeper.ops.is_empty())
     }
@@ -151,7 +151,7 @@ impl Server {
                 ops.push_back(Op::ShutdownHorizon);
             } else {
                 running.shared.shutdown_horizons(true);
-                self.say(cx, || "the keeper fences, and stores nothing".into());
+                self.say(cx, || "the keeper fences and stores nothing".into());
             }
         }
         if let Some(running) = &mut self.running {
@@ -159,7 +159,7 @@ impl Server {
         }
     }
 
-    /// The transaction is rolled back: what was written in place stays.
+    /// Rolls the transaction back. In-place writes stay.
     fn fail(&mut self, cx: &mut Context, transaction: Transaction, why: &str) {
         let Some(running) = &mut self.running else { return };
         let keeper = &mut running.keeper;
@@ -187,7 +187,7 @@ impl Server {
         self.say(cx, || format!("the keeper's transaction fails: {why}"));
     }
 
-    /// Locks what is stored, and reads it.
+    /// Locks and reads the stored data.
     fn lock(&mut self) -> Option<(Stored, bool)> {
         let running = self.running.as_mut()?;
         let stored = self.disk.read.0.clone()?;
@@ -199,7 +199,7 @@ impl Server {
         Some((stored, is_elsewhere))
     }
 
-    /// What is left to do in a transaction: writes, then the commit.
+    /// The remaining steps of a transaction: the writes, then the commit.
     fn writes(
         &self,
         stored: &Stored,
@@ -212,7 +212,7 @@ impl Server {
         for (track, horizon) in horizons.into_iter().enumerate() {
             ops.extend(horizon.map(|horizon| Op::Write(Write::Horizon(track, horizon))));
         }
-        // For the checks alone: the keeper has looked since something was emptied.
+        // Only for the checks: the keeper has run a cycle since something was emptied.
         if stored.is_incomplete && [Transaction::Plan, Transaction::ShutdownHorizon].contains(&transaction) {
             ops.push(Op::Write(Write::Whole));
         }
@@ -227,7 +227,7 @@ impl Server {
         }
     }
 
-    /// Returns whether it went on.
+    /// Takes a step. Returns whether the keeper continued.
     fn step(&mut self, cx: &mut Context, op: Op, is_active: bool) -> bool {
         match op {
             Op::Prepare => self.prepare(cx, is_active),
@@ -270,7 +270,7 @@ impl Server {
             Op::FenceForReset => {
                 let Some(running) = &mut self.running else { return false };
                 running.shared.shutdown_horizons(true);
-                self.say(cx, || "the keeper fences, for a reset".into());
+                self.say(cx, || "the keeper fences for a reset".into());
             }
             Op::StoreReset(lease) => self.store_reset(cx, lease),
             Op::Reset(floor_us) => {
@@ -279,7 +279,7 @@ impl Server {
                 running.shared.history.clock_offset_us = Some(offset_us);
                 running.shared.reset(floor_us);
                 running.shared.request = None;
-                self.say(cx, || format!("everything begins anew at {}", instant(floor_us)));
+                self.say(cx, || format!("the reset is complete; slots begin at {}", instant(floor_us)));
             }
             Op::NextValue(clock, widths) => self.next_value(cx, clock, widths),
             Op::OpenValue(floor_us, horizon) => {
@@ -361,7 +361,7 @@ impl Server {
         widths: Widths,
     ) {
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Plan, "there is no extension");
+            self.fail(cx, Transaction::Plan, "the extension does not exist");
             return;
         };
         let wanted = if self.is_leased { lease_status.lease } else { self.fixed_lease() };
@@ -429,7 +429,7 @@ impl Server {
             ops.extend(writes);
             ops.extend([Op::CarryOut(done), Op::Publish(horizons)]);
         }
-        // CarryOut moves what it has been given on to the gate.
+        // CarryOut passes its arguments on to the gate.
         ops.extend(advance_to_us.map(|floor_us| Op::Advance(floor_us, number)));
         ops.push(Op::NextValue(clock, widths));
         self.push_front(ops);
@@ -452,7 +452,7 @@ impl Server {
         }
         keeper.is_locked = false;
         if is_stopping && transaction != Transaction::ShutdownHorizon {
-            // A wait that was cut short ends like one that was successful: nothing is published.
+            // A canceled wait ends like a successful one: nothing is published.
             self.begin_stop(cx);
         }
         true
@@ -468,14 +468,14 @@ impl Server {
         if done.plan.is_another_needed {
             shared.another_needed_after = done.lease_status.number;
         }
-        // Behind what publishes and advances.
+        // After the operations that publish and advance.
         let ops = &mut running.keeper.ops;
         let at = ops.iter().position(|op| matches!(op, Op::NextValue(..))).unwrap_or(ops.len());
         ops.insert(at, Op::Gate(done));
         if cx.is(Mutation::PublishFirst)
             && let Some(running) = &mut self.running
         {
-            // Slots that came into use meanwhile.
+            // For slots that came into use meanwhile.
             let published = running.shared.history.published.map(Some);
             running.shared.publish(published);
             running.keeper.has_committed = true;
@@ -489,7 +489,7 @@ impl Server {
             && done.wanted.is_some()
             && !done.plan.is_another_needed
         {
-            shared.request = None; // Nothing begins anew.
+            shared.request = None; // There is no reset.
         }
         match done.plan.gate {
             GatePlan::Stay => {
@@ -530,7 +530,7 @@ impl Server {
 
     fn check_for_reset(&mut self, cx: &mut Context, lease: Lease) {
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Reset, "there is no extension");
+            self.fail(cx, Transaction::Reset, "the extension does not exist");
             return;
         };
         let is_refused = self.refuses_reset(cx, &lease, &stored, is_elsewhere);
@@ -550,7 +550,7 @@ impl Server {
         let horizon_us = floor_us.saturating_add(reach_us).min(lease.until_us).max(floor_us);
         let horizon = Horizon::new(0, horizon_us);
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::Reset, "there is no extension");
+            self.fail(cx, Transaction::Reset, "the extension does not exist");
             return;
         };
         if self.refuses_reset(cx, &lease, &stored, is_elsewhere) {
@@ -559,7 +559,7 @@ impl Server {
         }
         let Some(running) = &mut self.running else { return };
         let highest_us = running.shared.history.snapshot().highest_us;
-        // What is written can be read, committed or not: it must not seem to be changed by somebody else.
+        // A write can be read before it is committed. It must not look like a change by another process.
         running.shared.promise_reset(horizon);
         let mut records =
             records_before_reset(&stored.uses, lease.identity, running.shared.value(), highest_us);
@@ -569,7 +569,7 @@ impl Server {
         let mut ops =
             self.writes(&stored, &records, [Some(horizon), Some(Horizon::NONE)], Transaction::Reset);
         ops.push(Op::Reset(floor_us));
-        // Order ends here: what is written may be durable although the reset is not carried out.
+        // Order ends here: the write may become durable although the reset is not carried out.
         self.last.clear();
         self.say(cx, || format!("a reset for {} writes {}", lease.identity, instant(horizon_us)));
         self.push_front(ops);
@@ -584,7 +584,7 @@ impl Server {
         }
         let asked = Asked { now_us: clock.now_us, reach_us, widths, lease };
         let Some((stored, is_elsewhere)) = self.lock() else {
-            self.fail(cx, Transaction::NextValue, "there is no extension");
+            self.fail(cx, Transaction::NextValue, "the extension does not exist");
             return;
         };
         let Some(running) = &mut self.running else { return };
@@ -606,7 +606,7 @@ impl Server {
 
     fn shutdown_horizon(&mut self, cx: &mut Context) {
         let Some((stored, _)) = self.lock() else {
-            self.fail(cx, Transaction::ShutdownHorizon, "there is no extension");
+            self.fail(cx, Transaction::ShutdownHorizon, "the extension does not exist");
             return;
         };
         let is_fenced = !cx.is(Mutation::ShutdownUnfenced);
@@ -617,12 +617,12 @@ impl Server {
         let changed = [0, 1].map(|at| Some(ends[at]).filter(|end| *end != stored.horizons[at]));
         let mut ops = self.writes(&stored, &records, changed, Transaction::ShutdownHorizon);
         ops.push(Op::EndSeal(ends));
-        self.say(cx, || format!("the keeper seals: {}", horizons_in_words(ends)));
+        self.say(cx, || format!("the keeper stores the high-water mark: {}", horizons_in_words(ends)));
         self.push_front(ops);
     }
 }
 
-/// Opens the gate for a lease, unless the news has changed since a plan was made with it.
+/// Opens the gate for a lease, unless the lease status has changed since the plan was made.
 fn open_gate(shared: &Shared, lease: &Lease, number: u64) {
     if lease.is_for_good() || shared.lease_status.number == number {
         shared.gate.open(lease.identity);
@@ -634,12 +634,12 @@ fn gate_in_words(gate: GatePlan) -> String {
         GatePlan::Stay => "stays".into(),
         GatePlan::Open { lease, is_another } => {
             let other = if is_another { ", another one" } else { "" };
-            format!("opens for {}{other}, up to {}", lease.identity, instant(lease.until_us))
+            format!("opens for {}{other} until {}", lease.identity, instant(lease.until_us))
         }
-        GatePlan::Reset(lease) => format!("everything begins anew for {}", lease.identity),
+        GatePlan::Reset(lease) => format!("resets for {}", lease.identity),
         GatePlan::Close => "is closed".into(),
         GatePlan::Refuse { identity, until_us } => {
-            format!("{identity} is refused up to {}", instant(until_us))
+            format!("{identity} is refused until {}", instant(until_us))
         }
     }
 }

@@ -1,20 +1,20 @@
-//! All IDs and numbers that were handed out, and what is checked of each.
+//! All issued IDs and numbers, and the checks on each.
 
 use std::collections::BTreeMap;
 
 use snowflake_id_core::{Field, Generator, Layout, Parts, Reservation};
 
-/// Who was handed a run of IDs that follow each other.
+/// The holder of a run of consecutive IDs.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The counter after the last.
+    /// The counter after the last ID.
     end: u64,
     server: usize,
-    /// How many writes its disk had then: the row is behind them.
+    /// The number of writes on its disk at that time: the row comes after them.
     lsn: u64,
 }
 
-/// What the IDs of one layout have in common whose counters follow each other.
+/// The common part of the IDs of one layout that have consecutive counters.
 type Lane = (usize, u64, u64, u64);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub struct Ledger {
     pub latest_us: i64,
 }
 
-/// A run of IDs as they came out of the product.
+/// A run of IDs as the product returned them.
 pub struct Run {
     lane: Lane,
     pub first: u64,
@@ -51,13 +51,13 @@ impl Run {
         let bits = layout.bits(Field::Sequence);
         let counter = |parts: &Parts| parts.tick << bits | parts.sequence;
         if counter(&last) + 1 != counter(&first) + count || first_id > last_id || first_id < 0 {
-            return Err(format!("{first_id} to {last_id} are not {count} IDs in a row"));
+            return Err(format!("{first_id} to {last_id} are not {count} consecutive IDs"));
         }
         let identity = generator.identity();
         let lane = (layout_at, first.datacenter, first.worker, first.clock_seq);
         let fits = layout.bits(Field::Datacenter) == 0 || first.datacenter == u64::from(identity.datacenter);
         if !fits || first.worker != u64::from(identity.worker) {
-            return Err(format!("{first_id} bears another identity than {identity}"));
+            return Err(format!("{first_id} has another identity than {identity}"));
         }
         Ok(Run {
             lane,
@@ -85,7 +85,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a run of IDs. Returns who has had one of them before.
+    /// Records a run of IDs. Returns the server that was issued one of them before, if any.
     pub fn add(&mut self, run: &Run, server: usize, lsn: u64) -> Result<(), usize> {
         let (first, end) = (run.first, run.first + run.count);
         let lane = self.ids.entry(run.lane).or_default();
@@ -98,14 +98,14 @@ impl Ledger {
         Ok(())
     }
 
-    /// Rows of a server that its standby had not received are gone.
+    /// Removes the rows of a server that its standby had not received.
     pub fn forget_rows(&mut self, server: usize, lsn: u64) {
         for lane in self.ids.values_mut() {
             lane.retain(|_, entry| entry.server != server || entry.lsn <= lsn);
         }
     }
 
-    /// The server is on another disk: what was handed out on the one before is not lost by a later promotion.
+    /// The server has another disk: rows on the former one are not lost in a later promotion.
     pub fn keep_rows(&mut self, server: usize) {
         for lane in self.ids.values_mut() {
             lane.values_mut().filter(|entry| entry.server == server).for_each(|entry| entry.lsn = 0);
@@ -124,12 +124,12 @@ impl Ledger {
         lanes.filter_map(end_us).max().unwrap_or(0)
     }
 
-    /// A server is going to use numbers of a segment up to this one.
+    /// Records that a server will use numbers of a segment up to this one.
     pub fn give(&mut self, segment: usize, last: i64) {
         self.number_ends[segment] = self.number_ends[segment].max(last + 1);
     }
 
-    /// The same for numbers of a segment, from `first` to `last`.
+    /// Records the numbers of a segment from `first` to `last`.
     pub fn add_numbers(&mut self, segment: usize, first: i64, last: i64, server: usize) -> Result<(), usize> {
         self.number_count += (last - first + 1) as u64;
         let all = &mut self.numbers[segment];

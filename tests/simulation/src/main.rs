@@ -25,9 +25,9 @@ use crate::mutation::Broken;
 use crate::setup::Setup;
 use crate::world::run;
 
-/// How many runs are spent on a shorter story.
+/// How many runs may be used to shorten a story.
 const RUNS_TO_SHRINK: usize = 20_000;
-/// How many lines of a story are told: one of a server that is stuck has no end.
+/// The maximum number of printed lines of a story. The story of a server that is stuck has no end.
 const MOST_LINES: usize = 60;
 
 /// An argument "name=value".
@@ -39,10 +39,10 @@ fn variable(name: &str) -> Option<String> {
     values.next_back()
 }
 
-/// An argument that is a number.
+/// An argument with a numeric value.
 fn number(name: &str) -> Result<Option<u64>, String> {
     let parse =
-        |value: String| value.parse().map_err(|_| format!("{name} is not a number from 0 on: {value}"));
+        |value: String| value.parse().map_err(|_| format!("{name} is not a non-negative integer: {value}"));
     variable(name).map(parse).transpose()
 }
 
@@ -57,12 +57,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what the arguments say. Returns whether all went well.
+/// Executes the arguments. Returns whether all checks succeeded.
 fn simulate() -> Result<bool, String> {
     let (seed, base, seconds) = (number("SEED")?, number("BASE")?, number("SECONDS")?.unwrap_or(60));
     let find = |name: String| {
         let names = || mutation::ALL.map(|(_, name, _)| name).join(", ");
-        mutation::find(&name).ok_or_else(|| format!("there is no mutation {name}, but {}", names()))
+        mutation::find(&name).ok_or_else(|| format!("mutation {name} does not exist; mutations: {}", names()))
     };
     let broken = variable("MUTATION").map(find).transpose()?;
     Ok(match seed {
@@ -72,7 +72,7 @@ fn simulate() -> Result<bool, String> {
     })
 }
 
-/// One run, in full if that is asked for.
+/// Executes one run, and prints its whole story if requested.
 fn is_well(seed: u64, broken: Broken) -> bool {
     let setup = Setup::of(seed);
     let outcome = run(&setup, &setup.schedule, broken, variable("VERBOSE").is_some());
@@ -91,13 +91,13 @@ fn is_well(seed: u64, broken: Broken) -> bool {
     outcome.failure.is_none()
 }
 
-/// A failure, with its seed and the shortest story that is found.
+/// Reports a failure, with its seed and the shortest story that was found.
 fn tell(setup: &Setup, broken: Broken) {
     let Some(failure) = run(setup, &setup.schedule, broken, false).failure else { return };
-    println!("\nSEED={} FAILS: not true that {}", setup.seed, failure.what);
+    println!("\nSEED={} FAILS, property violated: {}", setup.seed, failure.what);
     println!("{}", failure.text);
     let schedule = shrink::shrink(setup, broken, failure.what, RUNS_TO_SHRINK);
-    println!("The shortest story, {} of {} actions:", schedule.len(), setup.schedule.len());
+    println!("The shortest failing run has {} of {} actions:", schedule.len(), setup.schedule.len());
     let outcome = run(setup, &schedule, broken, true);
     let involved: Vec<_> = schedule.iter().map(|action| format!("S{}", action.server)).collect();
     let mut left = MOST_LINES;
@@ -116,13 +116,13 @@ fn tell(setup: &Setup, broken: Broken) {
     }
 }
 
-/// Runs with fresh seeds until time is up.
+/// Executes runs with new seeds until the time is over.
 fn are_well(base: Option<u64>, seconds: u64, broken: Broken) -> bool {
     let fresh = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     let base = base.unwrap_or_else(fresh);
     let mut seeds = random::Random::new(base);
     let began = Instant::now();
-    println!("The seeds of the runs are drawn from BASE={base}.");
+    println!("Seeds are drawn from BASE={base}.");
     let (mut runs, mut ids, mut numbers, mut lasted_us) = (0u64, 0, 0, 0);
     let mut faults: BTreeMap<&str, u64> = BTreeMap::new();
     while began.elapsed() < Duration::from_secs(seconds) {
@@ -134,7 +134,7 @@ fn are_well(base: Option<u64>, seconds: u64, broken: Broken) -> bool {
             assert_eq!(
                 (outcome.digest(), outcome.lasted_us),
                 (again.digest(), again.lasted_us),
-                "a seed is a run"
+                "a seed must always give the same run"
             );
         }
         if outcome.failure.is_some() {
@@ -161,7 +161,7 @@ fn are_well(base: Option<u64>, seconds: u64, broken: Broken) -> bool {
     true
 }
 
-/// Breaks the product in each way, and has each found out.
+/// Breaks the product in each way, and checks that each is detected.
 fn are_all_caught(seconds: u64) -> bool {
     let mut is_well = true;
     for (mutation, name, what) in mutation::ALL {

@@ -1,5 +1,5 @@
-//! Ways of breaking the product. Each changes what goes into or comes out of one of its functions, or leaves out a step of
-//! the shell.
+//! Ways of breaking the product. Each changes the input or output of one of its functions, or omits a step of the
+//! shell.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutation {
@@ -22,7 +22,7 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
     (
         Mutation::FloorAtClock,
         "floor-at-clock",
-        "after a start slots begin at the clock, not at the stored horizon",
+        "after a start, slots begin at the clock, not at the stored horizon",
     ),
     (
         Mutation::RecordForgotten,
@@ -30,13 +30,17 @@ pub const ALL: [(Mutation, &str, &str); 12] = [
         "the end of the value in use is not recorded when another is opened",
     ),
     (Mutation::OpenUnfenced, "open-unfenced", "the gate is opened for another identity without a fence"),
-    (Mutation::LeaseOverrun, "lease-overrun", "slots may be used for a minute beyond the end of the lease"),
+    (Mutation::LeaseOverrun, "lease-overrun", "slots may be used for a minute after the end of the lease"),
     (Mutation::ResetUnshut, "reset-unshut", "a reset does not shut out the identities used so far"),
     (Mutation::TokenUnshown, "token-unshown", "servers do not show the registry what it has signed"),
     (Mutation::PromiseLate, "promise-late", "the keeper notes a horizon after its commit"),
     (Mutation::CopyBelieved, "copy-believed", "a copy of a server uses the lease in its file"),
     (Mutation::GateFirst, "gate-first", "a call loads the gate before the word of its slot"),
-    (Mutation::ShutdownUnfenced, "shutdown-unfenced", "a clean stop stores the end of use without a fence"),
+    (
+        Mutation::ShutdownUnfenced,
+        "shutdown-unfenced",
+        "a clean stop stores the high-water mark without a fence",
+    ),
     (
         Mutation::NumbersUnwaited,
         "numbers-unwaited",
@@ -48,5 +52,5 @@ pub fn find(name: &str) -> Option<Mutation> {
     ALL.iter().find(|(_, known, _)| *known == name).map(|(mutation, ..)| *mutation)
 }
 
-/// What is broken in a run, if anything is.
+/// The mutation of a run, if there is one.
 pub type Broken = Option<Mutation>;

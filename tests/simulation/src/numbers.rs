@@ -13,7 +13,7 @@ use crate::random::Random;
 use crate::registry::{Answer, Ask, Call, Registry};
 use crate::server::Server;
 
-/// What is noted of the past: file `snowflake_id.segments`.
+/// The record in file `snowflake_id.segments`.
 #[derive(Clone, Default)]
 pub struct NumbersFile {
     pub had: [i64; SEGMENTS],
@@ -22,7 +22,7 @@ pub struct NumbersFile {
 
 enum Op {
     Ask(usize),
-    /// Only what is committed is signed: that takes a second question.
+    /// Only committed grants are signed, so a second call is needed.
     AskForToken(usize, (i64, u64), u64),
     Note(usize, (i64, u64), Option<usize>),
     Commit,
@@ -36,7 +36,7 @@ pub struct NumbersWorker {
 }
 
 impl NumbersWorker {
-    /// Of what the file and the database say the higher counts.
+    /// The higher value of the file and the database counts.
     pub fn new(server: &Server) -> NumbersWorker {
         let file = &server.numbers_file;
         let stored = server.disk.read.0.as_ref().map_or([0; SEGMENTS], |stored| stored.had);
@@ -46,7 +46,7 @@ impl NumbersWorker {
 }
 
 impl Server {
-    /// The segments worker takes so many steps.
+    /// The segments worker takes up to `steps` steps.
     pub fn fetch(
         &mut self,
         cx: &mut Context,
@@ -92,14 +92,14 @@ impl Server {
             ask: Ask::Take { at, is_wanted },
         };
         match random.below(40) {
-            0 => cx.count("question to the registry lost"),
+            0 => cx.count("request to the registry lost"),
             1 => {
-                cx.count("question to the registry late");
+                cx.count("request to the registry late");
                 registry.strays.push(call);
             }
             2 => {
                 registry.call(cx, &call, random);
-                cx.count("answer of the registry lost");
+                cx.count("reply of the registry lost");
             }
             _ => return Some(registry.call(cx, &call, random)),
         }
@@ -140,14 +140,14 @@ impl Server {
                 let Some(running) = &mut self.running else { return false };
                 let worker = &mut running.numbers;
                 if range.0 <= worker.had[at] {
-                    return true; // It gives what was had.
+                    return true; // The registry has granted numbers that this server had.
                 }
                 worker.had[at] = range.0 + range.1 as i64 - 1;
                 worker.tokens[at] = token.or(worker.tokens[at]);
                 self.numbers_file = NumbersFile { had: worker.had, tokens: worker.tokens };
                 let had = worker.had;
                 if self.disk.read.0.is_none() {
-                    return true; // It cannot be noted in the database.
+                    return true; // The range cannot be recorded in the database.
                 }
                 self.disk.write(Write::Had(had));
                 self.push_number(Op::Commit);
@@ -185,14 +185,14 @@ impl Server {
         let n = NonZeroU64::new(random.between(1, 400) as u64).unwrap_or(NonZeroU64::MIN);
         let Ok(taken) = running.shared.segments[at].take(|| 0, n) else { return };
         let (first, last) = (taken.first, taken.last());
-        self.say(cx, || format!("hands out numbers {first} to {last} of segment {at}"));
+        self.say(cx, || format!("issues numbers {first} to {last} of segment {at}"));
         if let Err(holder) = cx.ledger.add_numbers(at, first, last, self.at) {
             let text = format!("{first} to {last} of segment {at}: S{holder} had one of them");
-            return cx.fail("no number is handed out twice", text);
+            return cx.fail("no number is issued twice", text);
         }
         if first <= self.last_number[at] {
             let text = format!("{first} of segment {at}, after {}", self.last_number[at]);
-            return cx.fail("the numbers of a server rise", text);
+            return cx.fail("the numbers of a server increase", text);
         }
         self.last_number[at] = last;
     }

@@ -1,4 +1,4 @@
-//! Random choices. The stream of a seed never changes: PCG is specified, and the bounds are computed here.
+//! Random choices. The sequence of a seed never changes: PCG is specified, and the bounds are computed here.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
@@ -15,12 +15,12 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// From 0 to `n - 1`.
+    /// A number from 0 to `n - 1`.
     pub fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
-    /// From `least` to `most`.
+    /// A number from `least` to `most`.
     pub fn between(&mut self, least: i64, most: i64) -> i64 {
         least + self.below((most - least + 1) as usize) as i64
     }

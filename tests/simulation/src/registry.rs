@@ -1,6 +1,6 @@
-//! A stand-in for the registry, which is SQL in the product (`sql/registry/parts/`): it follows the rules of `acquire()`,
-//! `renew()`, `take()`, quarantine, evidence and freeze, one call after another. The functions have the names that they have
-//! there.
+//! A stand-in for the registry, which is SQL in the product (`sql/registry/parts/`). It follows the rules of
+//! `acquire()`, `renew()`, `take()`, quarantine, evidence and freeze, one call after another. The functions have the
+//! same names as there.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ pub struct SegmentRow {
     pub is_closed: bool,
 }
 
-/// What the registry has signed. Servers keep numbers of these.
+/// Tokens that the registry has signed. Servers store their indexes.
 #[derive(Clone, Debug)]
 pub enum Token {
     Lease { worker: u32, grant_count: u64, from_us: i64, until_us: i64, mark: Option<Uuid>, serial: u64 },
@@ -57,7 +57,7 @@ pub struct Tables {
     is_restarted: bool,
     witnesses: bool,
     frozen_until_us: Option<i64>,
-    /// Where and since when it ran when the settings were written last.
+    /// The location and the start of the registry when the settings were last written.
     signed: (u64, u64),
     rows: BTreeMap<u32, Row>,
     pub segments: Vec<SegmentRow>,
@@ -71,9 +71,9 @@ pub struct Registry {
     pub offset_us: i64,
     pub is_down: bool,
     tokens: Vec<Token>,
-    /// Servers that know of something which a silent set-back has lost: they are heard before the wait ends.
+    /// Servers that know of a loss by a silent set-back. They are heard before the wait ends.
     unheard: Vec<(usize, Kind)>,
-    /// Calls that were given up, and are on their way.
+    /// Calls that were given up, and are still in transit.
     pub strays: Vec<Call>,
 }
 
@@ -86,7 +86,7 @@ pub struct Call {
     pub ask: Ask,
 }
 
-/// What a call tells of.
+/// The facts that a call reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Lease,
@@ -105,10 +105,10 @@ pub struct Answer {
     pub registry_id: Uuid,
     pub outcome: Outcome,
     pub token: Option<usize>,
-    /// Of `take()`: the first number, and how many.
+    /// The result of `take()`: the first number and the count.
     pub range: Option<(i64, u64)>,
     pub clock_us: i64,
-    /// Which start of the registry it is of: no connection outlives one.
+    /// The start of the registry to which it belongs: no connection outlives a restart.
     pub life: u64,
 }
 
@@ -155,12 +155,12 @@ impl Registry {
         cx.now_us + self.offset_us
     }
 
-    /// How often servers are to renew.
+    /// The interval between renewals.
     pub fn renew_every_us(&self) -> i64 {
         self.tables.lease_us / 10
     }
 
-    /// Carries out a call, and commits.
+    /// Executes a call and commits.
     pub fn call(&mut self, cx: &mut Context, call: &Call, random: &mut Random) -> Answer {
         let kind = match call.ask {
             Ask::Take { at, .. } => Kind::Numbers(at),
@@ -185,7 +185,7 @@ impl Registry {
             _ => None,
         };
         let is_take = matches!(call.ask, Ask::Take { .. });
-        // take() does not say what the clock shows.
+        // take() does not report the caller's clock.
         self.open(cx, &call.tokens, clocks_agree && !is_foreign && !is_take, lease_id);
         let mut answer = Answer {
             registry_id: self.tables.id,
@@ -216,14 +216,14 @@ impl Registry {
                 }
             }
         }
-        // Any committed state may be one that it is set back to.
+        // The registry may be set back to any committed state.
         if random.one_in(8) {
             self.keep();
         }
         answer
     }
 
-    /// Puts the present state aside.
+    /// Keeps a copy of the present state.
     pub fn keep(&mut self) {
         if self.older.len() == 4 {
             self.older.remove(0);
@@ -249,7 +249,7 @@ impl Registry {
         Some(self.sign(token))
     }
 
-    /// Whether tokens show more than the tables.
+    /// Whether tokens prove more than the tables contain.
     fn is_proving(&self, tokens: &[usize]) -> bool {
         tokens.iter().any(|token| self.proves(&self.tokens[*token]))
     }
@@ -261,7 +261,7 @@ impl Registry {
             }
             Token::Lease { worker, grant_count, from_us, until_us, mark, .. } => {
                 let Some(row) = self.tables.rows.get(worker) else { return true };
-                // As in SQL, nothing differs from a holder that is not known.
+                // As in SQL, a comparison with an unknown holder is not true.
                 let differs = row.lease_id.is_some() && *mark != row.lease_id;
                 *grant_count > row.grant_count
                     || *grant_count == row.grant_count && differs
@@ -319,7 +319,7 @@ impl Registry {
         }
     }
 
-    /// Finds out whether commits were lost, hears what tokens say, and counts.
+    /// Checks whether commits were lost, evaluates the tokens, and counts the wait.
     fn open(&mut self, cx: &mut Context, tokens: &[usize], clocks_agree: bool, lease_id: Option<Uuid>) {
         let has_moved = self.tables.signed.0 != self.incarnation.0;
         let has_restarted = self.tables.signed.1 != self.incarnation.1;
@@ -333,7 +333,7 @@ impl Registry {
         if has_moved || is_proving {
             self.quarantine(
                 cx,
-                if is_proving { "a token shows more than the tables" } else { "another timeline" },
+                if is_proving { "a token proves more than the tables" } else { "another timeline" },
             );
         } else if has_restarted {
             self.note_restart(cx);
@@ -375,7 +375,7 @@ impl Registry {
         (tables.is_witnessed, tables.is_restarted) = (false, true);
         tables.rows.values_mut().for_each(|row| row.nonce = None);
         let waits_us = tables.waits_us;
-        cx.say("registry", || format!("has been started, and gives nothing new for {}", duration(waits_us)));
+        cx.say("registry", || format!("has been started, and grants nothing new for {}", duration(waits_us)));
     }
 
     fn count_wait(&mut self, cx: &mut Context, clocks_agree: bool, has_token: bool) {
@@ -393,14 +393,14 @@ impl Registry {
             tables.waits_us = tables.waits_us.min(renew_every_us * 5 / 2).max(1);
         }
         if !self.unheard.is_empty() {
-            // Whoever is not cut off calls every so often, and the wait is longer than that.
+            // Every server that is not cut off calls regularly, and the wait is longer than the interval.
             tables.waits_us = tables.waits_us.max(1);
         }
         if tables.waits_us <= 0 {
             tables.waits_us = 0;
             (tables.is_proved, tables.is_witnessed) = (false, false);
             tables.nothing_before_us = tables.nothing_before_us.max(clock_us);
-            cx.say("registry", || format!("its wait is over; nothing begins before {}", instant(clock_us)));
+            cx.say("registry", || format!("its wait is over; no range begins before {}", instant(clock_us)));
         } else if clocks_agree || tables.counted_at_us > clock_us {
             tables.counted_at_us = clock_us;
         }
@@ -431,7 +431,7 @@ impl Registry {
         if tables.frozen_until_us.is_some() || tables.waits_us > 0 {
             return Outcome::Taken { free_from_us: 0 };
         }
-        // Of those that are free its own comes first.
+        // Of the free ones, the server's own is preferred.
         let free_from = |worker: &u32| {
             let until_us = tables.rows.get(worker).map_or(i64::MIN, |row| row.until_us);
             until_us.max(tables.nothing_before_us)
@@ -463,7 +463,7 @@ impl Registry {
         tables.serial += 1;
         cx.say("registry", || {
             format!(
-                "gives worker ID {worker} to S{server}, from {} to {}",
+                "grants worker ID {worker} to S{server}, from {} to {}",
                 instant(from_us),
                 instant(until_us)
             )
@@ -509,7 +509,7 @@ impl Registry {
         Some((first, segment.step as u64))
     }
 
-    // What happens to it -----------------------------------------------------------------------------------
+    // Faults ----------------------------------------------------------------------------------------------
 
     pub fn restart(&mut self, cx: &mut Context) {
         self.incarnation.1 += 1;
@@ -517,8 +517,8 @@ impl Registry {
         cx.say("registry", || "is restarted".into());
     }
 
-    /// An older state takes its place. Silently: nothing but the start shows it, and whoever knows of what is lost has to
-    /// be heard; or its standby was promoted, which it notices.
+    /// Sets the registry back to an older state. If `is_silent`, only its start shows that, and all servers that know
+    /// of the loss have to be heard. Otherwise a standby was promoted, which the registry notices.
     pub fn set_back(
         &mut self,
         cx: &mut Context,
@@ -540,7 +540,7 @@ impl Registry {
             self.incarnation.0 += 1;
         }
         cx.say("registry", || match is_silent {
-            true => "is SET BACK to an older disk, which nothing shows but the start".into(),
+            true => "is SET BACK to an older disk; only its start shows that".into(),
             false => "loses commits: a standby that was behind is promoted".into(),
         });
         true
@@ -550,7 +550,7 @@ impl Registry {
         self.unheard.iter().any(|(known, _)| *known == server)
     }
 
-    /// Whether a token shows at least this number of a segment as given.
+    /// Whether a token proves that the numbers of a segment up to this one were granted.
     pub fn shows_number(&self, token: usize, last: i64) -> bool {
         matches!(&self.tokens[token], Token::Segment { next, .. } if *next > last)
     }
@@ -575,7 +575,7 @@ impl Registry {
         if let Some(row) = self.tables.rows.get_mut(&worker) {
             (row.lease_id, row.nonce) = (None, None);
         }
-        cx.say("registry", || format!("worker ID {worker} is taken away"));
+        cx.say("registry", || format!("the lease of worker ID {worker} is revoked"));
         true
     }
 
@@ -586,13 +586,13 @@ impl Registry {
         let latest_us = self.tables.rows.values().map(|row| row.until_us).max().unwrap_or(0);
         let until_us = latest_us.max(self.clock_us(cx));
         self.tables.frozen_until_us = is_frozen.then_some(until_us);
-        // So that no state is put back that does not know of it: that is not covered.
+        // So that the registry is not set back to a state without the freeze: that is not covered.
         self.older.clear();
         cx.say("registry", || if is_frozen { "is frozen".into() } else { "is unfrozen".into() });
         true
     }
 
-    /// An administrator says where the numbers go on.
+    /// An administrator says where the numbers continue.
     pub fn resume(&mut self, cx: &mut Context, ends: &[i64]) -> bool {
         let mut is_any = false;
         for (segment, end) in self.tables.segments.iter_mut().zip(ends) {

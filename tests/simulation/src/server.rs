@@ -1,4 +1,4 @@
-//! A server: what it has on disk, what it has in memory while it runs, and what can happen to it as a whole.
+//! A server: its disk, its memory while it runs, and events that affect all of it.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::random::Random;
 use crate::shared::{HistoryWords, Request, Shared};
 use crate::worker::Worker;
 
-/// What an original has and a copy has not: which file system, which boot of the host, which timeline.
+/// The properties by which an original is told from a copy: the file system, the boot of the host, the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Original {
     pub disk: u64,
@@ -31,7 +31,7 @@ pub struct LeaseFile {
     pub state: LeaseState,
 }
 
-/// A base backup, or a disk that was put aside.
+/// A base backup, or a disk that was kept.
 #[derive(Clone)]
 pub struct Backup {
     pages: Pages,
@@ -40,7 +40,7 @@ pub struct Backup {
     timeline: u64,
 }
 
-/// What a server has while it runs.
+/// The state of a running server.
 pub struct Running {
     pub shared: Shared,
     pub keeper: Keeper,
@@ -53,12 +53,12 @@ pub struct Server {
     pub at: usize,
     pub name: String,
     pub is_leased: bool,
-    /// The worker IDs that it may be given by its settings, and the one that it has now.
+    /// The worker IDs that its settings may have, and the present one.
     pub workers: Vec<u32>,
     pub worker: Option<u32>,
-    /// It was restored: before it gets this worker ID back, its floor has to be moved here.
+    /// The server was restored: before it gets this worker ID back, its floor must be advanced to this instant.
     pub must_advance: Option<(i64, u32)>,
-    /// That was done, when its disk had so many writes: a standby that has fewer does not know of it.
+    /// The floor was advanced when the disk had so many writes. A standby with fewer writes does not know of it.
     pub has_advanced: Option<(u64, (i64, u32))>,
     pub layout_at: usize,
     pub max_ahead_us: i64,
@@ -69,16 +69,16 @@ pub struct Server {
     pub numbers_file: NumbersFile,
     pub original: Original,
     pub backup: Option<Backup>,
-    /// By how much its clock is wrong, and when its host was booted.
+    /// The error of its clock, and the boot time of its host.
     pub offset_us: i64,
     pub booted_us: i64,
     pub is_cut: bool,
-    /// The next commit of the keeper fails.
+    /// Whether the next commit of the keeper fails.
     pub is_commit_failing: bool,
     pub running: Option<Running>,
     /// The highest ID that was returned, for each layout and value of the clock sequence.
     pub last: BTreeMap<(usize, u8), i64>,
-    /// Ranges that the registry has given it.
+    /// Ranges that the registry has granted to it.
     pub granted: Vec<Lease>,
     pub last_number: [i64; SEGMENTS],
 }
@@ -98,7 +98,7 @@ impl Server {
         cx.say(&self.name, text);
     }
 
-    /// What it gets from its settings.
+    /// The lease that its settings give it.
     pub fn fixed_lease(&self) -> Option<Lease> {
         let worker = self.worker.filter(|_| self.must_advance.is_none())?;
         Some(Lease::for_good(Identity { datacenter: 0, worker }))
@@ -128,7 +128,7 @@ impl Server {
         });
     }
 
-    /// Power is cut, or the postmaster is killed.
+    /// The power fails, or the postmaster is killed.
     pub fn crash(&mut self, cx: &mut Context, random: &mut Random) -> bool {
         if self.running.is_none() || !self.disk.durable.is_sound() {
             return false;
@@ -144,7 +144,7 @@ impl Server {
         true
     }
 
-    /// A backend is killed: the shared memory is made again, but what the server knows of its past is kept.
+    /// A backend is killed: shared memory is reinitialized, but the history is kept.
     pub fn crash_backend(&mut self, cx: &mut Context, random: &mut Random) -> bool {
         let Some(history) = self.running.as_ref().map(|running| running.shared.history) else { return false };
         if self.disk.durable.0.is_none() {
@@ -152,12 +152,12 @@ impl Server {
         }
         let survivors = random.below(self.disk.unflushed() + 1);
         self.disk.crash(survivors);
-        self.say(cx, || "a backend is killed: shared memory is made again".into());
+        self.say(cx, || "a backend is killed: shared memory is reinitialized".into());
         self.run_with(cx, history);
         true
     }
 
-    /// Whether a stop of the keeper stores again what was emptied.
+    /// Whether emptied records would be stored again when the keeper stops.
     fn may_stop(&self) -> bool {
         let Some(running) = &self.running else { return false };
         let seals = running.shared.gate.identity().is_some() && running.keeper.has_committed;
@@ -180,7 +180,7 @@ impl Server {
         true
     }
 
-    /// What a clean stop ends with.
+    /// The end of a clean stop.
     pub fn down(&mut self, cx: &mut Context) {
         self.disk.flush(usize::MAX);
         self.running = None;
@@ -197,7 +197,7 @@ impl Server {
         true
     }
 
-    /// The standby takes over; the primary is no more.
+    /// The standby takes over, and the primary is gone.
     pub fn promote(&mut self, cx: &mut Context) -> bool {
         if self.disk.kind == StandbyKind::None || !self.disk.standby.pages.is_sound() {
             return false;
@@ -205,7 +205,7 @@ impl Server {
         let lsn = self.disk.standby.lsn;
         cx.is_evidence_lost = true;
         if self.disk.kind == StandbyKind::Asynchronous && !self.is_leased {
-            // It may repeat what it has not received.
+            // The new primary may repeat IDs that it has not received.
             cx.ledger.forget_rows(self.at, lsn);
             if let Some((_, to)) = self.has_advanced.take_if(|(done, _)| *done > lsn) {
                 self.must_advance = Some(to);
@@ -219,7 +219,7 @@ impl Server {
         self.original.timeline += 1;
         self.original.disk = self.original.disk.wrapping_mul(31) + 17;
         self.last_number = [0; SEGMENTS];
-        // A base backup brought the files.
+        // The files came with a base backup.
         (self.file, self.numbers_file) = match &self.backup {
             Some(backup) => (backup.file.clone(), backup.numbers.clone()),
             None => <_>::default(),
@@ -242,8 +242,8 @@ impl Server {
         is_sound
     }
 
-    /// An older disk takes the place of the one that it has. With a fixed worker ID an administrator moves the floor first,
-    /// or gives it another one.
+    /// An older disk replaces the present one. With a fixed worker ID, an administrator first moves the floor or
+    /// assigns another worker ID.
     pub fn restore(&mut self, cx: &mut Context, random: &mut Random, layouts: &[Layout]) -> bool {
         let Some(backup) = self.backup.clone() else { return false };
         cx.is_evidence_lost = true;
@@ -272,13 +272,13 @@ impl Server {
         true
     }
 
-    /// A copy that runs beside the original.
+    /// Starts a copy that runs beside the original.
     pub fn copy(&mut self, cx: &mut Context, random: &mut Random, at: usize) -> Option<Server> {
         let backup = self.backup.clone()?;
         let worker = if self.is_leased { None } else { Some(cx.fresh_worker()?) };
         let name = format!("S{at}");
         let copied = &self.name;
-        cx.say(&name, || format!("begins as a copy of {copied}, with worker ID {worker:?}"));
+        cx.say(&name, || format!("starts as a copy of {copied}, with worker ID {worker:?}"));
         Some(Server {
             at,
             name,
@@ -301,7 +301,7 @@ impl Server {
         })
     }
 
-    /// Whether DDL has not to wait for the keeper's lock, and a crash would be covered.
+    /// Whether DDL does not have to wait for the keeper's lock, and a crash would be covered.
     fn is_ddl_possible(&self) -> bool {
         let is_standby_there = self.disk.kind != StandbyKind::Synchronous || !self.disk.standby.is_away;
         let is_idle = |running: &Running| {
@@ -320,7 +320,7 @@ impl Server {
         true
     }
 
-    /// The script stores what the server knows of its past.
+    /// The script stores the history that the server knows.
     pub fn create_extension(&mut self, cx: &mut Context) -> bool {
         let Some(running) = &self.running else { return false };
         if self.disk.read.0.is_some() {
@@ -374,7 +374,7 @@ impl Server {
     }
 
     pub fn request(&mut self, cx: &mut Context, request: Request) -> bool {
-        // The one before has waited for too long, and is withdrawn.
+        // The earlier request has waited for too long, and is withdrawn.
         let Some(running) = &mut self.running else { return false };
         running.shared.request = Some(request);
         self.say(cx, || format!("an administrator requests {request:?}"));
@@ -393,11 +393,11 @@ pub fn horizons_in_words(horizons: [Horizon; 2]) -> String {
     }
 }
 
-/// An instant, since the beginning of the story.
+/// An instant, relative to the start of the story.
 pub fn instant(us: i64) -> String {
     match us {
         0 => "none".into(),
-        i64::MAX => "never".into(),
+        i64::MAX => "infinity".into(),
         _ => duration(us - crate::setup::BEGAN_US),
     }
 }

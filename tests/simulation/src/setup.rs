@@ -1,4 +1,4 @@
-//! What a run begins with, and what may happen in it: both follow from its seed.
+//! The initial state of a run and its possible actions. Both are determined by its seed.
 
 use snowflake_id_core::Layout;
 
@@ -17,7 +17,7 @@ const LAYOUTS: [&str; 9] = [
     "sonyflake2",
     "js53",
     "twitter",
-    // Few IDs in a tick, so that ticks are used up; the second shares slots with neither.
+    // Few IDs in a tick, so that ticks are exhausted. The second layout shares slots with no other.
     "time:41 worker:10 sequence:2 unit=1ms epoch=2024-01-01T00:00:00Z",
     "time:38 clock_seq:1 worker:10 sequence:3 unit=10ms epoch=2024-01-01T00:00:00Z",
 ];
@@ -36,10 +36,10 @@ pub struct Setup {
     pub layouts: Vec<Layout>,
     pub servers: Vec<ServerSetup>,
     pub lease_us: i64,
-    /// Worker IDs that the registry gives.
+    /// The number of worker IDs that the registry grants.
     pub workers: u32,
     pub witnesses: bool,
-    /// The registry's clock may read anything; then no commit of it is lost.
+    /// Whether the registry's clock may read anything. In this case no commit of the registry is lost.
     pub is_clock_wild: bool,
     pub schedule: Vec<Action>,
 }
@@ -49,7 +49,7 @@ impl Setup {
         let mut random = Random::new(seed);
         let mut names: Vec<_> = LAYOUTS.to_vec();
         if random.one_in(3) {
-            // Clocks that are set back matter most to layouts with a clock sequence.
+            // Clocks that are set back matter most for layouts with a clock sequence.
             names.retain(|name| {
                 name.contains("rollback") || name.contains("clock_seq") || *name == "standard"
             });
@@ -96,7 +96,8 @@ impl Setup {
         setup
     }
 
-    /// What happens, one after the other. Each run has its own mixture of faults: what is always there hides what is rare.
+    /// Draws the actions in their order. Each run has its own mixture of faults, because a frequent fault hides rare
+    /// ones.
     fn draw(&self, random: &mut Random) -> Vec<Action> {
         let mut faults: Vec<_> = FAULTS.iter().copied().filter(|_| random.one_in(2)).collect();
         if self.layouts.iter().any(|layout| layout.max_clock_seq() > 0) {
@@ -108,7 +109,7 @@ impl Setup {
         let mut focus = 0;
         let mut schedule = Vec::with_capacity(length);
         for _ in 0..length {
-            // The same server for a while: it is what happens close together that goes wrong.
+            // Mostly the same server for a while, because events that are close together cause most problems.
             if random.one_in(12) {
                 focus = random.below(self.servers.len());
             }

@@ -1,6 +1,6 @@
-//! The shared memory of a server: `src/shared/` of the extension (`tracks.rs`, `slots.rs`, `slot_table.rs`, `history.rs`,
-//! `lease.rs`, `keeper_words.rs`), without locks and atomics, as one step here is one step for all. Gate and slots are those
-//! of the product.
+//! The shared memory of a server: `src/shared/` of the extension (`tracks.rs`, `slots.rs`, `slot_table.rs`,
+//! `history.rs`, `lease.rs`, `keeper_words.rs`), without locks and atomics, because each step is atomic here. Gate and
+//! slots are those of the product.
 
 use snowflake_id_core::clock_sequence::Widths;
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
@@ -12,7 +12,7 @@ use crate::disk::SEGMENTS;
 const MAX_LAYOUTS: usize = 16;
 const MAX_SLOTS: usize = 256;
 
-/// What outlives the shared memory when a backend crashes.
+/// The state that survives a backend crash.
 #[derive(Clone, Copy, Default)]
 pub struct HistoryWords {
     pub published: [Horizon; TRACKS],
@@ -40,7 +40,7 @@ impl HistoryWords {
     }
 }
 
-/// What the registry worker tells.
+/// The lease status that the registry worker publishes.
 #[derive(Clone, Copy, Default)]
 pub struct LeaseStatus {
     pub number: u64,
@@ -50,7 +50,7 @@ pub struct LeaseStatus {
 }
 
 impl LeaseStatus {
-    /// A lease that is not the one before, or that one renewed, gets a number of its own.
+    /// Publishes a lease. Unless it is the previous lease or its renewal, it gets a new number.
     pub fn tell(&mut self, lease: Option<Lease>) {
         let is_continued = match (self.lease, lease) {
             (Some(before), Some(after)) => before.is_renewed_by(&after),
@@ -64,7 +64,7 @@ impl LeaseStatus {
 }
 
 pub struct SlotEntry {
-    /// `None`: retired.
+    /// `None` if the slot was retired.
     pub layout: Option<Layout>,
     pub track: usize,
     pub slot: Slot,
@@ -95,7 +95,7 @@ impl SlotEntry {
     }
 }
 
-/// An order of an administrator.
+/// A request of an administrator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     AcceptClock,
@@ -117,7 +117,7 @@ pub struct Shared {
     pub is_wanted: bool,
     pub request: Option<Request>,
     pub segments: [Segment; SEGMENTS],
-    /// By how much the end of a lease is missed by a broken keeper.
+    /// How far a broken keeper exceeds the end of a lease.
     pub overrun_us: i64,
 }
 
@@ -261,7 +261,7 @@ impl Shared {
         self.fence([0; TRACKS], false);
     }
 
-    /// Fences, unless that is left out, and lets nothing more be used than what was handed out.
+    /// Fences, unless that is omitted, and limits the horizons to the IDs that were issued.
     pub fn shutdown_horizons(&mut self, is_fenced: bool) -> [Horizon; TRACKS] {
         if is_fenced {
             self.close_gate();
@@ -282,7 +282,7 @@ impl Shared {
         MAX_SLOTS - self.entries.len() >= in_use.count()
     }
 
-    /// Before the low horizon is written.
+    /// Called before the low horizon is written.
     pub fn promise_reset(&mut self, horizon: Horizon) {
         self.history.last_identity = None;
         self.history.promised = [horizon, Horizon::NONE];
@@ -317,7 +317,7 @@ impl Shared {
         entry.key().map_or(0, |key| key.parts(entry.slot.word()).0)
     }
 
-    /// A place for a layout that has none; `None` if there is no room.
+    /// Assigns a slot to a layout that has none. Returns `None` if there is no room.
     pub fn assign(&mut self, layout: &Layout) -> Option<usize> {
         let current = self.value();
         let in_use = self.entries.iter().filter(|entry| entry.layout.is_some() && !entry.is_left(current));
@@ -334,7 +334,7 @@ impl Shared {
         Some(self.entries.len() - 1)
     }
 
-    /// Names a slot after a layout that has it for longer than the one after which it is named.
+    /// Names a slot after a layout if that layout keeps the slot for longer than the one after which it is named.
     pub fn name_after(&mut self, layout: &Layout) {
         let key = self.key_of(layout);
         for entry in &mut self.entries {

@@ -1,11 +1,11 @@
-//! The shortest story: actions are left out of a schedule as long as it fails in the same way (delta debugging).
+//! Finds a shorter story: actions are removed from a schedule while it still fails in the same way (delta debugging).
 
 use crate::action::Action;
 use crate::mutation::Broken;
 use crate::setup::Setup;
 use crate::world::run;
 
-/// A shorter schedule that violates the same property, after at most so many runs.
+/// Returns a shorter schedule that violates the same property, found in at most so many runs.
 pub fn shrink(setup: &Setup, broken: Broken, what: &str, mut most_runs: usize) -> Vec<Action> {
     let mut schedule = setup.schedule.clone();
     let mut fails = |candidate: &[Action]| {
@@ -20,7 +20,7 @@ pub fn shrink(setup: &Setup, broken: Broken, what: &str, mut most_runs: usize) -
         while at < schedule.len() {
             let end = (at + chunk).min(schedule.len());
             let mut candidate = schedule.clone();
-            // The time of what is left out passes all the same; if that does not fail, it does not.
+            // First try without the time of the removed actions, then let that time pass.
             let passed_us: i64 = candidate.drain(at..end).map(|action| action.after_us).sum();
             if fails(&candidate) {
                 schedule = candidate;

@@ -1,5 +1,5 @@
-//! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. What it knows, and its
-//! steps, are the product's `LeaseState`.
+//! The registry worker of a server: `src/registry/worker.rs` and `lease_file.rs` of the extension. Its knowledge and
+//! its steps are the product's `LeaseState`.
 
 use std::collections::VecDeque;
 
@@ -20,10 +20,10 @@ const MAX_CLOCK_OFFSET_US: i64 = 5_000_000;
 enum Op {
     Renew,
     Acquire,
-    /// An answer is there.
+    /// A reply has arrived.
     Renewed(Held, Answer),
     Acquired(Needs, Answer),
-    /// To be written to the file, and then to count.
+    /// A state to be written to the file, which counts after that.
     Keep(Box<LeaseState>),
     Tell,
     Confirm(bool),
@@ -40,10 +40,10 @@ pub struct Worker {
     ops: VecDeque<Op>,
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 enum Delivery {
     Answered(Answer),
-    /// Nothing is heard.
+    /// There is no reply.
     Nothing,
 }
 
@@ -76,11 +76,11 @@ impl Server {
         if let Some(running) = &mut self.running {
             running.worker = worker;
         }
-        self.say(cx, || "the registry worker ends, and is started again".into());
+        self.say(cx, || "the registry worker exits, and is restarted".into());
         true
     }
 
-    /// The keeper refuses the lease for good: it ends, as nobody renews it.
+    /// The keeper refuses the lease permanently. The lease ends, because it is not renewed.
     fn let_go(&mut self, cx: &mut Context) {
         let Some(running) = &mut self.running else { return };
         let worker = &mut running.worker;
@@ -92,7 +92,7 @@ impl Server {
         self.tell_lease(cx);
     }
 
-    /// The registry worker takes so many steps, at most to the end of a round.
+    /// The registry worker takes up to `steps` steps, at most to the end of a round.
     pub fn work(
         &mut self,
         cx: &mut Context,
@@ -151,7 +151,7 @@ impl Server {
         }
     }
 
-    /// Asks the registry; the question or the answer may be lost, or be late.
+    /// Calls the registry. The call or the reply may be lost or late.
     fn ask(&mut self, cx: &mut Context, random: &mut Random, registry: &mut Registry, ask: Ask) -> Delivery {
         let clock_us = self.clock_us(cx);
         let Some(running) = &self.running else { return Delivery::Nothing };
@@ -167,25 +167,25 @@ impl Server {
         }
         let fate = random.below(40);
         if fate == 0 {
-            cx.count("question to the registry lost");
-            self.say(cx, || "its question to the registry is lost".into());
+            cx.count("request to the registry lost");
+            self.say(cx, || "its request to the registry is lost".into());
             return Delivery::Nothing;
         }
         if fate == 1 {
-            cx.count("question to the registry late");
-            self.say(cx, || "its question to the registry is late, and is given up".into());
+            cx.count("request to the registry late");
+            self.say(cx, || "its request to the registry is late, and is given up".into());
             registry.strays.push(call);
             return Delivery::Nothing;
         }
         let answer = registry.call(cx, &call, random);
         if fate == 2 {
-            cx.count("answer of the registry lost");
-            self.say(cx, || "the answer of the registry is lost".into());
+            cx.count("reply of the registry lost");
+            self.say(cx, || "the reply of the registry is lost".into());
             return Delivery::Nothing;
         }
         if fate == 3 {
-            cx.count("question to the registry repeated");
-            self.say(cx, || "its question to the registry is on its way once more".into());
+            cx.count("request to the registry repeated");
+            self.say(cx, || "its request to the registry is sent a second time".into());
             registry.strays.push(call);
         }
         Delivery::Answered(answer)
@@ -278,7 +278,7 @@ impl Server {
                 state.renew(lease, || nonce);
                 if let Some(token) = answer.token {
                     if !registry.shows_lease(token, &lease) {
-                        return cx.fail("the stand-in signs what was asked for", format!("{lease:?}"));
+                        return cx.fail("the stand-in signs the requested lease", format!("{lease:?}"));
                     }
                     state.prove(token.to_string(), clock_us);
                 }
@@ -291,7 +291,7 @@ impl Server {
             Outcome::Unknown | Outcome::Granted(_) => {
                 worker.is_unknown = true;
                 worker.ops.push_back(Op::Acquire);
-                self.say(cx, || "the registry does not know its lease; it is used to its end".into());
+                self.say(cx, || "the registry does not know its lease, which is used to its end".into());
             }
             Outcome::Twin => {
                 running.shared.lease_status.tell(None);
@@ -330,7 +330,7 @@ impl Server {
         }
     }
 
-    /// Nothing counts that is not in the file.
+    /// Only the state in the file counts.
     fn keep_state(&mut self, state: LeaseState) {
         self.file = LeaseFile { original: self.original, state: state.clone() };
         if let Some(held) = &state.held {
@@ -351,12 +351,14 @@ impl Server {
         running.shared.lease_status.tell(lease);
         running.shared.lease_status.is_inherited = running.worker.is_inherited;
         self.say(cx, || match lease {
-            Some(lease) => format!("tells its keeper: {} up to {}", lease.identity, instant(lease.until_us)),
-            None => "tells its keeper that there is no lease".into(),
+            Some(lease) => {
+                format!("publishes the lease of {} until {}", lease.identity, instant(lease.until_us))
+            }
+            None => "publishes that there is no lease".into(),
         });
     }
 
-    /// What is in hand is this server's alone, whatever the registry says.
+    /// The lease in hand belongs to this server alone, whatever the registry says.
     fn tell_lease_in_hand(&mut self, cx: &mut Context, has_failed: bool) {
         let clock_us = self.clock_us(cx);
         let Some(running) = &self.running else { return };

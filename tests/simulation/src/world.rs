@@ -1,4 +1,4 @@
-//! A run: the servers, the registry, and what happens to them.
+//! A run: the servers, the registry, and the events.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::server::{LeaseFile, Original, Server};
 use crate::setup::{BEGAN_US, Setup};
 use crate::shared::Request;
 
-/// Copies that may come up beside the servers of the beginning.
+/// The maximum number of copies started beside the initial servers.
 const MOST_COPIES: usize = 6;
 
 pub struct World<'a> {
@@ -27,7 +27,7 @@ pub struct World<'a> {
     registry: Registry,
 }
 
-/// What has come of a run.
+/// The result of a run.
 pub struct Outcome {
     pub failure: Option<Failure>,
     pub story: Vec<String>,
@@ -38,13 +38,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The same for two runs that are the same.
+    /// A digest, which is the same for identical runs.
     pub fn digest(&self) -> (u64, u64, u64) {
         (self.ids, self.numbers, self.faults.values().sum())
     }
 }
 
-/// Runs a schedule, then lets all faults stop, and looks whether everybody goes on.
+/// Executes a schedule, then ends all faults and checks that every server continues.
 pub fn run(setup: &Setup, schedule: &[Action], broken: Broken, is_told: bool) -> Outcome {
     let mut world = World::new(setup, broken, is_told);
     for action in schedule {
@@ -163,18 +163,18 @@ impl World<'_> {
         }
     }
 
-    /// Returns the fault that was injected, if it was one, and made a difference.
+    /// Executes an action. Returns the name of the fault if the action was a fault that had an effect.
     fn act_on(&mut self, action: &Action, random: &mut Random) -> Option<&'static str> {
         let World { setup, cx, servers, registry } = self;
         let layouts = &setup.layouts;
         let count = servers.len();
-        // Copies are drawn now and then in the place of their originals.
+        // Sometimes a copy is chosen in place of its original.
         let at = match count - setup.servers.len() {
             copies if copies > 0 && random.one_in(4) => setup.servers.len() + random.below(copies),
             _ => action.server,
         };
         let server = servers.get_mut(at)?;
-        // Most of the time to the end of what is done.
+        // Usually all steps up to the end of the work.
         let steps = if random.one_in(3) { 1 + random.below(9) } else { 60 };
         let fault = |is_done: bool, name: &'static str| is_done.then_some(name);
         match action.kind {
@@ -243,9 +243,9 @@ impl World<'_> {
             }
             Kind::Crash => fault(server.crash(cx, random), "crash of a server"),
             Kind::CrashBackend => fault(server.crash_backend(cx, random), "crash of a backend"),
-            Kind::KillKeeper => fault(server.kill_keeper(cx), "keeper ends over its work"),
+            Kind::KillKeeper => fault(server.kill_keeper(cx), "keeper exits unexpectedly"),
             Kind::TerminateKeeper => fault(server.stop(cx, Ending::Keeper), "keeper terminated"),
-            Kind::KillWorker => fault(server.kill_worker(cx), "registry worker ends"),
+            Kind::KillWorker => fault(server.kill_worker(cx), "registry worker exits"),
             Kind::Stop => fault(server.stop(cx, Ending::Server), "clean stop"),
             Kind::BootHost => fault(server.boot_host(cx, random), "host booted"),
             Kind::ClockBack => {
@@ -336,7 +336,7 @@ impl World<'_> {
                 if server.must_advance.is_some() {
                     return None;
                 }
-                // One that was used before is refused.
+                // A worker ID that was used before is refused.
                 let worker = match random.one_in(3) {
                     true => random.pick(&server.workers),
                     false => {
@@ -402,7 +402,7 @@ impl World<'_> {
                 registry.keep();
                 None
             }
-            Kind::Revoke => fault(registry.revoke(cx, random), "lease taken away"),
+            Kind::Revoke => fault(registry.revoke(cx, random), "lease revoked"),
             Kind::Freeze => fault(registry.freeze(cx, true), "registry frozen"),
             Kind::Unfreeze => fault(registry.freeze(cx, false), "registry unfrozen"),
             Kind::Resume => {
@@ -414,14 +414,14 @@ impl World<'_> {
                     return None;
                 }
                 let call = registry.strays.swap_remove(random.below(registry.strays.len()));
-                cx.say("registry", || format!("a late question of S{} arrives", call.server));
+                cx.say("registry", || format!("a late request of S{} arrives", call.server));
                 registry.call(cx, &call, random);
-                Some("late question carried out")
+                Some("late request executed")
             }
         }
     }
 
-    /// Faults stop. In the end each server gets an ID.
+    /// Ends all faults. Then each server must get an ID.
     fn calm_down(&mut self) {
         let World { setup, cx, servers, registry } = self;
         cx.say("world", || "no more faults from here on".into());
@@ -444,14 +444,14 @@ impl World<'_> {
             }
         }
         let leased = servers.iter().filter(|server| server.is_leased).count();
-        // Those that fit all layouts, as any server may have them.
+        // Worker IDs that fit all layouts, because any server may get them.
         let limits = setup.layouts.iter().map(|layout| 1usize << layout.bits(Field::Worker).min(31));
         let is_for_all = limits.min().unwrap_or(0).min(setup.workers as usize) >= leased;
         let mut waiting: Vec<usize> = (0..servers.len()).collect();
         let mut step_us = 100_000;
         for round in 0..2_000 {
             cx.now_us += step_us;
-            // Clocks that were days ahead have left horizons there.
+            // Clocks that were days ahead have left their horizons there.
             if round % 40 == 39 {
                 step_us = (step_us * 2).min(43_200_000_000);
             }
@@ -485,7 +485,7 @@ impl World<'_> {
                     waiting.retain(|known| *known != at);
                 }
             }
-            // What nobody can get: there are fewer worker IDs than servers, or none that fits the layout.
+            // Some servers cannot be helped: there are fewer worker IDs than servers, or none that fits the layout.
             let is_helped = |at: &usize| {
                 let server = &servers[*at];
                 let layout = &setup.layouts[server.layout_at];

@@ -1,5 +1,5 @@
-//! Checks the protocols that keep IDs from being repeated, and that the check finds what is wrong with broken
-//! ones. See README.md.
+//! Checks the protocols that keep IDs from being repeated, and that the checker finds the errors in broken ones. See
+//! README.md.
 
 mod forgetting;
 mod keeper;
@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let asked: Vec<String> = std::env::args().skip(1).collect();
     let known = [keeper::names(), lease::names(), forgetting::names()].concat();
     if let Some(wrong) = asked.iter().find(|asked| !known.contains(&asked.as_str())) {
-        eprintln!("unknown: {wrong}; known: {}", known.join(" "));
+        eprintln!("unknown name: {wrong}; known names: {}", known.join(" "));
         return ExitCode::FAILURE;
     }
     let is_asked = |name: &str| asked.is_empty() || asked.iter().any(|asked| asked == name);

@@ -1,4 +1,4 @@
-//! Runs a model: visits all of its states, or searches for what is wrong with a broken one.
+//! Runs a model: visits all of its states, or searches for the error in a broken one.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
-/// A model that can tell a run in words.
+/// A model that can describe a run in words.
 pub trait Tale:
     Model<State: Clone + Debug + PartialEq + Hash + Send + Sync, Action: Clone + Debug + PartialEq>
     + Copy
@@ -14,13 +14,13 @@ pub trait Tale:
     + Sync
     + 'static
 {
-    /// The same model, with everybody told apart whom the search need not tell apart.
+    /// The same model with all processes distinguished, which the search does not need.
     fn for_a_tale(self) -> Self;
     fn tell(&self, run: Path<Self::State, Self::Action>) -> Vec<String>;
 }
 
-/// Whether a protocol holds within all bounds, each with its name; and each broken one violates its property: with its name,
-/// and what is wrong with it. Of those that are asked for.
+/// Whether the protocol holds within all bounds, each with its name, and each broken protocol violates its property. A
+/// broken protocol has a name and a description. Only those whose name is requested are checked.
 pub fn is_well<M: Tale>(
     correct: impl IntoIterator<Item = (&'static str, &'static str, M)>,
     broken: impl IntoIterator<Item = (&'static str, &'static str, M, &'static str)>,
@@ -59,28 +59,28 @@ fn holds<M: Tale>(name: &str, bounds: &str, model: M) -> bool {
     is_well
 }
 
-/// Whether a run is found that violates this property. Prints it.
+/// Searches for a run that violates this property, and prints it. Returns whether there is one.
 fn is_caught<M: Tale>(name: &str, what: &str, model: M, property: &'static str) -> bool {
     println!("\n{name}: {what}");
     let (run, states) = search(model.for_a_tale(), property);
     match &run {
         Some(run) => {
             run.iter().for_each(|line| println!("    {line}"));
-            println!("    caught: not true that {property} ({states} states)");
+            println!("    caught, property violated: {property} ({states} states)");
         }
         None => println!("    NOT CAUGHT in {states} states"),
     }
     run.is_some()
 }
 
-/// Searches, shortest runs first, for one that violates a property. Also returns how many states that took.
+/// Searches for a run that violates a property, shortest runs first. Returns it, and the number of states visited.
 fn search<M: Tale>(model: M, property: &'static str) -> (Option<Vec<String>>, usize) {
     let until = HasDiscoveries::AnyOf([property].into());
     let checker = model.checker().finish_when(until).spawn_bfs().join();
     (checker.discovery(property).map(|run| model.tell(run)), checker.unique_state_count())
 }
 
-/// Puts steps into lines: who does them, and what he does until another one's turn comes.
+/// Combines steps into lines, with the actor first. Consecutive steps of an actor share a line.
 pub fn story(steps: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut lines = Vec::new();
     let mut last = None;

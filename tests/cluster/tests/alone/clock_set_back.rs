@@ -1,4 +1,4 @@
-//! The clock is set back under a layout with a clock sequence: calls go on within a second.
+//! The clock is set back under a layout with a clock sequence: calls continue within a second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -31,7 +31,7 @@ fn a_clock_set_back_by_an_hour_under_load() {
                 let id: i64 = single(&mut client, "SELECT snowflake_nextval()");
                 value_of(&mut client, id) == value
             });
-            // Calls in flight go on under it.
+            // Calls are in progress while the clock changes.
             thread::sleep(Duration::from_millis(300));
         }
     });

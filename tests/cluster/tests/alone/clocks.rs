@@ -1,5 +1,5 @@
-//! The clock of a server that leases its worker ID was wrong, and is right again: how soon there are IDs. A bound below the
-//! length of a lease tells a server that goes on at once from one that waits for its lease to lapse.
+//! How soon a server that leases its worker ID issues IDs again after its wrong clock is set right. A time limit
+//! shorter than a lease distinguishes a server that continues at once from one that waits for its lease to lapse.
 
 use std::thread;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use harness::*;
 
 use crate::fleet::clocks::{BATCH, HOUR, TEN_YEARS, ahead_of_real_time, start_with_ids, time_to_first_id};
 
-/// Their end lies beyond that of the test, also with a clock that is two minutes ahead.
+/// Leases that outlast the test, even with a clock that is two minutes ahead.
 const LONG_LEASES: &str = "lease => '10min', renew_every => '500ms'";
 
 fn stored_horizon(client: &mut Client) -> i64 {
     single(client, "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0")
 }
 
-/// The registry decides nothing. The server goes on to the end of its lease.
+/// The registry grants nothing. The server continues to the end of its lease.
 #[test]
 fn a_clock_that_is_two_minutes_ahead() {
     let fleet = Fleet::start(LONG_LEASES);
@@ -26,7 +26,7 @@ fn a_clock_that_is_two_minutes_ahead() {
     eventually("the keeper to follow the clock", || ahead_of_real_time(&mut client) > 110.0);
     assert_eq!(leased_worker(&server), worker);
     all.extend(some_ids(&server));
-    // Set right, everything begins anew at the present under another identity.
+    // When the clock is right again, the server resets to the present under another identity.
     server.set_clock(0.0);
     println!("first ID {:?} after the clock was set back by two minutes", time_to_first_id(&server));
     assert!(ahead_of_real_time(&mut client).abs() < 10.0);
@@ -34,7 +34,7 @@ fn a_clock_that_is_two_minutes_ahead() {
     all.extend(some_ids(&server));
     assert_distinct(&all);
 
-    // With a short lease, that has ended by the wrong clock. Nothing is burnt beyond it.
+    // A short lease has already ended by the wrong clock. No time beyond it is lost.
     let fleet = Fleet::start(SHORT_LEASES);
     let (server, worker, mut all, mut client) =
         start_with_ids(fleet.server().short_horizon().set("snowflake_id.max_clock_jump", "1h"));
@@ -53,7 +53,7 @@ fn a_clock_that_is_two_minutes_ahead() {
     assert_distinct(&all);
 }
 
-/// The registry does not agree: the server waits for its clock, and then goes on as before.
+/// The registry finds the clock wrong: the server waits for its clock, and then continues as before.
 #[test]
 fn a_clock_that_is_behind() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -75,7 +75,7 @@ fn a_clock_that_is_behind() {
     }
 }
 
-/// The server starts with a clock that is years ahead: nothing is burnt.
+/// The server starts with a clock that is years ahead: no time is lost.
 #[test]
 fn years_ahead_at_a_start() {
     for has_registry in [true, false] {
@@ -104,7 +104,7 @@ fn years_ahead_at_a_start() {
         }
         let took = time_to_first_id(&server);
         println!("registry {has_registry}: first ID {took:?} after ten years");
-        // A registry that was just started gives nothing new for a while, if the lease has ended meanwhile.
+        // A registry that has just been started grants nothing new for a while. That matters if the lease has ended.
         let most = Duration::from_secs(if has_registry { 3 } else { 20 });
         assert!(took < most, "{took:?}");
         all.extend(some_ids(&server));

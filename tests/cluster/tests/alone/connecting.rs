@@ -1,4 +1,4 @@
-//! The first host of a list is of no use: how long a server takes to get to the second.
+//! How long a server takes to reach the second host of a list when the first is of no use.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use harness::*;
 
 use crate::fleet::connecting::unused_port;
 
-/// A host that the server asks before the right one refuses, says nothing, or is a standby.
+/// The server asks a host before the right one. That host refuses, says nothing, or is a standby.
 #[test]
 fn the_registry_is_the_second_of_the_hosts() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -40,7 +40,7 @@ fn the_registry_is_the_second_of_the_hosts() {
         println!("{case}: first ID after {time:?}");
         assert!(time < Duration::from_secs(*seconds), "{case}: {time:?}");
     }
-    // The list does not say that a primary is wanted: what the standby answers does.
+    // The list does not ask for a primary. The reply of the standby makes the server try the next host.
     let lost = fleet.server_by(to_standby.connection_string()).start();
     wait_for_error(&lost, "this server is a standby of the registry");
 }

@@ -1,21 +1,22 @@
-//! No call waits longer than `max_wait`, with a keeper that stands still or is missing; and none waits that cannot succeed.
+//! No call waits longer than `max_wait`, even if the keeper is stopped or missing. A call that cannot succeed does not
+//! wait at all.
 
 use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// How long a statement takes that has to fail, with its SQLSTATE and what it says.
+/// Returns how long a statement takes to fail, its SQLSTATE and the full error text.
 fn timed_failure(client: &mut Client, query: &str) -> (Duration, String, String) {
     let start = Instant::now();
     let (state, message) = failure(client, query);
     (start.elapsed(), state, message)
 }
 
-/// For what a busy machine adds to a wait.
+/// Extra time for a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// The keeper exists and does nothing. IDs go on up to the horizon; then calls fail, none later than it has
-/// to.
+/// The keeper exists but is stopped. IDs are issued up to the horizon. After that calls fail, none later than
+/// necessary.
 #[test]
 fn a_keeper_that_stands_still() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -39,7 +40,7 @@ fn a_keeper_that_stands_still() {
     assert_eq!(state, "55P03", "{message}");
     assert!(waited < SLACK, "{waited:?}");
     assert_eq!(server_state(&mut client), "horizon stalled");
-    // Orders wait no longer than calls, or a second.
+    // Requests wait no longer than calls do, and never longer than a second.
     client.run("SET snowflake_id.max_wait = '300ms'");
     for order in ["SELECT snowflake_advance(now())", "SELECT snowflake_accept_clock()"] {
         let (waited, state, message) = timed_failure(&mut client, order);
@@ -53,7 +54,7 @@ fn a_keeper_that_stands_still() {
     assert_eq!(server_state(&mut client), "ready");
 }
 
-/// PostgreSQL refuses to start a keeper, and starts without: every call says so, in time.
+/// PostgreSQL cannot start a keeper, but starts without it: every call reports that in time.
 #[test]
 fn a_server_with_no_room_for_the_keeper() {
     let cluster = Cluster::builder().worker(1).set("max_worker_processes", "0").start();
@@ -79,7 +80,7 @@ fn a_server_with_no_room_for_the_keeper() {
     assert_eq!(state, "55P03", "{message}");
     assert!(message.contains("keeper") && message.contains("max_worker_processes"), "{message}");
     assert!(waited < SLACK, "{waited:?}");
-    // What needs no keeper works.
+    // Functions that do not need the keeper work.
     client.run("SELECT snowflake_decode(1)");
 }
 
@@ -88,7 +89,7 @@ fn a_hopeless_wait_fails_at_once() {
     let cluster = Cluster::builder().worker(1).clock().start();
     let mut client = cluster.connect();
     wait_for_first_id(&mut client);
-    // Twice: IDs of a new server begin a second after its start, which may be in the next tick.
+    // Called twice, because a new server issues its first IDs a second after its start, which may be in the next tick.
     cluster.set_clock_to_next(10.0);
     cluster.set_clock_to_next(10.0);
     client.run("SET snowflake_id.layout = 'time:30 worker:10 unit=10s'; SELECT snowflake_nextval()");
@@ -98,13 +99,13 @@ fn a_hopeless_wait_fails_at_once() {
         ("10s", "SELECT snowflake_batch(3)"),
     ] {
         client.run(&format!("SET snowflake_id.max_wait = '{max_wait}'"));
-        // The wait that is refused is longer than that.
+        // The required wait is longer than `max_wait`.
         let (waited, state, message) = timed_failure(&mut client, query);
         assert!(waited < SLACK, "{max_wait}: {waited:?}");
         assert_eq!(state, "55P03", "{message}");
         assert!(message.contains("snowflake_id.max_wait"), "{message}");
     }
-    // Nothing was taken: the tick that was next is still next.
+    // The failed calls took no IDs: the next tick is still unused.
     cluster.set_clock_to_next(10.0);
     let apart: f64 = single(
         &mut client,
@@ -114,7 +115,8 @@ fn a_hopeless_wait_fails_at_once() {
     assert_eq!(apart, 10.0);
 }
 
-/// The keeper carries an order out, and waits for a standby: whoever cancels the call leaves, and is told that it goes on.
+/// The keeper executes a request and waits for a standby. A caller that cancels returns, with a message that the
+/// request is still in progress.
 #[test]
 fn a_request_under_way_is_left_at_once() {
     let cluster = Cluster::builder().worker(1).start();

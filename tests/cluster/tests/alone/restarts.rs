@@ -1,11 +1,11 @@
-//! IDs come at once after a clean restart, and after a time without any.
+//! IDs are available at once after a clean restart, and after an idle time.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// A clean stop gives the horizon back.
+/// A clean stop lowers the stored horizon.
 #[test]
 fn clean_restarts_need_no_wait_and_do_not_pile_up() {
     // The defaults of `snowflake_id.horizon_margin` and of `max_ahead`.
@@ -28,7 +28,7 @@ fn clean_restarts_need_no_wait_and_do_not_pile_up() {
     assert!(ahead < MARGIN_AND_AHEAD, "{ahead}");
 }
 
-/// An idle server writes no WAL for the horizon, and the first call after that waits only for one commit.
+/// An idle server writes no WAL for the horizon. The next call waits for only one commit.
 #[test]
 fn idleness_costs_nothing() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -36,7 +36,7 @@ fn idleness_costs_nothing() {
     eventually("the keeper", || server_state(&mut client) == "ready");
     let horizon = "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0";
     let before: i64 = single(&mut client, horizon);
-    // No ID has been taken: nothing is renewed, for several times as long as the horizon lasts.
+    // No ID has been taken, so the horizon is not extended, for several times the horizon margin.
     thread::sleep(Duration::from_secs(2));
     assert_eq!(single::<i64>(&mut client, horizon), before);
     let start = Instant::now();
@@ -45,13 +45,13 @@ fn idleness_costs_nothing() {
     assert!(single::<i64>(&mut client, horizon) > before);
 }
 
-/// In a fleet the lease in the file goes on.
+/// In a fleet the server continues under the lease in its file.
 #[test]
 fn the_first_id_after_a_restart() {
     let fleet = Fleet::start(LONG_LEASES);
     let server = fleet.server().start();
     let mut all = some_ids(&server);
-    // One of three may meet with something else that the machine does.
+    // Take the fastest of three restarts, because the machine may be busy during some of them.
     let mut fastest = Duration::MAX;
     for _ in 0..3 {
         let start_of_stop = Instant::now();

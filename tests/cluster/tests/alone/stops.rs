@@ -1,4 +1,4 @@
-//! What is between a server and its registry keeps no fast stop waiting.
+//! Faults between a server and its registry do not delay a fast stop.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use harness::*;
 
 use crate::fleet::connecting::start_with_file;
 
-/// How long a fast stop may take.
+/// The longest time that a fast stop may take.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// It says nothing when it is connected to, gives no answer, or gives it late.
+/// The registry accepts connections but says nothing, does not reply, or replies late.
 #[test]
 fn a_silent_registry() {
     let fleet = Fleet::start("lease => '10min', renew_every => '300ms'");
@@ -29,7 +29,7 @@ fn a_silent_registry() {
     }
 }
 
-/// All that is sent to it is lost.
+/// All packets to the registry are lost.
 #[test]
 fn a_registry_behind_a_black_hole() {
     let needed = "a network of its own (run as root, with iproute2)";
@@ -44,7 +44,7 @@ fn a_registry_behind_a_black_hole() {
     assert!(time_to_stop(&server) < AT_ONCE, "{}", server.log());
 }
 
-/// How long a host may say nothing before the next one is asked is for the connection string to say.
+/// The connection string determines how long a host may be silent before the next host is asked.
 #[test]
 fn the_connection_string_bounds_the_wait_for_a_host() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -58,7 +58,8 @@ fn the_connection_string_bounds_the_wait_for_a_host() {
     assert!(dead.made() > 0, "the other host came first");
 }
 
-/// The name server says nothing, and a lookup can be interrupted by nobody. Another host of the list is none the worse.
+/// The name server does not answer, and a name lookup cannot be interrupted. The other hosts of the list are asked all
+/// the same.
 #[test]
 fn the_name_server_says_nothing() {
     let address = Ipv4Addr::new(127, 53, (std::process::id() >> 8) as u8, std::process::id() as u8);

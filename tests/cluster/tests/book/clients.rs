@@ -1,8 +1,8 @@
-//! The programs of docs/how-to/clients.md, run as they stand. They print; the comment behind a line that prints says
-//! what: `an ID` stands for the ID of a row in table `orders`.
+//! The programs of docs/how-to/clients.md, run as they are. A comment after a line that prints gives the output: `an
+//! ID` stands for the ID of a row in table `orders`.
 //!
-//! No part of a plain `cargo test`: scripts/clients.sh installs what they need below target/clients, and asks
-//! for them.
+//! These tests are not part of a plain `cargo test`: scripts/clients.sh installs their requirements below
+//! target/clients and runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,13 +47,13 @@ fn python(program: &str) -> Command {
     command
 }
 
-/// Where scripts/clients.sh puts a file.
+/// The path at which scripts/clients.sh installs a file.
 fn installed(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients").join(file)
 }
 
-/// Runs the program in a database of its own and compares what it prints with what its comments say. The
-/// mappers make their table `orders` themselves, the others find it there.
+/// Runs a program in a database of its own, and compares its output with its comments. The mappers create table
+/// `orders` themselves. For the other programs the test creates it.
 fn check(database: &str, source: &str, program: &mut Command) {
     assert!(
         PAGE.contains(&format!("\n{source}```\n")),
@@ -92,7 +92,7 @@ fn check(database: &str, source: &str, program: &mut Command) {
     assert_eq!(single::<String>(&mut client, default), "snowflake_nextval()");
 }
 
-/// What a line that prints says that it prints.
+/// The expected output in the comment of a line that prints.
 fn comment(line: &str) -> Option<&str> {
     let is_print =
         ["print(", "println!(", "console.log("].iter().any(|print| line.trim_start().starts_with(print));

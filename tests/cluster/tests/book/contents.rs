@@ -1,5 +1,5 @@
-//! The pages for people, without a server: the contents of the book are complete, and what the pages say is tested, is.
-//! "make book" checks their links.
+//! Checks of the book without a server: its contents are complete, and the tests that it names exist. "make book"
+//! checks its links.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn the_readme_is_one_screen_and_what_follows() {
     assert!(lines <= 150, "{lines} lines");
 }
 
-/// What stands in the last column of the tables of faults: tests, and targets of the Makefile.
+/// The last column of the tables of faults names tests and targets of the Makefile.
 #[test]
 fn the_tests_of_the_promises_exist() {
     let sources: String =
@@ -43,7 +43,7 @@ fn the_tests_of_the_promises_exist() {
     assert!(named > 80, "only {named} tests are named");
 }
 
-/// Errors of PostgreSQL itself, if the extension or a right is missing.
+/// Errors of PostgreSQL itself, raised if the extension or a privilege is missing.
 const OF_POSTGRESQL: [&str; 5] = [
     "function snowflake_nextval() does not exist",
     "could not access file \"snowflake_id\"",
@@ -52,7 +52,7 @@ const OF_POSTGRESQL: [&str; 5] = [
     "relation \"snowflake_status\" does not exist",
 ];
 
-/// The errors by which people find their symptom, two dots for a name.
+/// The error messages in the list of symptoms, with two dots in place of each name.
 #[test]
 fn the_errors_of_the_troubleshooting_exist() {
     let sources = ["src/error.rs", "core/src/error.rs"].map(read).concat().replace("\\\"", "\"");

@@ -1,6 +1,6 @@
-//! The files of monitoring/: what they query exists, and the rights that the page names are enough for it; the pages describe
-//! each metric and each alert; and, with Debian's Prometheus and its exporter, every query of the dashboard and of the alerts
-//! has an answer.
+//! The files of monitoring/. All objects that they query exist, and the privileges that the page names are sufficient.
+//! The pages describe each metric and each alert. With Debian's Prometheus and its exporter, every query of the
+//! dashboard and of the alerts returns data.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -20,28 +20,28 @@ const ALERTS: &str = include_str!("../../../../monitoring/alerts.yml");
 const DASHBOARD: &str = include_str!("../../../../monitoring/dashboard.json");
 const RUNBOOKS: &str = include_str!("../../../../docs/how-to/runbooks.md");
 const METRICS: &str = include_str!("../../../../docs/reference/metrics.md");
-/// Where the Debian package has the runbooks: scripts/deb.sh puts its own version of PostgreSQL in here.
+/// The location of the runbooks in the Debian package. scripts/deb.sh inserts its own version of PostgreSQL.
 const RUNBOOKS_URL: &str = "file:///usr/share/doc/postgresql-15-snowflake-id/docs/how-to/runbooks.md";
 
-/// A query of the exporter's files.
+/// A query in the exporter's files.
 #[derive(Clone)]
 struct Query {
-    /// What the names of its metrics begin with.
+    /// The prefix of its metric names.
     prefix: String,
     query: String,
-    /// The columns that the file describes, and the usage of each: `LABEL`, `GAUGE` or `COUNTER`.
+    /// The columns that the file describes, each with its usage: `LABEL`, `GAUGE` or `COUNTER`.
     columns: Vec<(String, String)>,
 }
 
 impl Query {
-    /// The names of its metrics, and the usage of each.
+    /// The names of its metrics, each with its usage.
     fn metrics(&self) -> impl Iterator<Item = (String, &str)> {
         let metrics = self.columns.iter().filter(|(_, usage)| usage != "LABEL");
         metrics.map(|(column, usage)| (format!("{}_{column}", self.prefix), usage.as_str()))
     }
 }
 
-/// Reads one of the exporter's files: a block for each query, one line for each column.
+/// Reads one of the exporter's files. It has a block for each query and a line for each column.
 fn queries(file: &str) -> Vec<Query> {
     let mut all: Vec<Query> = Vec::new();
     for line in file.lines().filter(|line| !line.starts_with('#')) {
@@ -59,12 +59,12 @@ fn queries(file: &str) -> Vec<Query> {
     all
 }
 
-/// The role of the page: a member of pg_monitor, and no more.
+/// Creates the role that the page describes: a member of pg_monitor without further privileges.
 fn make_exporter_role(cluster: &Cluster) {
     cluster.connect().run("CREATE ROLE prometheus LOGIN IN ROLE pg_monitor");
 }
 
-/// Every column is described, and every one that is described is there.
+/// Every column is described, and every described column exists.
 #[test]
 fn queries_of_the_exporter() {
     let fleet = watched_fleet();
@@ -86,7 +86,7 @@ fn queries_of_the_exporter() {
     }
 }
 
-/// Each alert has a section of the runbooks, with the same severity, and links to it.
+/// Each alert links to a section of the runbooks with the same severity.
 #[test]
 fn every_alert_has_a_runbook() {
     let after = |start: &'static str| ALERTS.lines().filter_map(move |line| line.trim().strip_prefix(start));
@@ -101,7 +101,7 @@ fn every_alert_has_a_runbook() {
     let described = described.map(|severity| severity.trim_end_matches('.').to_lowercase());
     assert_eq!(described.collect::<Vec<_>>(), severities.collect::<Vec<_>>());
     for (heading, text) in &sections {
-        assert!(text.contains("\n1. ") && text.contains("\n**Over when** "), "{heading}");
+        assert!(text.contains("\n1. ") && text.contains("\nThe alert is resolved when "), "{heading}");
     }
 
     let links = after("runbook_url: ").map(|link| link.trim_matches('"').to_owned());
@@ -109,7 +109,7 @@ fn every_alert_has_a_runbook() {
     assert_eq!(links.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
 }
 
-/// The reference has all metrics, with their types, and no others.
+/// The reference lists exactly the existing metrics, with their types.
 #[test]
 fn every_metric_is_described() {
     let queries = [queries(OF_A_SERVER), queries(OF_A_REGISTRY)].concat();
@@ -121,7 +121,7 @@ fn every_metric_is_described() {
     assert_eq!(described, metrics);
 }
 
-/// A server with all that there is to watch, and its registry.
+/// A server that uses every monitored feature, and its registry.
 struct Watched {
     fleet: Fleet,
     server: Cluster,
@@ -144,7 +144,7 @@ fn watched_fleet() -> Watched {
     Watched { fleet, server }
 }
 
-/// A program that is ended with the test.
+/// A program that is ended when the value is dropped.
 struct Program(Child);
 
 impl Program {
@@ -157,13 +157,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The program may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Debian's programs, unpacked.
+/// The path of one of Debian's unpacked programs.
 fn program(name: &str) -> PathBuf {
     let dir = std::env::var_os("SNOWFLAKE_ID_PROMETHEUS")
         .expect("SNOWFLAKE_ID_PROMETHEUS: see make test-monitoring");
@@ -174,7 +174,7 @@ fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// Our half of HTTP: the body of an answer, if there is one.
+/// A minimal HTTP client: returns the body of the reply, if there is one.
 fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
@@ -183,7 +183,7 @@ fn get(address: &str, path: &str) -> Option<String> {
     Some(answer.split_once("\r\n\r\n")?.1.into())
 }
 
-/// An exporter with one of our files.
+/// Starts an exporter with one of our files.
 fn start_exporter(cluster: &Cluster, dir: &Path, file: &str) -> (Program, String) {
     let address = free_address();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring").join(file);
@@ -200,7 +200,7 @@ fn start_exporter(cluster: &Cluster, dir: &Path, file: &str) -> (Program, String
     (exporter, address)
 }
 
-/// Prometheus with our alerts, which asks the exporters every second.
+/// Starts Prometheus with our alerts. It queries the exporters every second.
 fn start_prometheus(exporters: &[&str], dir: &Path) -> (Program, String) {
     let alerts =
         fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../monitoring/alerts.yml")).unwrap();
@@ -223,20 +223,20 @@ scrape_configs: [{{job_name: postgresql, static_configs: [{{targets: {exporters:
     (prometheus, address)
 }
 
-/// What Prometheus answers.
+/// The reply of Prometheus to a request.
 fn ask(prometheus: &str, path: &str) -> Option<Value> {
     let answer: Value = serde_json::from_str(&get(prometheus, path)?).ok()?;
     assert_eq!(answer["status"], "success", "{path}: {answer}");
     Some(answer["data"].clone())
 }
 
-/// The samples that a query finds.
+/// The samples that a query returns.
 fn query(prometheus: &str, query: &str) -> Option<Vec<Value>> {
     let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     ask(prometheus, &format!("/api/v1/query?query={encoded}"))?["result"].as_array().cloned()
 }
 
-/// Waits until all of these alerts are there, if only since a moment ago.
+/// Waits until all of these alerts are pending or firing.
 fn wait_for_alerts(prometheus: &str, names: &[&str]) {
     for name in names {
         let alert = format!("ALERTS{{alertname=\"{name}\"}}");
@@ -244,7 +244,7 @@ fn wait_for_alerts(prometheus: &str, names: &[&str]) {
     }
 }
 
-/// All words in a text that are names of our metrics.
+/// All names of our metrics in a text.
 fn metrics_in(text: &str) -> BTreeSet<String> {
     let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '_');
     let is_metric =
@@ -252,7 +252,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
     words.filter(is_metric).map(Into::into).collect()
 }
 
-/// The queries of a dashboard: in all objects, under "expr".
+/// The queries of a dashboard: the values of "expr" in all its objects.
 fn expressions(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Array(values) => values.iter().for_each(|value| expressions(value, found)),
@@ -277,7 +277,7 @@ fn everything_that_is_watched_is_there() {
     let (_registry_exporter, of_registry) =
         start_exporter(&fleet.registry, dir.path(), "postgres_exporter_registry.yml");
 
-    // What the exporters tell: all that the files describe, under names as they should be.
+    // The exporters provide everything that the files describe, under the right names.
     let mut told = BTreeSet::new();
     for (address, file) in [(&of_server, OF_A_SERVER), (&of_registry, OF_A_REGISTRY)] {
         let text = eventually("the exporter", || get(address, "/metrics"));
@@ -300,7 +300,7 @@ fn everything_that_is_watched_is_there() {
         );
     }
 
-    // What is looked at is told.
+    // Everything that is queried is provided.
     let (_prometheus, prometheus) = start_prometheus(&[&of_server, &of_registry], dir.path());
     eventually("a scrape", || query(&prometheus, "snowflake_id_ready == 1")?.pop());
     let is_text = |line: &&str| line.contains("name: ") || line.trim_start().starts_with('#');
@@ -334,7 +334,7 @@ fn everything_that_is_watched_is_there() {
         assert!(!query(&prometheus, metric).unwrap().is_empty(), "{definition}");
     }
 
-    // No alert while all is well, nor for a name that was misspelled.
+    // There is no alert while all is well, nor for a misspelled name.
     assert_eq!(segments::refusal(&mut server.connect(), "ordres").0, "42704");
     eventually("the misspelled name", || {
         query(&prometheus, "snowflake_id_segment_known{segment=\"ordres\"} == 0")?.pop()
@@ -365,7 +365,7 @@ fn everything_that_is_watched_is_there() {
             "SnowflakeRegistryFewWorkerIds",
         ],
     );
-    // As a dump that was restored does.
+    // This is the effect of restoring a dump.
     registry.connect().run("UPDATE snowflake_registry.settings SET lease = lease");
     let mut client = server.connect();
     eventually("a segment that is closed", || {

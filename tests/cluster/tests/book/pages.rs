@@ -1,10 +1,10 @@
-//! The SQL examples of the README and of the pages in docs/, run as they stand.
+//! The SQL examples of the README and of the pages in docs/, run as they are.
 
 use harness::book::{files, read};
 use harness::examples::{blocks, run_block, run_examples};
 use harness::*;
 
-/// The pages in docs/ that have examples, and how many results at least they tell.
+/// The pages in docs/ that have examples, and the minimum number of results that each shows.
 const PAGES: [(&str, &str, usize); 17] = [
     ("clients", include_str!("../../../../docs/how-to/clients.md"), 4),
     ("clock_sequence", include_str!("../../../../docs/explanation/clock-sequence.md"), 1),
@@ -25,7 +25,7 @@ const PAGES: [(&str, &str, usize); 17] = [
     ("troubleshooting", include_str!("../../../../docs/how-to/troubleshooting.md"), 0),
 ];
 
-/// Those for people who come from elsewhere, or choose.
+/// The pages about moving from other systems, and about choosing.
 const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
     ("auto-increment", include_str!("../../../../docs/how-to/from/auto-increment.md"), 7),
     ("baidu", include_str!("../../../../docs/how-to/from/baidu.md"), 7),
@@ -40,7 +40,8 @@ const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
 
 const SEGMENTS: &str = include_str!("../../../../docs/how-to/segments.md");
 
-/// On a server with its registry in the same database. What comes from other systems is run in `registry_segments.rs`.
+/// On a server with its registry in the same database. The examples of moving from other systems are run in
+/// `registry_segments.rs`.
 #[test]
 fn examples_of_segments() {
     let cluster = Cluster::builder().worker(1).start();
@@ -50,7 +51,7 @@ fn examples_of_segments() {
     assert!(checked >= 5, "only {checked} results were checked");
 }
 
-/// Those of Patroni's page are run by `make fleet-patroni`, procedures for a fleet by `fleet::moves`.
+/// The examples of Patroni's page are run by `make fleet-patroni`, and the procedures for a fleet by `fleet::moves`.
 #[test]
 fn no_page_is_left_out() {
     let elsewhere = ["docs/how-to/patroni.md", "docs/how-to/moving-a-fleet.md"];
@@ -60,7 +61,7 @@ fn no_page_is_left_out() {
     }
 }
 
-/// The README and the book's first page begin with a server on which nothing was done yet.
+/// The README and the first page of the book start with a new server.
 #[test]
 fn examples_of_the_first_pages() {
     for (page, at_least) in
@@ -74,7 +75,7 @@ fn examples_of_the_first_pages() {
     }
 }
 
-/// With the crash of the sixth step, in which a transaction is lost.
+/// Includes the crash in the sixth step, in which a transaction is lost.
 #[test]
 fn examples_of_the_tutorial() {
     let page = include_str!("../../../../docs/tutorial/fifteen-minutes.md");
@@ -92,7 +93,7 @@ fn examples_of_the_tutorial() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > lost);
 }
 
-/// The query that the first pages and the page about packages show as well.
+/// The query that the first pages and the page about packages share.
 #[test]
 fn the_library_is_appended_to_those_that_are_preloaded() {
     let page = include_str!("../../../../docs/how-to/setting-up.md");
@@ -115,7 +116,7 @@ fn the_library_is_appended_to_those_that_are_preloaded() {
     }
 }
 
-/// Where the keeper works. The second page gives the server another worker ID.
+/// Run in the keeper's database. The second page gives the server another worker ID.
 #[test]
 fn examples_for_administrators() {
     let cluster = Cluster::builder().worker(1).start();
@@ -126,7 +127,7 @@ fn examples_for_administrators() {
     assert!(checked >= 1, "only {checked} results were checked");
 }
 
-/// Each in a database of its own, which has the extension.
+/// Each page runs in a database of its own with the extension.
 #[test]
 fn examples_of_the_other_pages() {
     let cluster = Cluster::builder().worker(1).start();
@@ -140,7 +141,7 @@ fn examples_of_the_other_pages() {
     }
 }
 
-/// Each in a schema of its own of the keeper's database: there the server looks for segments.
+/// Each page runs in a schema of its own in the keeper's database, because the server looks for segments there.
 #[test]
 fn examples_of_the_pages_from_elsewhere() {
     let cluster = Cluster::builder().worker(1).start();
@@ -152,8 +153,8 @@ fn examples_of_the_pages_from_elsewhere() {
     }
 }
 
-/// The page about fleets, from top to bottom: blocks begin with a comment that says where they are run. The server
-/// comes with the first block that needs one.
+/// The page about fleets, from top to bottom: each block begins with a comment that says where it is run. The server is
+/// started for the first block that needs one.
 #[test]
 fn examples_of_a_fleet() {
     let page = include_str!("../../../../docs/how-to/fleet.md");
@@ -176,7 +177,7 @@ fn examples_of_a_fleet() {
     assert!(server.is_some());
 }
 
-/// A server with the lines of `postgresql.conf` that are on the page; but the registry is here.
+/// A server with the lines of `postgresql.conf` on the page, except that the registry is local.
 fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     let server = Cluster::builder().stopped();
     for name in ["shared_preload_libraries", "snowflake_id.registry"] {

@@ -1,18 +1,18 @@
-//! The reference in docs/reference, compared with the catalogs: all that is for users is there, and nothing else.
+//! Compares the reference in docs/reference with the catalogs: it lists all objects for users, and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use harness::book::{files, quoted, read, rows};
 use harness::*;
 
-/// What is not for users: parts of others, and what views, triggers and the planner call.
+/// Objects that are not for users: parts of other objects, and functions that views, triggers and the planner call.
 const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|layouts_in_use\
     |clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_history|refuse_refresh";
 
-/// What there is to compare of all functions of one name.
+/// The compared properties of all functions of one name.
 #[derive(Debug, Default, PartialEq)]
 struct Function {
-    /// Volatility and result of each form.
+    /// Volatility and result type of each overload.
     forms: BTreeSet<String>,
     arguments: BTreeSet<String>,
     fewest: usize,
@@ -30,7 +30,7 @@ impl Function {
 
 type Functions = BTreeMap<String, Function>;
 
-/// Those of an extension that satisfy a condition.
+/// The functions of an extension that satisfy a condition.
 fn functions_of_the_catalogs(client: &mut Client, extension: &str, condition: &str) -> Functions {
     let query = format!(
         "SELECT p.proname::text,
@@ -54,7 +54,7 @@ fn functions_of_the_catalogs(client: &mut Client, extension: &str, condition: &s
     functions
 }
 
-/// A type as the catalogs spell it; a row, if it is described in words.
+/// A type as the catalogs spell it. A result that is described in words is a row.
 fn spelled_out(result: &str) -> String {
     let Some(name) = quoted(result).next() else { return "row".into() };
     match name {
@@ -99,7 +99,7 @@ fn functions() {
     }
 }
 
-/// `3 s` as 3000 ms; what is no time, as it is.
+/// Converts times, such as `3 s` to 3000 ms. Returns other values unchanged.
 fn in_milliseconds(value: &str) -> String {
     let value = value.trim_matches('`').replace("empty", "");
     let Some((number, unit)) = value.split_once(' ') else { return value };
@@ -135,7 +135,7 @@ fn settings() {
     assert_eq!(documented, settings);
 }
 
-/// Views and tables of an extension that satisfy a condition: `name.column type`.
+/// The columns of the views and tables of an extension that satisfy a condition: `name.column type`.
 fn columns_of_the_catalogs(client: &mut Client, extension: &str, condition: &str) -> BTreeSet<String> {
     let query = format!(
         "SELECT c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
@@ -148,7 +148,7 @@ fn columns_of_the_catalogs(client: &mut Client, extension: &str, condition: &str
     client.query(&query, &[&extension]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// Sections whose heading is the name of a view or a table.
+/// The columns in sections whose heading is the name of a view or a table.
 fn columns_of_the_reference(page: &str) -> BTreeSet<String> {
     let mut columns = BTreeSet::new();
     for section in page.split("\n## `").skip(1) {
@@ -169,7 +169,7 @@ fn views_and_tables() {
     assert_eq!(columns_of_the_reference(&read("docs/reference/views.md")), columns);
 }
 
-/// What others are to call runs with the rights of the owner.
+/// Functions for other roles run with the privileges of the owner.
 #[test]
 fn registry() {
     let cluster = Cluster::builder().worker(1).start();
@@ -185,13 +185,13 @@ fn registry() {
     assert_eq!(columns_of_the_reference(&format!("\n## `{views}")), columns);
 }
 
-/// The words behind each `start` in a text, as long as they consist of these characters.
+/// The identifiers that follow each `start` in a text.
 fn words_after<'a>(text: &'a str, start: &'a str) -> impl Iterator<Item = &'a str> {
     let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
     text.split(start).skip(1).map(move |rest| rest.split(ends).next().unwrap())
 }
 
-/// All conditions that the sources raise, by the names that PostgreSQL has for them.
+/// All conditions that the sources raise, by their names in PostgreSQL.
 #[test]
 fn errors() {
     let mut raised = BTreeSet::new();

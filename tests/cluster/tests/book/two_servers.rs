@@ -1,4 +1,4 @@
-//! The tutorial "Two servers in ten commands", command by command, as it stands there, on two servers of this host.
+//! The tutorial "Two servers in ten commands", command by command as written, on two servers of this host.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/tutorial/two-servers.md");
-/// The harness runs this command itself: it knows how its servers are started.
+/// The harness runs this command itself, because it knows how its servers are started.
 const RESTART: &str = "sudo pg_ctlcluster 15 main restart\n";
 
 /// One of the two hosts.
@@ -16,7 +16,7 @@ struct Host {
 }
 
 impl Host {
-    /// A running server that has an address, and takes connections on its Unix socket only.
+    /// Starts a server that has an address but accepts connections on its Unix socket only.
     fn new(network: u8) -> Host {
         let server = Cluster::builder().stopped();
         let hba = server.data_dir().join("pg_hba.conf");
@@ -26,12 +26,12 @@ impl Host {
         Host { server, address: format!("127.{network}.{}.{}", process % 250, process / 250 % 250) }
     }
 
-    /// Runs a command of the page. Returns all that it prints.
+    /// Runs a command of the page. Returns its output.
     fn run(&self, command: &str, registry: &str) -> String {
         let directory = self.server.host().display();
         let mut command = command.to_owned();
         for (there, here) in [
-            ("10.0.0.0/24", "127.0.0.1/32"), // Clients on this host connect from there.
+            ("10.0.0.0/24", "127.0.0.1/32"), // Clients on this host connect from this address.
             ("10.0.0.1", registry),
             ("listen_addresses = '*'", &format!("listen_addresses = '{}'", self.address)),
             ("/etc/postgresql/15/main", &format!("{directory}/data")),
@@ -52,7 +52,7 @@ impl Host {
     }
 }
 
-/// The words that psql prints, without the lines of its tables. All IDs are the same.
+/// The words that psql prints, without the lines of its tables. All IDs are replaced by the same word.
 fn shape(output: &str) -> Vec<&str> {
     let is_line = |word: &str| word.trim_matches(['-', '+']).is_empty();
     let is_id = |word: &str| word.len() >= 15 && word.bytes().all(|byte| byte.is_ascii_digit());

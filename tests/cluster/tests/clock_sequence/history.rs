@@ -1,10 +1,11 @@
-//! Which values of a clock sequence were used up to when: over crashes and promotion, when it is lost, under a lease.
+//! The record of which values of a clock sequence were used up to when: after crashes and promotion, after its loss,
+//! and under a lease.
 
 use harness::*;
 
 use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_history, take};
 
-/// Crashes and clean stops use up no value.
+/// Crashes and clean stops do not exhaust any value.
 #[test]
 fn four_crashes_in_a_row_use_up_no_value() {
     let cluster = start_with_history(server("rollback3").short_horizon().set("fsync", "on"));
@@ -28,7 +29,7 @@ fn four_crashes_in_a_row_use_up_no_value() {
     assert_distinct(&all);
 }
 
-/// What is stored goes with the extension: whatever was used before counts as used.
+/// DROP EXTENSION removes the stored records. Every value that was used before counts as used.
 #[test]
 fn dropped_and_created_again() {
     let cluster = start_with_history(server("rollback3"));
@@ -40,10 +41,10 @@ fn dropped_and_created_again() {
     cluster.set_clock(-2.0 * HOUR);
     expect_value(&mut client, &mut all, 2);
     client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
-    // The value in use goes on.
+    // The server continues with the value in use.
     wait_for_first_id(&mut client);
     assert_eq!(take(&mut client, &mut all).1, 2);
-    // No other one can be had before the latest time that there ever was.
+    // No other value is available before the latest time that was ever reached.
     cluster.set_clock(-3.0 * HOUR);
     eventually("the refusal", || client.batch_execute(BATCH).is_err());
     assert_eq!(failure(&mut client, BATCH).0, "55P03");
@@ -64,7 +65,7 @@ fn dropped_and_created_again() {
     assert_distinct(&all);
 }
 
-/// A promoted standby goes on with the value of its primary.
+/// A promoted standby continues with the value of its primary.
 #[test]
 fn promotion_between_two_steps() {
     let primary = start_with_history(server("rollback3"));
@@ -93,8 +94,8 @@ fn promotion_between_two_steps() {
     assert_distinct(&all);
 }
 
-/// A new server under a worker ID that another one had: from a dump, for example. Which values that one has used, and
-/// when, nobody knows.
+/// A new server under a worker ID that another server had, for example after restoring a dump. It has no record of the
+/// values that the other server used.
 #[test]
 fn a_history_that_is_not_known() {
     let mut all = Vec::new();
@@ -120,7 +121,7 @@ fn a_history_that_is_not_known() {
     client.run("SET snowflake_id.max_wait = '20s'");
     wait_for_first_id(&mut client);
     take(&mut client, &mut all);
-    // The same for a worker ID that this server takes over, once it has a past of its own.
+    // The same for a worker ID that this server takes over once it has a history of its own.
     cluster.stop_server("fast");
     cluster.set_clock(24.0 * HOUR);
     cluster.configure(&[("snowflake_id.worker_id", "2")]);
@@ -132,7 +133,7 @@ fn a_history_that_is_not_known() {
     assert_distinct(&all);
 }
 
-/// Everything begins anew for an identity that was never used, with value 0 and all others free.
+/// The server resets for an identity that was never used, with value 0 and all other values free.
 #[test]
 fn everything_is_reset() {
     let cluster = start_with_history(server("rollback2"));
@@ -158,7 +159,7 @@ fn everything_is_reset() {
     expect_value(&mut client, &mut all, 1);
     client = start_again(&cluster, "immediate");
     assert_eq!(take(&mut client, &mut all).1, 1);
-    // The old one, when it may be used again: its values were used up to then.
+    // The old identity, as soon as it may be used again: its values count as used up to that time.
     cluster.set_clock(10.0);
     client.run("SELECT snowflake_accept_clock()");
     worker(&cluster, &mut client, "1");
@@ -168,11 +169,11 @@ fn everything_is_reset() {
     assert_distinct(&all);
 }
 
-/// A leased identity: another value is opened as long as the clock lies in the range of the lease, and not before it.
+/// A leased identity: another value is opened while the clock is within the range of the lease, but not before it.
 #[test]
 fn a_value_begins_in_the_range_of_the_lease() {
     let registry = Cluster::builder().clock().stopped();
-    // Identities are free from an hour ago.
+    // Identities have been free since an hour ago.
     registry.set_clock(-HOUR);
     registry.start_server();
     let fleet = Fleet::on(registry, "lease => '2h', renew_every => '500ms'");
@@ -184,7 +185,7 @@ fn a_value_begins_in_the_range_of_the_lease() {
     server.set_clock(-HOUR / 2.0);
     expect_value(&mut client, &mut all, 1);
     assert_eq!(leased_worker(&server), worker);
-    // Before the lease: IDs wait, as without the field. Nothing is used up.
+    // Before the lease, IDs wait as they do without the field. No value is used.
     server.set_clock(-2.0 * HOUR);
     wait_for_registry_state(&server, "clock differs");
     let (state, message) = failure(&mut client, BATCH);
@@ -195,7 +196,7 @@ fn a_value_begins_in_the_range_of_the_lease() {
     assert_eq!(leased_worker(&server), worker);
     assert_distinct(&all);
     // When the registry finds the clock right, the identity is exchanged for the sake of layouts without the field, and
-    // everything begins anew.
+    // the server resets.
     fleet.registry.set_clock(-HOUR / 2.0 + 10.0);
     eventually("another worker ID", || leased_worker(&server) != worker);
     eventually("value 0", || take(&mut client, &mut all).1 == 0);

@@ -1,4 +1,4 @@
-//! Many steps of the clock, and several layouts with a clock sequence: what a server has for them does not run out.
+//! Many steps of the clock, and several layouts with a clock sequence. The server does not run out of space for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,8 +14,8 @@ fn session(cluster: &Cluster, layout: &str) -> Client {
     client
 }
 
-/// Two layouts, and more values together than there are places for slots. Each step is a minute back, so that no value is
-/// free again.
+/// Two layouts that need more values together than there are slots. Each step is a minute back, so that no value
+/// becomes free again.
 #[test]
 fn values_of_a_wide_field_need_no_more_places() {
     let cluster = start_with_history(server(WIDE).set("snowflake_id.horizon_margin", "1s"));
@@ -37,7 +37,7 @@ fn values_of_a_wide_field_need_no_more_places() {
     };
     let kinds = rows(&mut client, "DISTINCT (datacenter_id, worker_id, clock_seq)");
     assert_eq!(rows(&mut client, "*"), kinds);
-    // Back and forth: a value that is left again has its record already.
+    // The clock moves back and forth: a value that is closed again already has a record.
     for round in 0..30 {
         cluster.set_clock(HOUR * f64::from(round));
         client.run("SELECT snowflake_accept_clock()");
@@ -51,8 +51,8 @@ fn values_of_a_wide_field_need_no_more_places() {
     assert!(kinds <= 2 * 256 + 4, "{kinds}");
 }
 
-/// Two layouts with the field at the same place, which make the same numbers as long as the value fits both. The narrow one
-/// goes on with value 0 where it does not, and is in the way of nobody.
+/// Two layouts with the field at the same position. They make the same numbers while the value fits both. When it does
+/// not fit the narrow one, that layout continues with value 0 and blocks no other.
 #[test]
 fn a_narrow_field_beside_a_wide_one() {
     let narrow = "time:41 datacenter:7 clock_seq:1 worker:6 sequence:8";
@@ -84,7 +84,7 @@ fn a_narrow_field_beside_a_wide_one() {
     assert_distinct(&[all, narrow_ids.concat()].concat());
 }
 
-/// A layout whose other fields leave no room for a higher value, not even in the word of its slot.
+/// A layout whose other fields leave no room for a higher value, even in its slot's word.
 #[test]
 fn a_field_with_nothing_beside_it() {
     let narrow = "time:50 clock_seq:1 sequence:12";

@@ -1,4 +1,4 @@
-//! Clocks that are set back, under layouts with a clock sequence: calls go on at once with the next value.
+//! Clocks that are set back under layouts with a clock sequence: calls continue at once with the next value.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -8,7 +8,8 @@ use harness::*;
 
 use super::values::{BATCH, HOUR, expect_value, server, start_again, start_with_history, take};
 
-/// Back and forth until all values are used up: then calls fail as without the field, and the status says until when.
+/// The clock moves back and forth until all values are exhausted. Then calls fail as they do without the field, and the
+/// status says until when.
 #[test]
 fn back_and_forth_until_all_values_are_exhausted() {
     let cluster = start_with_history(server("rollback2"));
@@ -19,7 +20,7 @@ fn back_and_forth_until_all_values_are_exhausted() {
         cluster.set_clock(-HOUR);
         expect_value(&mut client, &mut all, value);
         cluster.set_clock(0.0);
-        // The clock came back: the value stays.
+        // The clock has come back: the value does not change.
         eventually("the clock", || {
             let (_, found) = take(&mut client, &mut all);
             assert_eq!(found, value);
@@ -46,7 +47,7 @@ fn back_and_forth_until_all_values_are_exhausted() {
     };
     assert_eq!(used(), [(1, false, Some(true)), (2, false, Some(true)), (3, true, None)]);
     assert_eq!(server_state(&mut client), "clock behind");
-    // The end of the first value is the first one to come.
+    // The first value to become free again is the first that was used.
     let resumes: f64 = status(&mut client, "extract(epoch FROM resumes_at - now())::float8");
     assert!((3_300.0..3_600.0).contains(&resumes), "{resumes}");
     cluster.set_clock(-HOUR + resumes + 1.0);
@@ -55,7 +56,7 @@ fn back_and_forth_until_all_values_are_exhausted() {
     assert_distinct(&all);
 }
 
-/// The clock is set back while the server is down: the floor is far ahead at the start.
+/// The clock is set back while the server is down, so at the start the floor is far ahead.
 #[test]
 fn a_clock_set_back_while_the_server_is_down() {
     let cluster = start_with_history(server("rollback3"));
@@ -76,7 +77,7 @@ fn a_clock_set_back_while_the_server_is_down() {
     assert_distinct(&all);
 }
 
-/// `standard` makes the numbers of value 0, and waits.
+/// `standard` makes the numbers of value 0, so it has to wait.
 #[test]
 fn a_layout_without_the_field_beside_it() {
     let cluster = start_with_history(server("rollback3"));
@@ -89,15 +90,15 @@ fn a_layout_without_the_field_beside_it() {
     cluster.set_clock(-HOUR);
     expect_value(&mut client, &mut all, 1);
     assert_eq!(failure(&mut standard, BATCH).0, "55P03");
-    // It is in the way of nobody, and the status says that it waits.
+    // Its wait blocks no other layout, and the status reports it.
     assert_eq!(server_state(&mut client), "clock behind");
-    // Restarted, the same.
+    // The same holds after a restart.
     client = start_again(&cluster, "immediate");
     assert_eq!(take(&mut client, &mut all).1, 1);
     standard = cluster.connect();
     standard.run("SET snowflake_id.layout = 'standard'; SET snowflake_id.max_wait = '100ms'");
     assert_eq!(failure(&mut standard, BATCH).0, "55P03");
-    // The clock comes back: it goes on, with numbers that nobody else makes.
+    // The clock comes back: `standard` continues, with numbers that no other layout makes.
     cluster.set_clock(10.0);
     client.run("SELECT snowflake_accept_clock()");
     standard.run("SET snowflake_id.max_wait = '20s'");
@@ -108,7 +109,7 @@ fn a_layout_without_the_field_beside_it() {
     assert_distinct(&all);
 }
 
-/// Two layouts whose fields differ in width: the narrow one has 0 when it has no room for the value.
+/// Two layouts whose fields differ in width: the narrow one uses 0 when the value does not fit.
 #[test]
 fn a_field_that_is_too_narrow_for_the_value() {
     let cluster = start_with_history(server("rollback3"));
@@ -125,7 +126,7 @@ fn a_field_that_is_too_narrow_for_the_value() {
     cluster.set_clock(-HOUR - 600.0);
     expect_value(&mut wide, &mut all, 2);
     assert_eq!(failure(&mut narrow, BATCH).0, "55P03");
-    // Again at the time of value 0.
+    // The clock is back at the time of value 0.
     cluster.set_clock(5.0);
     eventually("the narrow one", || narrow.query_one("SELECT snowflake_nextval()", &[]).ok());
     expect_value(&mut narrow, &mut all_narrow, 0);
@@ -133,7 +134,7 @@ fn a_field_that_is_too_narrow_for_the_value() {
     assert_distinct(&all_narrow);
 }
 
-/// A start with a clock beyond the end of the layout, which is then set right.
+/// The server starts with a clock beyond the end of the layout, which is then set right.
 #[test]
 fn a_floor_beyond_the_end_of_the_layout() {
     let cluster = start_with_history(server("rollback3"));
@@ -154,7 +155,7 @@ fn a_floor_beyond_the_end_of_the_layout() {
     assert_distinct(&all);
 }
 
-/// The floor that an administrator has ordered holds for every value.
+/// The floor that an administrator has requested holds for every value.
 #[test]
 fn a_requested_floor_holds_for_every_value() {
     let cluster = start_with_history(server("rollback3"));
@@ -178,7 +179,7 @@ fn a_requested_floor_holds_for_every_value() {
     assert_distinct(&all);
 }
 
-/// Rounds of everything, between any two steps; nothing comes twice.
+/// Rounds of all events between any two steps. No ID is repeated.
 #[test]
 fn rounds_of_steps_back() {
     let rounds = rounds(12);
@@ -216,7 +217,8 @@ fn rounds_of_steps_back() {
             }
             random.pause(300);
         });
-        // They are in order within a value only, which is in bits 19 to 21. Below it are the worker and the sequence.
+        // IDs increase only within a value of the clock sequence, which is in bits 19 to 21. Below it are the worker
+        // and the sequence.
         for (mine, value) in taken.iter().flat_map(|mine| (0..8).map(move |value| (mine, value))) {
             let same: Vec<i64> = mine.iter().copied().filter(|id| id >> 19 & 7 == value).collect();
             assert_increasing(&same);
@@ -233,8 +235,8 @@ fn rounds_of_steps_back() {
     assert_distinct(&all);
 }
 
-/// Has the keeper end. Returns when there is another one: PostgreSQL waits a second for that, by its clock, and longer if
-/// that is set back meanwhile. The next one may have reasons not to open the gate.
+/// Ends the keeper. Returns when there is another keeper: PostgreSQL waits a second, by its own clock, before it starts
+/// one, and longer if the clock is set back meanwhile. The new keeper may have reasons not to open the gate.
 fn end_keeper(client: &mut Client) {
     let keeper = |client: &mut Client| -> Option<i32> {
         client.query_one("SELECT keeper_pid FROM snowflake_status", &[]).ok()?.get(0)
@@ -244,14 +246,14 @@ fn end_keeper(client: &mut Client) {
     eventually("the next keeper", || keeper(client).filter(|&pid| pid != old));
 }
 
-/// Waits for an ID. When all values are used up, the clock comes to where one is free.
+/// Waits for an ID. When all values are exhausted, advances the clock to the time at which one is free.
 fn recover(cluster: &Cluster, shift: &mut f64) {
     recovered(cluster, "postgres", "SELECT snowflake_nextval()", |message, refusals| {
         let mut client = cluster.connect();
         if message.contains("clock has jumped") {
             let _ = client.batch_execute("SELECT snowflake_accept_clock()");
         } else if refusals % 8 == 7 {
-            // A crash right after the extension was created again: nobody knows any more which worker ID was the last.
+            // There was a crash right after the extension was created again, so the last worker ID is not known.
             let query = match message.contains("may have been used by this server up to") {
                 true => {
                     "SELECT max(used_until_us) / 1e6 - extract(epoch FROM now()) FROM snowflake_internal.used_identity"

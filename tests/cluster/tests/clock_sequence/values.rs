@@ -1,4 +1,4 @@
-//! Servers with a clock sequence, and its values.
+//! Helpers for servers with a clock sequence.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ pub const HOUR: f64 = 3_600.0;
 
 pub const BATCH: &str = "SELECT snowflake_batch(1000)";
 
-/// A server with a layout, and a clock.
+/// A server with a layout and a clock that can be set.
 pub fn server(layout: &str) -> Builder {
     Cluster::builder().worker(1).set("snowflake_id.layout", layout).clock()
 }
@@ -18,7 +18,7 @@ pub fn value_of(client: &mut Client, id: i64) -> i32 {
     single(client, &format!("SELECT snowflake_clock_seq({id})"))
 }
 
-/// Takes IDs; how long the first call took, and the value in the last ID.
+/// Takes IDs. Returns how long the first call took, and the value in the last ID.
 pub fn take(client: &mut Client, all: &mut Vec<i64>) -> (Duration, i32) {
     let start = Instant::now();
     let taken = ids(client, BATCH);
@@ -28,14 +28,14 @@ pub fn take(client: &mut Client, all: &mut Vec<i64>) -> (Duration, i32) {
     (time, value_of(client, taken[taken.len() - 1]))
 }
 
-/// The same; the value has to be this one, and the first call waits for no clock.
+/// Takes IDs, which must have this value. The first call must not wait for the clock.
 pub fn expect_value(client: &mut Client, all: &mut Vec<i64>, value: i32) {
     let (time, found) = take(client, all);
     assert_eq!(found, value);
     assert!(time < SLACK, "{time:?}");
 }
 
-/// Starts a server that knows its own past since a day ago. Before that each value counts as used.
+/// Starts a server that knows its own history since a day ago. Before that, each value counts as used.
 pub fn start_with_history(server: Builder) -> Cluster {
     let cluster = server.stopped();
     cluster.set_clock(-24.0 * HOUR);

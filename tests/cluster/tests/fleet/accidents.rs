@@ -1,6 +1,6 @@
-//! Rounds of accidents of all kinds in a fleet, while clients take IDs from all of its servers: servers are killed,
-//! paused, cut off from the registry and copied, clocks are set, the registry fails over, with and without a loss. No ID
-//! comes twice, over all servers.
+//! Rounds of accidents of all kinds in a fleet, while clients take IDs from all of its servers. Servers are killed,
+//! paused, cut off from the registry and copied. Clocks are set. The registry fails over, with and without a loss. No
+//! two servers ever issue the same ID, and no server repeats one.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use harness::accidents::{Client, FaultTarget, Pair, recovered, rounds_of_accidents};
 use harness::*;
 
-/// Leases that end several times in a round, and fewer worker IDs than all copies together could want at once.
+/// Leases that end several times in a round, and fewer worker IDs than all copies together could request at once.
 const LEASES: &str = "lease => '4s', renew_every => '400ms', last_worker => 11, synchronous => true";
-/// How long the longest lease is, and a little more.
+/// The length of the longest lease, and a little more.
 const LEASE_IS_OVER: Duration = Duration::from_secs(5);
 
-/// The servers, and what the test does to them.
+/// The servers, and the accidents that happen to them.
 struct Servers {
     registry: Pair,
     servers: Vec<Arc<Cluster>>,
@@ -22,7 +22,7 @@ struct Servers {
     all: Vec<i64>,
 }
 
-/// A client that takes IDs over crashes as well.
+/// A client that takes IDs and reconnects after crashes.
 fn client(server: &Cluster) -> Taker<'_> {
     let queries = ["SELECT snowflake_nextval()", "SELECT snowflake_batch(100)"];
     let pause = Duration::from_millis(2);
@@ -38,10 +38,10 @@ impl Servers {
         Servers { registry: Pair::of(fleet.registry), servers, random: Random::seeded(), all: vec![] }
     }
 
-    /// Tells a server where the registry is.
+    /// Tells a server the address of the registry.
     fn tell_where(&self, server: &Cluster) {
         server.configure(&[("snowflake_id.registry", &self.registry.primary.connection_string("fleet"))]);
-        // It may be down.
+        // The server may be down.
         server.try_run("SELECT pg_reload_conf()");
     }
 
@@ -49,7 +49,7 @@ impl Servers {
         self.servers.iter().for_each(|server| self.tell_where(server));
     }
 
-    /// A copy of a server runs beside the original.
+    /// Runs a copy of a server beside the original.
     fn copy(&mut self, server: &Cluster) {
         if !server.try_to_stop("fast") {
             return;
@@ -59,7 +59,7 @@ impl Servers {
         self.run_beside(&copy);
     }
 
-    /// A standby is promoted while its primary lives on.
+    /// Promotes a standby while its primary is still running.
     fn promote_a_standby(&mut self, server: &Cluster) {
         if !server.try_run("SELECT 1") {
             return;
@@ -69,7 +69,7 @@ impl Servers {
         self.run_beside(&standby);
     }
 
-    /// Takes IDs from one more server for a while.
+    /// Takes IDs from an additional server for a while.
     fn run_beside(&mut self, server: &Cluster) {
         if server.try_run("SELECT 1") || server.try_to_start().is_ok() {
             let (taken, ()) = while_taking([client(server)], || thread::sleep(Duration::from_secs(2)));
@@ -78,7 +78,7 @@ impl Servers {
     }
 
     /// The registry is lost together with its standby, and restored from a copy that is some seconds old. Its
-    /// administrator has it give out nothing before what it has forgotten is over.
+    /// administrator keeps it in quarantine until all leases that it may have forgotten are over.
     fn restore_the_registry(&mut self) {
         let copy = self.registry.primary.base_backup(&[("synchronous_standby_names", "")]);
         self.random.pause(2_000);
@@ -116,14 +116,14 @@ impl FaultTarget for Servers {
                 self.random.pause(7_000);
             }
             3 => {
-                // Cut off from the registry.
+                // Cut the server off from the registry.
                 server.configure(&[("snowflake_id.registry", "host=/nowhere user=fleet")]);
                 server.try_run("SELECT pg_reload_conf()");
                 self.random.pause(6_000);
                 self.tell_where(&server);
             }
             4 => {
-                // The network is slow, or the registry.
+                // The network or the registry is slow.
                 let _paused = Paused::new(processes(&self.registry.primary));
                 self.random.pause(6_000);
             }
@@ -147,14 +147,14 @@ impl FaultTarget for Servers {
         self.all.extend(taken);
     }
 
-    /// Has all servers make IDs again.
+    /// Waits until all servers issue IDs again.
     fn recover(&mut self) {
         for server in &self.servers {
             let start = Instant::now();
             server.bring_up();
             let id = recovered(server, "postgres", "SELECT snowflake_nextval()", |_, _| {
                 if start.elapsed() > LEASE_IS_OVER.mul_f64(1.5) {
-                    // Whatever the registry may have lost has ended by now.
+                    // All leases that the registry may have lost have ended by now.
                     self.registry.primary.try_run("SELECT snowflake_registry.end_quarantine()");
                 }
             });

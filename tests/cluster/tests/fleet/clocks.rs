@@ -1,5 +1,5 @@
-//! Clocks of servers that lease their worker IDs, and of the registry, that are wrong: IDs end in time or go on, but
-//! nothing is repeated, nothing is burnt, and when the clocks are right again IDs come by themselves.
+//! Wrong clocks of the registry and of servers that lease their worker IDs. IDs end in time or continue, but none is
+//! repeated and no time is lost. When the clocks are right again, IDs resume by themselves.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub const HOUR: f64 = 3_600.0;
 pub const TEN_YEARS: f64 = 3_650.0 * 24.0 * HOUR;
 pub const BATCH: &str = "SELECT snowflake_batch(1000)";
 
-/// A fleet whose registry has a clock of its own.
+/// Starts a fleet whose registry has a clock of its own.
 fn fleet_with_clock(configuration: &str) -> Fleet {
     Fleet::of(Cluster::builder().clock(), configuration)
 }
@@ -23,7 +23,7 @@ pub fn start_with_ids(server: Builder) -> (Cluster, i32, Vec<i64>, Client) {
     (server, worker, all, client)
 }
 
-/// How long it takes until there is an ID.
+/// The time until an ID is available.
 pub fn time_to_first_id(server: &Cluster) -> Duration {
     let start = Instant::now();
     leased_worker(server);
@@ -38,7 +38,7 @@ pub fn ahead_of_real_time(client: &mut Client) -> f64 {
     time - now.as_secs_f64()
 }
 
-/// A little off: a warning, and nothing else.
+/// A small difference causes a warning and nothing else.
 #[test]
 fn a_clock_that_is_ten_seconds_off() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -48,13 +48,13 @@ fn a_clock_that_is_ten_seconds_off() {
         let mut client = server.connect();
         assert_eq!(shown(&mut client, "warning"), None);
         server.set_clock(seconds);
-        // It says by how much, which changes.
+        // The message gives the difference, which changes.
         let text = "that of the registry differ by";
         let warning = eventually("the warning", || shown(&mut client, "warning"));
         assert!(warning.contains(text), "{warning}");
         eventually("the warning in the log", || server.log().contains(text));
         all.extend(some_ids(&server));
-        // Longer than a lease: it is renewed.
+        // After longer than a lease, the lease has been renewed.
         let until: String = shown(&mut client, "lease_until").unwrap();
         eventually("renewals", || {
             all.extend(
@@ -73,7 +73,7 @@ fn a_clock_that_is_ten_seconds_off() {
     }
 }
 
-/// That the registry agreed with the clock before it was set says nothing.
+/// The registry's approval of the clock before it was set says nothing about the clock now.
 #[test]
 fn a_clock_that_is_behind_between_renewals() {
     let fleet = Fleet::start("lease => '10min', renew_every => '5min'");
@@ -82,18 +82,19 @@ fn a_clock_that_is_behind_between_renewals() {
     let (state, message) =
         failure(&mut client, "SET snowflake_id.max_wait = '300ms'; SELECT snowflake_nextval()");
     assert_eq!(state, "55P03", "{message}");
-    // Asked at once.
+    // The server asks the registry at once.
     wait_for_registry_state(&server, "clock differs");
     server.set_clock(0.0);
     wait_for_registry_state(&server, "granted");
-    // An exchange, if there was one, would come now.
+    // If the identity were exchanged, that would happen now.
     std::thread::sleep(Duration::from_secs(2));
     all.extend(some_ids(&server));
     assert_eq!(leased_worker(&server), worker, "{}", server.log());
     assert_increasing(&all);
 }
 
-/// The clock of the registry is that of the fleet: when it is wrong, nobody gets anything, and everybody goes on.
+/// The clock of the registry is the clock of the fleet: when it is wrong, the registry grants nothing, and all servers
+/// continue under their leases.
 #[test]
 fn the_clock_of_the_registry() {
     for seconds in [HOUR, -HOUR] {
@@ -113,7 +114,7 @@ fn the_clock_of_the_registry() {
         assert_eq!(failure(&mut client, BATCH).0, "55000");
         fleet.registry.set_clock(0.0);
         println!("first ID {:?} after the registry's clock was {seconds} s off", time_to_first_id(&server));
-        // The lease has lapsed: whoever comes first gets it.
+        // The lease has lapsed, so the first server that asks gets the worker ID.
         assert_ne!(leased_worker(&server), leased_worker(&newcomer));
         all.extend(some_ids(&server));
         all.extend(some_ids(&newcomer));
@@ -121,7 +122,7 @@ fn the_clock_of_the_registry() {
     }
 }
 
-/// A server that has no past starts with a clock that is years ahead.
+/// A server without a history starts with a clock that is years ahead.
 #[test]
 fn a_new_server_that_is_years_ahead() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -130,7 +131,7 @@ fn a_new_server_that_is_years_ahead() {
     server.start_server();
     server.connect().run("CREATE EXTENSION snowflake_id");
     wait_for_registry_state(&server, "clock differs");
-    // Whatever it would burn it has time to burn.
+    // Give the server time to raise its horizon wrongly.
     std::thread::sleep(Duration::from_secs(1));
     server.set_clock(0.0);
     let took = time_to_first_id(&server);
@@ -144,11 +145,11 @@ fn a_new_server_that_is_years_ahead() {
     assert_increasing(&all);
 }
 
-/// Both clocks were an hour ahead, and are set back: the server exchanges its identity and begins anew at the present,
+/// Both clocks were an hour ahead, and are set back: the server exchanges its identity and resets to the present,
 /// without an administrator.
 #[test]
 fn a_clock_set_back_together_with_that_of_the_registry() {
-    // In the end it is not left to the next renewal.
+    // In the last case the exchange does not wait for the next renewal.
     for (is_restarted, leases) in
         [(false, SHORT_LEASES), (true, SHORT_LEASES), (false, "lease => '10min', renew_every => '5min'")]
     {
@@ -179,7 +180,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
         let mut client = server.connect();
         assert!(ahead_of_real_time(&mut client).abs() < 10.0);
         all.extend(some_ids(&server));
-        // Durable, and lasting.
+        // The reset is durable.
         let worker = leased_worker(&server);
         for mode in ["immediate", "fast"] {
             server.restart(mode);
@@ -187,7 +188,7 @@ fn a_clock_set_back_together_with_that_of_the_registry() {
             assert_eq!(leased_worker(&server), worker);
             assert!(ahead_of_real_time(&mut server.connect()).abs() < 10.0);
         }
-        // And forth again: none of what was made there comes again.
+        // The clock goes forward again: no ID of that time is repeated.
         set_clocks(HOUR - 1.0);
         for _ in 0..3 {
             all.extend(some_ids(&server));
@@ -210,7 +211,7 @@ fn a_reset_by_hand() {
     assert!(ahead_of_real_time(&mut client).abs() < 10.0);
     all.extend(some_ids(&server));
     assert_distinct(&all);
-    // An ordered floor holds for every worker ID.
+    // A requested floor holds for every worker ID.
     client.run("SELECT snowflake_advance(clock_timestamp() + '20 min')");
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon()");
     assert_eq!(state, "55000", "{message}");

@@ -11,7 +11,7 @@ use harness::*;
 
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
 
-/// A host name with two addresses, of which the first says nothing.
+/// A host name with two addresses, of which the first does not answer.
 #[test]
 fn a_host_with_two_addresses() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -28,7 +28,7 @@ fn a_host_with_two_addresses() {
     assert!(dead.made() > 0, "the other address came first");
 }
 
-/// Of two addresses the first is a black hole.
+/// The first of two addresses is a black hole.
 #[test]
 fn the_first_address_is_a_black_hole() {
     let Some(network) = needs(NETWORK, Network::make()) else { return };
@@ -43,13 +43,13 @@ fn the_first_address_is_a_black_hole() {
     leased_worker(&server);
 }
 
-/// What libpq finds elsewhere: a service, a password, certificates, an address.
+/// Parameters that libpq finds elsewhere: a service, a password, certificates, an address.
 #[test]
 fn whatever_libpq_can() {
     let registry = Cluster::builder().stopped();
     let address = format!("127.77.{}.{}", std::process::id() % 250, std::process::id() / 250 % 250);
     registry.configure(&[("listen_addresses", &address), ("ssl", "on")]);
-    // Who connects to another address of this host comes from 127.0.0.1.
+    // A connection to another address of this host comes from 127.0.0.1.
     let hba = "local all all trust\nhostssl all fleet 127.0.0.1/32 scram-sha-256\n";
     fs::write(registry.data_dir().join("pg_hba.conf"), hba).unwrap();
     let authority = certificates(&registry, "registry.example");
@@ -86,7 +86,7 @@ fn whatever_libpq_can() {
     leased_worker(&try_with("service=registry", Some(&service)));
     let url = format!("postgresql://fleet@registry.example/postgres?hostaddr={address}&sslmode=verify-full");
     leased_worker(&try_with(&url, None));
-    // What is wrong is told in libpq's words, and no password with it.
+    // Errors are reported in libpq's words, and contain no password.
     for (string, said) in [
         (whole.replace("registry.example", "other.example"), "does not match host name \"other.example\""),
         (format!("{whole} passfile=/nonexistent"), "password authentication failed|no password supplied"),
@@ -101,7 +101,7 @@ fn whatever_libpq_can() {
     }
 }
 
-/// Servers share two connections to the registry, by a pool that gives them out for one transaction each.
+/// Servers share two connections to the registry through a pool that assigns them for one transaction each.
 #[test]
 fn a_pool_of_connections() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -117,7 +117,7 @@ fn a_pool_of_connections() {
     }
     let mut registry = fleet.registry.connect();
     assert!(fleet_connections(&mut registry) <= 2);
-    // The pool is started again: all go on.
+    // The pool is restarted: all servers continue.
     let port = pool.port;
     drop(pool);
     wait_for_registry_state(&servers[0], "unreachable");
@@ -128,15 +128,15 @@ fn a_pool_of_connections() {
     }
 }
 
-/// A port on which nobody listens.
+/// A port on which no process listens.
 pub fn unused_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Starts a server with a file of the host replaced for it alone.
+/// Starts a server with one file of the host replaced for that server alone.
 pub fn start_with_file(server: &Cluster, file: &str, text: &str) -> Result<(), String> {
     fs::write(server.host().join("file"), text).unwrap();
-    // In a file system of its own, which ends with the server.
+    // The server has a mount namespace of its own, which ends with it.
     let within = |pg_ctl: Command| {
         let mut start = Command::new("unshare");
         start.args(["--mount", "sh", "-c", "mount --bind file \"$0\" && exec \"$@\"", file]);
@@ -155,7 +155,7 @@ fn write_private(server: &Cluster, name: &str, text: &str) -> PathBuf {
     file
 }
 
-/// Gives a server a key and a certificate for a host name; the certificate of who has signed it.
+/// Gives a server a key and a certificate for a host name. Returns the certificate of the authority that signed it.
 fn certificates(server: &Cluster, host: &str) -> PathBuf {
     let dir = server.host();
     let openssl = |arguments: &str| {
@@ -175,14 +175,14 @@ fn certificates(server: &Cluster, host: &str) -> PathBuf {
     dir.join("authority.crt")
 }
 
-/// PgBouncer in front of a registry, in transaction mode, with two connections to it.
+/// PgBouncer in front of a registry, in transaction mode, with two connections to the registry.
 struct Pool {
     process: Child,
     port: u16,
 }
 
 impl Pool {
-    /// Starts one at a port.
+    /// Starts a pool on a port.
     fn start_at(registry: &Cluster, port: u16) -> Option<Pool> {
         needs("PgBouncer (Debian: pgbouncer)", Command::new("pgbouncer").arg("--version").output())?;
         let users = write_private(registry, "users.txt", "\"fleet\" \"\"\n");
@@ -195,7 +195,7 @@ impl Pool {
             registry.host().join("pgbouncer.log").display()
         );
         let configuration = write_private(registry, "pgbouncer.ini", &configuration);
-        // It refuses root.
+        // PgBouncer refuses to run as root.
         let process = as_server_user(Path::new("pgbouncer"))
             .arg(configuration)
             .current_dir(registry.host())
@@ -211,7 +211,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // At once; runuser passes it on.
+        // SIGTERM stops it at once. runuser passes the signal on.
         kill("TERM", self.process.id() as i32);
         let _ = self.process.wait();
     }

@@ -1,5 +1,5 @@
-//! Copies of servers that lease their worker IDs, however they are made: each makes IDs under a lease of its own, and no
-//! ID comes twice.
+//! Copies of servers that lease their worker IDs, made in various ways: each copy issues IDs under a lease of its own,
+//! and no ID is repeated.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use harness::*;
 
-/// How long clients take IDs before something happens, and afterwards.
+/// How long clients take IDs before and after an event.
 const A_WHILE: Duration = Duration::from_millis(500);
 
-/// Runs clients on both servers, of which the second is started meanwhile. Returns what both gave.
+/// Runs clients on both servers. The second server is started meanwhile. Returns the IDs of both.
 fn both_under_load(original: &Cluster, start_copy: impl FnOnce(), copy: &Cluster) -> [HandedOut; 2] {
     let (of_original, of_copy) = under_load(original, || {
         start_copy();
@@ -26,14 +26,14 @@ fn assert_all_distinct(all: &[HandedOut]) {
     assert!(all.iter().all(|some| some.rows.len() > 50 && some.others.len() > 500), "hardly any IDs");
 }
 
-/// A row with the ID of another would have been refused.
+/// Checks the rows of both servers for duplicate IDs, which the unique key of one server would have refused.
 fn assert_no_duplicate_rows(servers: &[&Cluster]) {
     for server in servers {
         assert!(!server.log().contains("duplicate key"), "{}", server.log());
     }
 }
 
-/// Both servers go on, each under an identity of its own.
+/// Checks that both servers continue, each under an identity of its own.
 fn expect_unrecognized(original: &Cluster, copy: &Cluster, all: &[HandedOut]) {
     assert_ne!(leased_worker(original), leased_worker(copy));
     assert_all_distinct(all);
@@ -51,7 +51,7 @@ fn a_copy_of_a_stopped_server() {
     expect_unrecognized(&original, &copy, &all);
     assert_eq!(leased_worker(&original), worker);
     assert!(copy.log().contains("is not used: it is a copy"), "{}", copy.log());
-    // Moved back and forth, the file is no copy.
+    // A file that was moved away and back is not taken for a copy.
     original.stop_server("fast");
     let elsewhere = original.host().join("data.elsewhere");
     fs::rename(original.data_dir(), &elsewhere).unwrap();
@@ -79,7 +79,7 @@ fn a_base_backup() {
     expect_unrecognized(&original, &copy, &[before, of_copy]);
 }
 
-/// The rewound server has the lease file of the one that it follows now, in the place of its own.
+/// The lease file of a rewound server has been replaced by that of the server that it now follows.
 #[test]
 fn a_rewound_server() {
     let fleet = Fleet::start(LONG_LEASES);
@@ -89,7 +89,7 @@ fn a_rewound_server() {
     let new = old.start_standby(&[]);
     all.extend(some_ids(&old));
     new.promote();
-    // Both go on: a split brain.
+    // Both continue: a split brain.
     let parts = both_under_load(&old, || (), &new);
     expect_unrecognized(&old, &new, &parts);
     all.extend(parts.iter().flat_map(HandedOut::all));
@@ -104,7 +104,7 @@ fn a_rewound_server() {
     ]));
     assert_eq!(original_in(&lease_file(&old)), original_in(&lease_file(&new)));
     fs::write(old.data_dir().join("postgresql.conf"), configuration).unwrap();
-    // As a primary: a second split brain, which a standby could never have.
+    // Started as a primary, it is in a second split brain, which is impossible for a standby.
     old.start_server();
     let parts = both_under_load(&new, || (), &old);
     expect_unrecognized(&new, &old, &parts);
@@ -113,7 +113,7 @@ fn a_rewound_server() {
     assert!(old.log().contains("is not used: it is a copy"), "{}", old.log());
 }
 
-/// What a lease file says of the file that it is.
+/// The fields by which a lease file identifies itself as the original.
 fn original_in(file: &str) -> Vec<&str> {
     file.lines().filter(|line| line.contains("\"inode\"") || line.contains("\"born_ns\"")).collect()
 }
@@ -148,7 +148,7 @@ fn a_server_restored_from_an_archive() {
     expect_unrecognized(&original, &copy, &[before, of_copy]);
 }
 
-/// The old primary lives on under load; and it does not. The first ID comes soon.
+/// The old primary continues under load in one case and is gone in the other. The first ID is available soon.
 #[test]
 fn a_promoted_standby() {
     for is_killed in [false, true] {
@@ -169,7 +169,7 @@ fn a_promoted_standby() {
             (under_load(&standby, || thread::sleep(A_WHILE)).0, took)
         });
         println!("primary killed {is_killed}: first ID {took:?} after promotion");
-        // Up to snowflake_id.horizon_margin is the wait for the clock to come to the horizon of the primary.
+        // Up to snowflake_id.horizon_margin of this is the wait for the clock to reach the horizon of the primary.
         assert!(took < 2 * SLACK, "{took:?}");
         assert_all_distinct(&[before, after]);
         assert_no_duplicate_rows(&[&primary, &standby]);
@@ -180,7 +180,7 @@ fn a_promoted_standby() {
     }
 }
 
-/// Has the lease file of a copy say that it is the original.
+/// Changes the lease file of a copy so that it claims to be the original.
 fn forge(copy: &Cluster) {
     let path = lease_path(copy);
     let metadata = fs::metadata(&path).unwrap();
@@ -195,14 +195,14 @@ fn forge(copy: &Cluster) {
         }
     };
     let text: Vec<String> = fs::read_to_string(&path).unwrap().lines().map(forged).collect();
-    fs::write(&path, text.join("\n")).unwrap(); // In its place: still the same file.
+    fs::write(&path, text.join("\n")).unwrap(); // Written in place, so it is still the same file.
 }
 
-/// A twin, which cannot be told from the original by its file: the registry finds out at the second renewal.
+/// A twin, which cannot be told from the original by its file. The registry detects it at the second renewal.
 #[test]
 fn a_twin() {
     let fleet = Fleet::start("lease => '10s', renew_every => '1s'");
-    // The twin need not wait for the clock.
+    // Let the twin start without waiting for the clock.
     let soon = [("snowflake_id.horizon_margin", "200ms"), ("snowflake_id.max_ahead", "100ms")];
     let original = fleet.server().settings(&soon).start();
     create_orders(&original);
@@ -211,7 +211,7 @@ fn a_twin() {
     let found = |server: &Cluster| server.log().contains("another server has the same lease");
     let start_of_twin = Instant::now();
     let (of_original, of_twin) = under_load(&original, || {
-        // Its state of this moment, not of the backup.
+        // Keep the state of this moment, not that of the backup.
         eventually("a state that holds during the copy", || {
             let text = fs::read_to_string(lease_path(&original)).ok()?;
             fs::write(lease_path(&twin), &text).ok()?;
@@ -244,7 +244,7 @@ fn a_twin() {
     );
     assert!(found(&original) != found(&twin), "one of the two goes on");
     known.extend(&before_twin);
-    // From here on, nothing comes twice, nor again.
+    // From here on, no ID is repeated.
     let all = both_under_load(&original, || (), &twin);
     assert!([&original, &twin].iter().filter(|server| leased_worker(server) == worker).count() <= 1);
     assert_all_distinct(&all);

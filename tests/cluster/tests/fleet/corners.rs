@@ -1,4 +1,4 @@
-//! What a review of fleets has found.
+//! Defects in fleets that a review has found.
 
 use std::fs;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// `DROP DATABASE` waits for all processes, and so for the registry worker, which mostly sleeps.
+/// `DROP DATABASE` waits for all processes, including the registry worker, which sleeps most of the time.
 #[test]
 fn a_database_is_dropped() {
     let fleet = Fleet::start("lease => '10min', renew_every => '1min'");
@@ -21,8 +21,8 @@ fn a_database_is_dropped() {
     }
 }
 
-/// The lease is still in its file, but what it was used for is forgotten: the keeper works in another database. And the
-/// clock was set back.
+/// The lease is still in its file, but the record of its use is lost, because the keeper works in another database. In
+/// addition, the clock was set back.
 #[test]
 fn the_history_of_a_lease_is_forgotten() {
     let fleet = Fleet::start("lease => '10min', renew_every => '1min'");
@@ -30,7 +30,7 @@ fn the_history_of_a_lease_is_forgotten() {
     let mut client = server.connect();
     client.run("CREATE DATABASE other");
     server.connect_to("other").run("CREATE EXTENSION snowflake_id");
-    // In milliseconds, without the worker ID.
+    // The time in milliseconds, without the worker ID.
     let time = |id: i64| id >> 22;
     let first = leased_worker(&server);
     let mut all = vec![];
@@ -41,7 +41,7 @@ fn the_history_of_a_lease_is_forgotten() {
     }
     server.stop_server("fast");
     server.configure(&[("snowflake_id.database", "other")]);
-    // To before the first of these IDs; the next ones come up to behind the last.
+    // Set the clock to before the first of these IDs. The next IDs reach beyond the last of them.
     server.set_clock(-4.0 - start.elapsed().as_secs_f64());
     server.start_server();
     let second = leased_worker(&server);
@@ -56,7 +56,8 @@ fn the_history_of_a_lease_is_forgotten() {
     assert_ne!(first, second);
 }
 
-/// A floor that an administrator has ordered is no reason to exchange the worker ID, nor to begin below it.
+/// A floor that an administrator has requested does not make the server exchange its worker ID, or issue IDs below the
+/// floor.
 #[test]
 fn the_floor_is_moved_by_hand_under_a_lease() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -74,8 +75,8 @@ fn the_floor_is_moved_by_hand_under_a_lease() {
     assert_eq!(leased_worker(&server), worker);
 }
 
-/// The lease in the file is from a life of which nothing is known any more: another database of the same server. There is
-/// no other worker ID for it. It lets the lease end, and goes on above it.
+/// The lease in the file is from a time of which no record is left: the keeper's database was another one. No other
+/// worker ID is available. The server lets the lease end, and continues above it.
 #[test]
 fn a_lease_of_a_forgotten_life_ends() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -94,7 +95,7 @@ fn a_lease_of_a_forgotten_life_ends() {
     assert_eq!(leased_worker(&server), 5);
 }
 
-/// A server of which nobody knows what it was used for does not try one worker ID after another.
+/// A server without any record of its earlier use does not try one worker ID after another.
 #[test]
 fn a_server_without_a_history_does_not_take_all_worker_ids() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -109,7 +110,7 @@ fn a_server_without_a_history_does_not_take_all_worker_ids() {
     let count = "SELECT count(*) FROM snowflake_registry.fleet";
     let mut registry = fleet.registry.connect();
     eventually("a lease", || single::<i64>(&mut registry, count) > 1);
-    // It would try the next one every half second.
+    // Otherwise it would try the next worker ID every half second.
     thread::sleep(Duration::from_secs(4));
     let count = single::<i64>(&mut registry, count);
     assert!(count <= 3, "{count}");

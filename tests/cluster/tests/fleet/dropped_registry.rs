@@ -1,8 +1,8 @@
-//! The registry is dropped while a fleet uses it, and comes back from a dump.
+//! The registry is dropped while a fleet uses it, and is restored from a dump.
 
 use harness::*;
 
-/// DROP OWNED takes all that its owner has, the guard with it. An object of another role is in its way.
+/// DROP OWNED drops all objects of an owner, including the guard. An object of another role blocks it.
 #[test]
 fn all_that_the_owner_has_is_dropped() {
     let registry = Cluster::builder().extensions(&[]).start();
@@ -19,7 +19,7 @@ fn all_that_the_owner_has_is_dropped() {
     let early = [server(), server()];
     let mut all = take_from(&early);
     let dump = fleet.registry.dump();
-    // The dump does not know of it.
+    // The dump does not contain this lease.
     let late = [server()];
     all.extend(take_from(&late));
 
@@ -31,7 +31,7 @@ fn all_that_the_owner_has_is_dropped() {
     assert_eq!(single::<i64>(&mut client, schemas), 0);
     for server in early.iter().chain(&late) {
         wait_for_error(server, "schema \"snowflake_registry\" does not exist");
-        // The lease goes on.
+        // The server continues under its lease.
         all.extend(ids(&mut server.connect(), "SELECT snowflake_batch(1000)"));
     }
     for server in early.iter().chain(&late) {
@@ -46,7 +46,7 @@ fn all_that_the_owner_has_is_dropped() {
     let string = fleet.connection_string().replace("dbname=postgres", "dbname=restored");
     for server in early.iter().chain(&late) {
         ask_now(server, &string);
-        // No lease that has ended is renewed, and nobody gets another one.
+        // No lease that has ended is renewed, and no server gets another one.
         let mut client = server.connect();
         eventually("the quarantine", || {
             let state = shown(&mut client, "registry_state").unwrap_or_default();

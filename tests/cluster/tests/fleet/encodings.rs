@@ -1,9 +1,10 @@
-//! Databases that are not in UTF-8. Names of servers and of databases can be anything, and are told in each of them.
+//! Databases with encodings other than UTF-8. Names of servers and of databases can contain any characters, and are
+//! shown correctly in each of them.
 
 use harness::segments::{preloaded, refusal};
 use harness::*;
 
-/// A database in an encoding, on a server that may be in another one.
+/// Creates a database with an encoding, on a server that may use another encoding.
 fn database_in(server: &Cluster, encoding: &str) -> Client {
     let name = encoding.to_lowercase();
     let create = format!("CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0");
@@ -11,7 +12,7 @@ fn database_in(server: &Cluster, encoding: &str) -> Client {
     server.connect_to(&name)
 }
 
-/// The name says nothing about the worker ID, and must not cost it.
+/// The node name does not affect the worker ID, so the server must not lose the worker ID because of it.
 #[test]
 fn a_name_that_the_registry_cannot_write() {
     let registry = Cluster::builder().extensions(&[]).start();
@@ -24,7 +25,7 @@ fn a_name_that_the_registry_cannot_write() {
         let server = Cluster::builder()
             .preload()
             .set("snowflake_id.registry", string)
-            // Neither encoding has all of it.
+            // Neither encoding has all of these characters.
             .set("snowflake_id.node_name", "Ж-ö")
             .start();
         assert_eq!(leased_worker(&server), 0);
@@ -32,14 +33,14 @@ fn a_name_that_the_registry_cannot_write() {
         assert_renewed(&server);
         let name: String = single(&mut client, "SELECT node_name FROM snowflake_registry.fleet");
         assert_eq!(name, "?-?");
-        // It is asked once like this, and not each time.
+        // The server asks once with this name, and not again each time.
         let failed = registry.log().matches("has no equivalent in encoding \"UTF8\"").count()
             + registry.log().matches(&format!("has no equivalent in encoding \"{encoding}\"")).count();
         assert_eq!(failed, 1, "{}", registry.log());
     }
 }
 
-/// What a session is told comes from shared memory and from the configuration, and those are in UTF-8.
+/// Messages to a session come from shared memory and from the configuration, which are in UTF-8.
 #[test]
 fn the_state_is_shown_in_every_encoding() {
     let server = preloaded()
@@ -64,7 +65,7 @@ fn the_state_is_shown_in_every_encoding() {
             .unwrap();
         assert_eq!(row.get::<_, String>(0), segment, "{encoding}");
         assert!(row.get::<_, String>(1).contains(node_name), "{encoding}: {:?}", row.get::<_, String>(1));
-        // Errors are in ASCII where it cannot be otherwise.
+        // Errors are in ASCII where they cannot be converted.
         let (code, said) = refusal(&mut client, "items");
         assert_eq!(code, "55P03", "{encoding}: {said}");
         let told = if encoding == "SQL_ASCII" { "Ж-ö" } else { "?-?" };
@@ -72,7 +73,7 @@ fn the_state_is_shown_in_every_encoding() {
     }
 }
 
-/// Without a worker ID an error quotes the names of the server and of the keeper's database.
+/// Without a worker ID, an error quotes the names of the server and of the keeper's database.
 #[test]
 fn an_error_with_a_name_is_shown_in_every_encoding() {
     let server = preloaded().set("snowflake_id.node_name", "Ж-ö").start();
@@ -85,7 +86,7 @@ fn an_error_with_a_name_is_shown_in_every_encoding() {
     }
 }
 
-/// ALTER SYSTEM writes a name in the encoding of the session's database, as the row has it.
+/// ALTER SYSTEM writes a name in the encoding of the session's database, as it is in the row.
 #[test]
 fn a_name_that_is_set_in_the_encoding_of_the_keepers_database() {
     let cluster = preloaded().set("snowflake_id.database", "latin1").extensions(&[]).start();
@@ -99,7 +100,7 @@ fn a_name_that_is_set_in_the_encoding_of_the_keepers_database() {
     wait_for_first_id(&mut client);
     assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(snowflake_currval())"), 5);
     assert_eq!(status::<String>(&mut client, "node_name"), "köln");
-    // In another encoding nobody knows what the bytes mean.
+    // In a database with another encoding, the bytes have no known meaning.
     let mut other = cluster.connect();
     other.run("CREATE EXTENSION snowflake_id");
     assert_eq!(status::<String>(&mut other, "node_name"), "k\u{fffd}ln");

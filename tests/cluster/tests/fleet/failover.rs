@@ -1,21 +1,22 @@
-//! The registry fails over, or comes back from a dump: what it may have forgotten is not granted again, and servers that
-//! have a lease go on.
+//! The registry fails over, or is restored from a dump. It does not grant again what it may have forgotten, and servers
+//! with a lease continue.
 
 use std::thread;
 use std::time::Duration;
 
 use harness::*;
 
-/// When commits may be lost, the registry forgets who holds what ends within two minutes: these do not.
+/// When commits may be lost, the registry forgets the holders of leases that end within two minutes. These leases last
+/// longer.
 const LEASES: &str = "lease => '10min', renew_every => '500ms'";
 
-/// How servers connect to whichever of two is the primary.
+/// The connection string for whichever of two registries is the primary.
 fn either(fleet: &Fleet, standby: &Cluster) -> String {
     let hosts = format!("host={},{}", fleet.registry.host().display(), standby.host().display());
     format!("{hosts} user=fleet dbname=postgres target_session_attrs=read-write")
 }
 
-/// A server whose clock can be set, and is followed by up to an hour.
+/// A server whose clock can be set. It follows jumps of up to an hour.
 fn server(fleet: &Fleet, registry: &str) -> Cluster {
     let server = fleet.server_by(registry).set("snowflake_id.max_clock_jump", "1h");
     server.short_horizon().clock().start()
@@ -25,7 +26,7 @@ fn registry_state(registry: &Cluster) -> String {
     single(&mut registry.connect(), "SELECT state FROM snowflake_registry.status")
 }
 
-/// When a server's lease was renewed last.
+/// The time of the last renewal of a server's lease.
 fn renewed_at(server: &Cluster) -> Option<String> {
     shown(&mut server.connect(), "lease_renewed_at")
 }
@@ -35,7 +36,7 @@ fn wait_for_renewal(server: &Cluster) {
     eventually("a renewal", || renewed_at(server) > last);
 }
 
-/// Nothing was lost, and the registry was told that nothing can be: it goes on at once.
+/// Nothing was lost, and the registry is configured accordingly: it continues at once.
 #[test]
 fn a_synchronous_standby_is_promoted() {
     for is_configured in [true, false] {
@@ -64,7 +65,7 @@ fn a_synchronous_standby_is_promoted() {
     }
 }
 
-/// The registry is in quarantine, and has nothing for this server.
+/// Checks that the registry is in quarantine and grants this server nothing.
 fn expect_refusal(newcomer: &Cluster) {
     let mut client = newcomer.connect();
     eventually("the refusal", || {
@@ -74,7 +75,8 @@ fn expect_refusal(newcomer: &Cluster) {
     assert_eq!(state, "55000", "{message}");
 }
 
-/// The grant to one server never came to the standby. It goes on, and nobody else gets its worker ID meanwhile.
+/// The grant to one server never reached the standby. The server continues, and no other server gets its worker ID
+/// meanwhile.
 #[test]
 fn an_asynchronous_standby_is_promoted() {
     let fleet = Fleet::start(LEASES);
@@ -94,7 +96,7 @@ fn an_asynchronous_standby_is_promoted() {
     expect_refusal(&newcomer);
     wait_for_renewal(&known);
     assert_eq!(registry_state(&standby), "quarantine");
-    // It shows what the lost registry has signed, and goes on.
+    // It shows what the lost registry signed, and continues.
     wait_for_renewal(&unknown);
     let held = "SELECT state = 'held' FROM snowflake_registry.fleet WHERE worker_id = 1";
     eventually("the lost lease to be known", || {
@@ -104,12 +106,12 @@ fn an_asynchronous_standby_is_promoted() {
         all.extend(some_ids(server));
     }
     assert_eq!([&known, &unknown].map(leased_worker), workers);
-    // After the quarantine, all have one.
+    // After the quarantine, all servers have a worker ID.
     let servers = [&known, &unknown, &newcomer];
     for server in servers.iter().chain([&&standby]) {
         server.set_clock(15.0 * 60.0);
     }
-    // It is counted, and not read off a clock.
+    // The time is counted, and not taken from a clock.
     standby.connect().run("SELECT snowflake_registry.end_quarantine()");
     let mut found: Vec<i64> = servers.iter().map(|server| leased_worker(server).into()).collect();
     found.sort_unstable();
@@ -121,7 +123,7 @@ fn an_asynchronous_standby_is_promoted() {
     assert_distinct(&all);
 }
 
-/// A registry made of a dump: leases that it knows go on, nobody gets another one.
+/// A registry restored from a dump: leases that it knows continue, no server gets another one.
 #[test]
 fn a_registry_restored_from_a_dump() {
     let fleet = Fleet::start(LEASES);

@@ -1,6 +1,6 @@
-//! Rounds in which the registry is set back to an older disk, a base backup or a dump, gets rows of another registry, is
-//! frozen, or gives way to another one, while clients take IDs and numbers from all servers. Standbys of servers that moved
-//! are promoted. No ID and no number comes twice.
+//! Rounds in which the registry is set back to an older disk, a base backup or a dump, receives rows of another
+//! registry, is frozen, or is replaced, while clients take IDs and numbers from all servers. Standbys of servers that
+//! moved are promoted. No ID and no number is repeated.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,24 +12,24 @@ use harness::accidents::{Client, FaultTarget, recovered, rounds_of_accidents};
 use harness::*;
 
 const LEASES: &str = "lease => '4s', renew_every => '400ms'";
-/// How long the longest lease is, and a little more.
+/// The length of the longest lease, and a little more.
 const LEASE_IS_OVER: Duration = Duration::from_secs(5);
-/// More numbers than all servers together can have in hand, with what they took in commits that are lost.
+/// More numbers than all servers together can have in hand, including the numbers taken in lost commits.
 const MARGIN: i64 = 100_000;
-/// How many worker IDs each registry has. Another one has others.
+/// The number of worker IDs of each registry. The ranges of registries are disjoint.
 const WORKERS: u32 = 12;
 
 struct Servers {
     registry: Cluster,
-    /// How many registries there were.
+    /// The number of registries so far.
     registries: u32,
     servers: Vec<Arc<Cluster>>,
-    /// What may come back: a base backup, and a dump.
+    /// A base backup and a dump that may be restored later.
     backup: Option<Cluster>,
     dump: Option<Vec<u8>>,
     /// A standby of the first server.
     standby: Option<Cluster>,
-    /// Another registry, whose rows come by a subscription.
+    /// Another registry, whose rows arrive by a subscription.
     publisher: Cluster,
     random: Random,
     ids: Vec<i64>,
@@ -49,7 +49,7 @@ fn create_segment(registry: &Cluster, start: i64) {
     segments::administer(registry, &call);
 }
 
-/// A client that takes IDs, over crashes as well, or numbers, which are negative.
+/// A client that takes IDs, or numbers, which are negative. It reconnects after crashes.
 fn client<'a>(server: &'a Cluster, query: &str) -> Taker<'a> {
     let first = "SET snowflake_id.max_wait = '300ms'".into();
     let pause = Duration::from_millis(2);
@@ -89,7 +89,8 @@ impl Servers {
         servers
     }
 
-    /// An administrator has the registry's database take everything from another database, which has a registry, too.
+    /// An administrator subscribes the registry's database to all tables of another database, which also contains a
+    /// registry.
     fn subscribe(&self) {
         let mut client = self.registry.connect();
         client.run(&format!(
@@ -105,14 +106,14 @@ impl Servers {
         client.run("ALTER SUBSCRIPTION everything ENABLE");
     }
 
-    /// Tells a server where the registry is.
+    /// Tells a server the address of the registry.
     fn tell_where(&self, server: &Cluster) {
         server.configure(&[("snowflake_id.registry", &self.registry.connection_string("fleet"))]);
-        // It may be down.
+        // The server may be down.
         server.try_run("SELECT pg_reload_conf()");
     }
 
-    /// What the registry gave is shown to it by those who had it, as long as they can.
+    /// Lets all servers renew while they can, so that the registry learns of its grants.
     fn have_all_renew(&mut self) {
         self.recover();
         let start = Instant::now();
@@ -129,20 +130,21 @@ impl Servers {
         }
     }
 
-    /// An administrator knows that whatever was lost has ended, and that nobody has gone to another registry.
+    /// Ends the quarantine of an administrator who knows that all lost leases have ended and that no server has moved
+    /// to another registry.
     fn end_waits(&self) {
         self.registry.try_run("SELECT snowflake_registry.end_quarantine()");
-        // It may have lost a freeze(), or an unfreeze().
+        // The registry may have lost a freeze() or an unfreeze().
         self.registry.try_run("SELECT snowflake_registry.unfreeze()");
     }
 
-    /// Another one takes the registry's place.
+    /// Replaces the registry by another one.
     fn replace_registry(&mut self, registry: Cluster) {
         self.registry = registry;
         self.servers.iter().for_each(|server| self.tell_where(server));
     }
 
-    /// An older disk, or a base backup that is started as it is. Nobody says so.
+    /// Starts the registry from an older disk or a base backup, without any notice to it.
     fn set_back(&mut self) -> &'static str {
         let Some(backup) = self.backup.take() else {
             self.backup = Some(self.registry.base_backup(&[]));
@@ -155,7 +157,7 @@ impl Servers {
         "set back"
     }
 
-    /// A dump, into another cluster.
+    /// Restores a dump into another cluster.
     fn restore(&mut self) -> &'static str {
         let Some(dump) = self.dump.take() else {
             let dump =
@@ -179,7 +181,7 @@ impl Servers {
         "restored"
     }
 
-    /// Rows of another registry, which has given more.
+    /// Lets the registry receive the rows of another registry that has granted more.
     fn publish(&mut self) -> &'static str {
         let mut client = self.publisher.connect();
         client.run(
@@ -196,7 +198,7 @@ impl Servers {
             let is_frozen =
                 self.registry.try_run("SELECT snowflake_registry.freeze(clock_timestamp() + interval '2 s')");
             if !is_frozen {
-                // It has learned of an earlier one, whose end cannot be moved.
+                // It may have learned of an earlier freeze, whose end cannot be moved.
                 self.registry.try_run("SELECT snowflake_registry.unfreeze()");
             }
             is_frozen
@@ -210,17 +212,17 @@ impl Servers {
         "frozen"
     }
 
-    /// To another registry, as the page "Moving a fleet" has it.
+    /// Moves all servers to another registry, as the page "Moving a fleet" describes.
     fn move_all(&mut self) -> &'static str {
         self.have_all_renew();
-        // What it may have forgotten is over. Where numbers go on it has been told.
+        // All leases that it may have forgotten are over. Where numbers continue has been set.
         thread::sleep(LEASE_IS_OVER);
         self.end_waits();
         self.resume();
         self.freeze_for_a_while();
         let resume_at =
             single(&mut self.registry.connect(), "SELECT resume_at FROM snowflake_registry.segments");
-        // A base backup of the old one is of no use to the new one's servers.
+        // A base backup of the old registry is of no use to the servers of the new one.
         (self.backup, self.dump) = (None, None);
         let new = new_registry(WORKERS * self.registries);
         create_segment(&new, resume_at);
@@ -237,7 +239,7 @@ impl Servers {
         "moved"
     }
 
-    /// A standby of a server, which may have moved since.
+    /// Promotes a standby of a server that may have moved since.
     fn promote(&mut self) -> &'static str {
         let Some(standby) = self.standby.take() else {
             let server = Arc::clone(&self.servers[0]);
@@ -254,7 +256,7 @@ impl Servers {
         "promoted"
     }
 
-    /// What an administrator does where segments are closed.
+    /// Resumes closed segments, as an administrator would.
     fn resume(&mut self) {
         let highest = self.numbers.iter().max().copied().unwrap_or(0);
         let query = format!(
@@ -317,7 +319,7 @@ impl FaultTarget for Servers {
         self.ids.extend(ids);
     }
 
-    /// Has all servers make IDs and numbers again.
+    /// Waits until all servers issue IDs and numbers again.
     fn recover(&mut self) {
         for server in self.servers.clone() {
             let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Something that speaks PostgreSQL's protocol answers in the place of the registry, and wants to do harm.
+//! A malicious server speaks PostgreSQL's protocol in place of the registry.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use harness::{Cluster, background_pid, eventually, time_to_stop, wait_for_error};
 
-/// What it says to a query, after it has taken it.
+/// How it replies to a query that it has read.
 type Answer = fn(&mut TcpStream) -> std::io::Result<()>;
 
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat()
 }
 
-/// A server to which anybody can connect, and which answers each query like this.
+/// Starts a server that accepts any connection and answers each query in this way.
 fn hostile(answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
         for client in listener.incoming() {
-            // Its end, when the server hangs up, is no concern of the test.
+            // The error when the server closes the connection does not matter.
             thread::spawn(move || client.and_then(|client| serve(client, answer)));
         }
     });
@@ -35,7 +35,7 @@ fn serve(mut client: TcpStream, answer: Answer) -> std::io::Result<()> {
     let _query = client.read(&mut bytes)?;
     client.write_all(&[message(b'1', b""), message(b'2', b"")].concat())?;
     answer(&mut client)?;
-    // It waits for the end.
+    // It waits for the connection to be closed.
     while client.read(&mut bytes)? > 0 {}
     Ok(())
 }
@@ -44,7 +44,7 @@ fn copy_out(client: &mut TcpStream) -> std::io::Result<()> {
     client.write_all(&message(b'H', &[0; 3]))
 }
 
-/// One column of type text.
+/// The description of one column of type text.
 fn columns() -> Vec<u8> {
     message(b'T', b"\0\x01c\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0")
 }
@@ -74,19 +74,20 @@ fn notifications_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// The most memory that a process has had at a time, in megabytes.
+/// The peak memory of a process, in megabytes.
 pub fn peak_memory(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
-/// It takes no more memory than an answer may have, says what is wrong, and keeps nobody from stopping the server.
+/// Checks that the worker uses no more memory than an answer may have, reports the error, and does not delay a stop of
+/// the server.
 fn assert_harmless(answer: Answer, said: &str) {
     let server = Cluster::builder().preload().set("snowflake_id.registry", hostile(answer)).start();
     wait_for_error(&server, said);
     let pid = eventually("the registry worker", || background_pid(&server, "snowflake_id registry"));
-    // It tries again and again.
+    // The worker retries repeatedly.
     thread::sleep(Duration::from_secs(2));
     let peak = peak_memory(pid);
     assert!(peak < 150, "{peak} MB");

@@ -1,5 +1,6 @@
-//! The file in which a server keeps its lease: lost, damaged, not to be written, and the server killed while it writes.
-//! Other accidents of a server that has a lease. No ID comes twice, and nobody is taken for a copy of itself.
+//! The file in which a server stores its lease: lost, damaged, not writable, and incomplete because the server was
+//! killed while writing it. Also other accidents of a server with a lease. No ID is repeated, and no server is taken
+//! for a copy of itself.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// Their end lies beyond that of the test.
+/// Leases that outlast the test.
 const LEASES: &str = "lease => '2min', renew_every => '500ms'";
 
 fn assert_no_duplicate_rows(server: &Cluster) {
     assert!(!server.log().contains("duplicate key"), "{}", server.log());
 }
 
-/// Changes a file of a server, which stays its own.
+/// Changes a file of a server in place, so that it stays the same file.
 fn change_file(server: &Cluster, path: &Path, change: impl FnOnce(&Path)) {
     change(path);
     if path.exists() {
@@ -24,7 +25,7 @@ fn change_file(server: &Cluster, path: &Path, change: impl FnOnce(&Path)) {
     }
 }
 
-/// Whoever opens one to read it waits until somebody writes.
+/// Creates a named pipe. Opening it for reading blocks until a process opens it for writing.
 fn make_pipe(path: &Path) {
     fs::remove_file(path).unwrap();
     successful(Command::new("mkfifo").arg(path));
@@ -71,7 +72,7 @@ fn a_lost_or_damaged_lease_file() {
         workers.push(worker);
         let log = &server.log()[logged..];
         assert!(said.is_none_or(|said| log.contains(said)), "{what}: {log}");
-        // What was written is whole again.
+        // The server has replaced the file by a valid one.
         server.restart("immediate");
         assert_eq!(leased_worker(&server), worker, "{what}");
         all.extend(some_ids(&server));
@@ -79,7 +80,7 @@ fn a_lost_or_damaged_lease_file() {
     assert_distinct(&all);
 }
 
-/// A lease that cannot be written down is not used. The worker does not end over it.
+/// A lease that cannot be written to the file is not used. The worker survives the failure.
 #[test]
 fn a_lease_file_that_cannot_be_written() {
     let fleet = Fleet::start(LEASES);
@@ -112,7 +113,7 @@ fn a_lease_file_that_cannot_be_written() {
     assert_distinct(&all);
 }
 
-/// Renewals that cannot be written down are not used, and a server that crashes then still has its lease.
+/// Renewals that cannot be written are not used, and a server that crashes after that still has its lease.
 #[test]
 fn a_lease_file_that_cannot_be_renewed() {
     let fleet = Fleet::start("lease => '12s', renew_every => '300ms'");
@@ -121,7 +122,7 @@ fn a_lease_file_that_cannot_be_renewed() {
     let worker = leased_worker(&server);
     let in_the_way = server.data_dir().join("snowflake_id.lease.tmp");
     let mut client = server.connect();
-    // The worker may be writing just now.
+    // The worker may be writing at this moment.
     eventually("room for the directory", || {
         let _ = fs::remove_file(&in_the_way);
         fs::create_dir(&in_the_way).ok()
@@ -134,7 +135,7 @@ fn a_lease_file_that_cannot_be_renewed() {
     thread::sleep(Duration::from_secs(2));
     assert_eq!(shown(&mut client, "lease_until").unwrap(), until);
     all.extend(ids(&mut client, "SELECT snowflake_batch(10000)"));
-    // The registry has been told a nonce that must be in the file.
+    // The registry has been told a nonce, which must be in the file.
     server.restart("immediate");
     all.extend(some_ids(&server));
     assert_eq!(leased_worker(&server), worker);
@@ -150,7 +151,7 @@ fn a_lease_file_that_cannot_be_renewed() {
     assert_distinct(&all);
 }
 
-/// Another registry in the place of the one before, by mistake or not: nothing is mixed up.
+/// The registry is replaced by another one, by mistake or on purpose: their leases are not confused.
 #[test]
 fn another_registry() {
     let (fleet, other) = (Fleet::start(SHORT_LEASES), Fleet::start(SHORT_LEASES));
@@ -171,11 +172,11 @@ fn another_registry() {
     let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("\"another registry\""), "{message}");
-    // The same after a restart.
+    // The same happens after a restart.
     server.restart("fast");
     wait_for_registry_state(&server, "another registry");
     assert_eq!(failure(&mut server.connect(), "SELECT snowflake_nextval()").0, "55000");
-    // What an administrator does who means it.
+    // An administrator who replaces the registry on purpose does this.
     server.stop_server("fast");
     fs::remove_file(lease_path(&server)).unwrap();
     server.start_server();
@@ -185,11 +186,11 @@ fn another_registry() {
     assert_distinct(&all);
 }
 
-/// The worker, or the whole server, is killed again and again, at random moments of renewals and exchanges.
+/// The worker or the whole server is killed repeatedly, at random moments of renewals and exchanges.
 #[test]
 fn killed_while_the_file_is_written() {
     let fleet = Fleet::start("lease => '1min', renew_every => '100ms'");
-    // A restart need not wait for the clock.
+    // Let restarts not wait for the clock.
     let server = fleet
         .server()
         .set("snowflake_id.horizon_margin", "200ms")
@@ -224,7 +225,7 @@ fn killed_while_the_file_is_written() {
     assert!(!server.log().contains("has the same lease"), "{}", server.log());
 }
 
-/// A backend crashes, so that shared memory is made anew, while identities are exchanged under load.
+/// A backend crashes, so that shared memory is reinitialized, while identities are exchanged under load.
 #[test]
 fn crashes_of_backends() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -250,7 +251,7 @@ fn crashes_of_backends() {
     assert!(!server.log().contains("has the same lease"), "{}", server.log());
 }
 
-/// What the server has stored goes away while it has a lease.
+/// The records of a server are dropped while it has a lease.
 #[test]
 fn the_extension_is_created_again() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -271,7 +272,7 @@ fn the_extension_is_created_again() {
     assert_distinct(&all);
 }
 
-/// Keeper and registry worker are terminated again and again under load, during exchanges as well.
+/// The keeper and the registry worker are terminated repeatedly under load, including during exchanges.
 #[test]
 fn workers_are_terminated() {
     let fleet = Fleet::start(SHORT_LEASES);

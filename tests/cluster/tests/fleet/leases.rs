@@ -1,4 +1,5 @@
-//! Servers that lease their worker IDs: who gets which one, how long it lasts, and what they say when it is over.
+//! Servers that lease their worker IDs: which server gets which ID, how long a lease lasts, and what servers report
+//! when it is over.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -20,14 +21,13 @@ fn every_server_has_a_worker_id_of_its_own() {
     assert_eq!(show(&mut client, "registry_state"), "granted");
     assert_eq!(show(&mut client, "state"), "ready");
     assert_eq!(shown(&mut client, "warning"), None);
-    // Renewed again and again.
+    // The lease is renewed repeatedly.
     let first = show(&mut client, "lease_until");
     eventually("a renewal", || show(&mut client, "lease_until") > first);
     assert_eq!(servers.iter().map(leased_worker).collect::<Vec<_>>().len(), 3);
 }
 
-/// All databases and layouts of a server are under the one lease; a layout for which the worker ID is too large
-/// fails, and no other.
+/// All databases and layouts of a server share one lease. Only a layout for which the worker ID is too large fails.
 #[test]
 fn a_layout_without_room_for_the_worker_id() {
     let fleet = Fleet::start("first_worker => 500");
@@ -59,7 +59,7 @@ fn why_there_is_no_worker_id() {
     let error = wait_for_error(&server, "start_fleet");
     assert_eq!(
         error,
-        "no lease from the registry: its fleet was not started (run SELECT snowflake_registry.start_fleet() in the database of the registry)"
+        "no lease from the registry: its fleet was not started (run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers may hold worker IDs from another registry)"
     );
     registry.connect().run("SELECT snowflake_registry.start_fleet()");
     wait_for_registry_state(&server, "granted");
@@ -107,12 +107,13 @@ fn a_grant_is_missing() {
     }
 }
 
-/// Servers whose default layout has 4 worker IDs: so many get one, the others an error that says when.
+/// The default layout of the servers has 4 worker IDs. Four servers get one; the others get an error that says when to
+/// expect one.
 #[test]
 fn more_servers_than_worker_ids() {
     let fleet = Fleet::start(SHORT_LEASES);
     let server = fleet.server().set("snowflake_id.layout", "time:41 worker:2 sequence:20");
-    // They ask at once.
+    // All servers ask at the same time.
     let servers: Vec<Cluster> = thread::scope(|scope| {
         let starting: Vec<_> = (0..7).map(|_| scope.spawn(|| server.clone().start())).collect();
         starting.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -140,7 +141,7 @@ fn more_servers_than_worker_ids() {
         assert_eq!(shown(&mut client, "state").unwrap(), "no lease");
         assert!(!message.contains("/cluster."), "{message}");
     }
-    // What two servers leave behind is taken over once it has lapsed.
+    // The worker IDs of two stopped servers are granted again once their leases have lapsed.
     workers.drain(..2).for_each(|(_, server)| server.stop_server("immediate"));
     eventually("a worker ID that was left behind", || {
         let ready = without.iter().filter(|server| shown(&mut server.connect(), "state").unwrap() == "ready");
@@ -148,8 +149,8 @@ fn more_servers_than_worker_ids() {
     });
 }
 
-/// Without the registry a server goes on to the end of its lease, says so in time, and goes on when the registry is
-/// back.
+/// Without the registry a server continues to the end of its lease, reports that in time, and resumes when the registry
+/// is back.
 #[test]
 fn the_registry_is_away() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -166,17 +167,17 @@ fn the_registry_is_away() {
     });
     assert!(warning.contains("was not renewed"), "{warning}");
     assert!(server.log().contains(&warning), "{}", server.log());
-    // At once, whatever max_wait is.
+    // It fails at once, whatever max_wait is.
     let start = Instant::now();
     let (state, message) =
         failure(&mut client, "SET snowflake_id.max_wait = '1min'; SELECT snowflake_nextval()");
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("has ended") && message.contains("unreachable"), "{message}");
-    // Nothing is written for the sake of a lease that has ended.
+    // Nothing is written on account of a lease that has ended.
     let position = "SELECT pg_current_wal_insert_lsn()::text";
     let before: String = single(&mut client, position);
-    // Several times what the horizon would last.
+    // Wait for several times the horizon margin.
     thread::sleep(Duration::from_secs(2));
     assert_eq!(single::<String>(&mut client, position), before);
 
@@ -188,7 +189,7 @@ fn the_registry_is_away() {
     assert_distinct(&all);
 }
 
-/// A restart goes on with the lease in the file; without the registry as well.
+/// After a restart the server continues under the lease in its file, even without the registry.
 #[test]
 fn a_restart() {
     let fleet = Fleet::start("lease => '1min', renew_every => '10s'");
@@ -208,7 +209,7 @@ fn a_restart() {
     assert_increasing(&all);
 }
 
-/// An exchange under load: the new worker ID goes on in the next tick.
+/// An exchange under load: the new worker ID starts in the next tick.
 #[test]
 fn the_worker_id_is_exchanged_under_load() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -221,7 +222,7 @@ fn the_worker_id_is_exchanged_under_load() {
         eventually("another worker ID", || Some(leased_worker(&server)).filter(|&worker| worker != first))
     });
     assert_distinct(&handed_out.all());
-    // Order holds across the exchange, over all sessions.
+    // IDs stay in order across the exchange, over all sessions.
     let disorder: i64 = single(
         &mut client,
         &format!(
@@ -233,7 +234,7 @@ fn the_worker_id_is_exchanged_under_load() {
     assert_eq!(disorder, 0);
 }
 
-/// With a number in the configuration the registry gives that one or none.
+/// If the configuration has a worker ID, the registry grants that worker ID or none.
 #[test]
 fn a_pinned_worker_id() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -242,7 +243,7 @@ fn a_pinned_worker_id() {
     let other = fleet.server().set("snowflake_id.worker_id", "7").set("cluster_name", "other").start();
     wait_for_registry_state(&other, "all taken");
     assert_eq!(failure(&mut other.connect(), "SELECT snowflake_nextval()").0, "55000");
-    // A change of the number is an exchange.
+    // Changing the configured worker ID causes an exchange.
     other.change("snowflake_id.worker_id", "9");
     assert_eq!(leased_worker(&other), 9);
     other.change("snowflake_id.worker_id", "-1");
@@ -257,8 +258,8 @@ fn a_pinned_worker_id() {
     assert_eq!(leased_worker(&elsewhere), 7);
 }
 
-/// What the page says about moving from fixed numbers to a registry and back, with the servers under load: each keeps its
-/// number, and no call fails for want of one.
+/// The page's steps for moving from fixed worker IDs to a registry and back, with the servers under load: each server
+/// keeps its worker ID, and no call fails for lack of one.
 #[test]
 fn from_fixed_numbers_to_a_registry_and_back() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -298,8 +299,8 @@ fn from_fixed_numbers_to_a_registry_and_back() {
     assert_eq!(workers, BTreeSet::from([0, 5, third.into()]));
 }
 
-/// Two servers of one name hold two worker IDs. A server that is new, under a name that had one, gets that one if it is
-/// free.
+/// Two servers with the same name hold two worker IDs. A new server with a name that had a worker ID gets that worker
+/// ID if it is free.
 #[test]
 fn a_name_is_a_preference() {
     let fleet = Fleet::start(SHORT_LEASES);
@@ -314,7 +315,7 @@ fn a_name_is_a_preference() {
     eventually("the lease of the server that is gone to lapse", || leased_worker(&third) != one);
 }
 
-/// All processes of a server are paused for longer than its lease, while another one takes over its worker ID.
+/// All processes of a server are paused for longer than its lease, while another server takes over its worker ID.
 #[test]
 fn a_server_is_paused_beyond_its_lease() {
     let fleet = Fleet::start(&format!("{SHORT_LEASES}, last_worker => 0"));

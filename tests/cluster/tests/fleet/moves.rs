@@ -1,5 +1,5 @@
-//! The procedures of the page "Moving a fleet", as they stand there, while clients take IDs and numbers from all servers.
-//! Nothing comes twice.
+//! The procedures of the page "Moving a fleet" as they are written, while clients take IDs and numbers from all
+//! servers. None is repeated.
 
 use std::fs;
 use std::thread;
@@ -18,19 +18,19 @@ fn blocks(heading: &str) -> Vec<&'static str> {
     section.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap().1).collect()
 }
 
-/// The block below a heading that begins with this line.
+/// The code block below a heading that begins with this line.
 fn block(heading: &str, first_line: &str) -> &'static str {
     let found = blocks(heading).into_iter().find_map(|block| block.strip_prefix(first_line));
     found.unwrap_or_else(|| panic!("{heading}: no block {first_line:?}"))
 }
 
-/// A block with what is different here.
+/// A block with the part that differs in the test replaced.
 fn with(block: &str, old: &str, new: &str) -> String {
     assert_eq!(block.matches(old).count(), 1, "{old:?} in {block}");
     block.replace(old, new)
 }
 
-/// Clients that take from all servers, over restarts as well: IDs, and numbers if `segment` is given.
+/// Clients that take IDs from all servers, and numbers if `segment` is given. They reconnect after restarts.
 fn clients<'a>(servers: impl IntoIterator<Item = &'a Cluster>, segment: Option<&str>) -> Vec<Taker<'a>> {
     let ids = vec!["SELECT snowflake_nextval()".into(), "SELECT snowflake_batch(100)".into()];
     let numbers = segment.map(|name| vec![format!("SELECT -snowflake_segment_nextval('{name}')")]);
@@ -44,7 +44,7 @@ fn clients<'a>(servers: impl IntoIterator<Item = &'a Cluster>, segment: Option<&
     pairs.chain(servers.iter().flat_map(|server| numbers.iter().map(|queries| of(server, queries)))).collect()
 }
 
-/// Runs `event` beside such clients. Returns all IDs, and all numbers, which none has had twice.
+/// Runs `event` beside such clients. Returns all IDs and all numbers, after checking that none was repeated.
 fn under_load<'a>(
     servers: impl IntoIterator<Item = &'a Cluster>,
     segment: Option<&str>,
@@ -52,7 +52,7 @@ fn under_load<'a>(
 ) -> (Vec<i64>, Vec<i64>) {
     let takers = clients(servers, segment).into_iter().map(|taker| move |stop: &_| taker.take(stop));
     let (all, ()) = beside(takers, event);
-    // Numbers are negative here.
+    // The clients return numbers as negative values.
     let (numbers, ids): (Vec<i64>, Vec<i64>) = all.concat().into_iter().partition(|id| *id < 0);
     println!("{} IDs and {} numbers", ids.len(), numbers.len());
     assert_distinct(&ids);
@@ -60,7 +60,7 @@ fn under_load<'a>(
     (ids, numbers)
 }
 
-/// Waits until a server makes IDs, and has its worker ID from here. Returns it.
+/// Waits until a server issues IDs under a worker ID from the given registry. Returns the worker ID.
 #[track_caller]
 fn worker_from(server: &Cluster, source: &str) -> i32 {
     eventually(source, || {
@@ -107,7 +107,7 @@ fn from_fixed_numbers_to_a_registry() {
     assert_distinct(&ids);
 }
 
-/// A fleet of four goes over. The last one is forgotten.
+/// Moves a fleet of four to another registry. The last server is forgotten.
 fn to_another_registry(start: impl Fn(&str) -> String) {
     const HEADING: &str = "To another registry";
     let many = Cluster::builder().set("max_connections", 100);
@@ -120,7 +120,7 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
     }
     let (forgotten, movers) = servers.split_last().unwrap();
     under_load(&servers, Some("orders"), || {
-        // There is something in the file to be wrong about.
+        // Wait until there are leases in the file that could be used wrongly.
         thread::sleep(Duration::from_secs(1));
         let mut client = old.registry.connect();
         let freeze = with(block(HEADING, "-- on the old registry: freeze\n"), "1 hour", "15 seconds");
@@ -163,7 +163,7 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
         run_block(&mut client, block(HEADING, "-- on the old registry: end\n"));
         let mut client = forgotten.connect();
         eventually("no IDs", || failure_of(&mut client).is_some_and(|code| code == "55000"));
-        // Those that moved go on.
+        // The servers that moved continue.
         for server in movers {
             assert_renewed(server);
         }
@@ -177,7 +177,7 @@ fn to_another_registry(start: impl Fn(&str) -> String) {
     });
 }
 
-/// Why there is no ID.
+/// The error with which a request for an ID fails.
 fn failure_of(client: &mut Client) -> Option<String> {
     let error = client.query_one("SELECT snowflake_nextval()", &[]).err()?;
     Some(error.code()?.code().to_owned())
@@ -198,7 +198,7 @@ fn to_another_registry_with_the_same_worker_ids() {
     });
 }
 
-/// The one that leaves had the lowest worker ID: the next newcomer would get it.
+/// The server that leaves had the lowest worker ID, which the next new server would get.
 #[test]
 fn a_server_that_leaves() {
     let fleet = Fleet::start(LEASES);

@@ -1,5 +1,5 @@
-//! What lies between a server and its registry fails in all the ways in which a network can: IDs go on to the end of
-//! the lease, none comes twice, nothing hangs, and all goes on by itself.
+//! Network failures of all kinds between a server and its registry. IDs continue to the end of the lease, none is
+//! repeated, nothing hangs, and everything resumes by itself.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use harness::*;
 
 const NETWORK: &str = "a network of its own (run as root, with iproute2)";
 
-/// Between renewals nobody is connected to the registry; it is killed and comes back.
+/// Between renewals no server is connected to the registry. It is killed and started again.
 #[test]
 fn the_registry_is_killed() {
     let fleet = Fleet::start("lease => '30s', renew_every => '1s'");
@@ -38,7 +38,7 @@ fn the_registry_is_killed() {
     assert_eq!(grants(&fleet), 1);
 }
 
-/// Packets to the registry and back are lost without a word.
+/// Packets between server and registry are lost silently.
 #[test]
 fn all_packets_are_lost() {
     let Some(network) = needs(NETWORK, Network::make()) else { return };
@@ -53,14 +53,14 @@ fn all_packets_are_lost() {
     let mut client = server.connect();
     let (handed_out, ()) = under_load(&server, || {
         network.lose_all();
-        // A stop does not wait for anybody in the network, in whatever step the worker is.
+        // A stop does not wait for the network, whatever the worker is doing.
         wait_for_registry_state(&server, "unreachable");
     });
     assert!(lease_left(&mut client) > Duration::from_secs(1));
     let mut all = handed_out.all();
     assert!(time_to_stop(&server) < SLACK, "{}", server.log());
     server.start_server();
-    // Without an answer the lease in the file goes on.
+    // Without a reply the server continues under the lease in its file.
     let start = Instant::now();
     assert_eq!(leased_worker(&server), worker);
     println!("first ID after {:?}", start.elapsed());
@@ -72,7 +72,7 @@ fn all_packets_are_lost() {
     assert_eq!(leased_worker(&server), worker);
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     assert_distinct(&all);
-    // The worker waits for an answer.
+    // The worker is waiting for a reply.
     let hold = hold_up(&fleet);
     eventually("the worker to wait", || fleet_connections(&mut fleet.registry.connect()) > 0);
     network.lose_all();
@@ -80,7 +80,7 @@ fn all_packets_are_lost() {
     drop(hold);
 }
 
-/// The registry takes 5 s for each answer: that is enough.
+/// The registry takes 5 s for each reply, which is fast enough.
 #[test]
 fn each_answer_takes_5_seconds() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -91,7 +91,7 @@ fn each_answer_takes_5_seconds() {
     let mut client = server.connect();
     let first = shown(&mut client, "lease_renewed_at");
     let mut renewals = std::collections::BTreeSet::new();
-    // One may be under way without a delay at the beginning.
+    // One renewal may have started before the delay.
     eventually("two renewals", || {
         let left = lease_left(&mut client);
         assert!(left > Duration::from_secs(15), "{left:?}");
@@ -103,8 +103,8 @@ fn each_answer_takes_5_seconds() {
     assert!(time_to_stop(&server) < SLACK, "{}", server.log());
 }
 
-/// Connections are cut, at each byte of an answer, and answers lost: the registry has granted one lease, again and
-/// again.
+/// Connections are cut in the middle of a reply, and replies are lost: the registry has granted the same lease
+/// repeatedly.
 #[test]
 fn answers_are_lost() {
     let fleet = Fleet::start("lease => '10min', renew_every => '200ms'");
@@ -112,7 +112,7 @@ fn answers_are_lost() {
     proxy.set_fault(Fault::CutAfterQuery);
     let server = fleet.server_by(proxy.connection_string()).start();
     let mut faults: Vec<Fault> = vec![Fault::CutAfterQuery, Fault::Garbage, Fault::GarbageAtOnce];
-    // The answer to an empty query is as long; an answer ends with CommandComplete and ReadyForQuery.
+    // Replies are cut at several places. A complete reply ends with CommandComplete and ReadyForQuery.
     faults.extend((1..800).step_by(97).map(Fault::CutAnswer));
     let mut client = server.connect();
     let mut has_lease = false;
@@ -139,7 +139,7 @@ fn answers_are_lost() {
         has_lease = true;
     }
     assert_eq!(grants(&fleet), 1);
-    // Nor is it a stranger to the registry after all that.
+    // After all that, the registry still recognizes the server.
     assert!(!server.log().contains("does not know the lease"), "{}", server.log());
     proxy.set_fault(Fault::NoAnswer);
     assert_renewed_no_more(&server);
@@ -148,7 +148,7 @@ fn answers_are_lost() {
     assert!(time_to_stop(&server) < SLACK, "{}", server.log());
 }
 
-/// Waits until it is clear that the lease of a server is not renewed any more.
+/// Waits until it is clear that the lease of a server is no longer renewed.
 fn assert_renewed_no_more(server: &Cluster) {
     let mut client = server.connect();
     eventually("the end of renewals", || {
@@ -158,10 +158,10 @@ fn assert_renewed_no_more(server: &Cluster) {
     });
 }
 
-/// Keeps the registry from answering, until it goes out of scope.
+/// Blocks the registry's replies until the returned session is dropped.
 fn hold_up(fleet: &Fleet) -> Client {
     let mut client = fleet.registry.connect();
-    // No rows are locked for so long, as lock_timeout ends that.
+    // A row lock would not be enough, because lock_timeout would end the wait for it.
     client.run("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(8); RETURN NEW; END';
              CREATE TRIGGER slow BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW EXECUTE FUNCTION slow();");
     client

@@ -1,11 +1,11 @@
-//! Something else answers in the place of the registry.
+//! The functions of the registry are replaced, and return invalid replies.
 
 use std::thread;
 use std::time::Duration;
 
 use harness::*;
 
-/// Something else answers in the registry's place.
+/// Each invalid reply is refused, and the server continues under its lease.
 #[test]
 fn the_registry_answers_nonsense() {
     let fleet = Fleet::start("lease => '5min', renew_every => '200ms'");
@@ -24,7 +24,7 @@ fn the_registry_answers_nonsense() {
     let least = i64::MIN;
     let most = i64::MAX;
     let not_understood = "cannot be understood";
-    // What is left out is NULL.
+    // Columns that are left out are NULL.
     let answers: Vec<(String, &str)> = vec![
         ("outcome => NULL".into(), not_understood),
         ("outcome => 'maybe'".into(), not_understood),
@@ -71,7 +71,7 @@ fn the_registry_answers_nonsense() {
     ];
     for (body, said) in answers.chain(rows.map(|(body, said)| (body.to_owned(), said))) {
         registry.run(&fake(&body));
-        // The second question shows that the answer to the first one did no harm.
+        // Asking twice shows that the first reply did no harm.
         for _ in 0..2 {
             for (server, function) in [(&server, "renew"), (&newcomer, "acquire")] {
                 let before = calls(&mut registry, function);
@@ -83,7 +83,8 @@ fn the_registry_answers_nonsense() {
         wait_for_error(&newcomer, said);
         assert_eq!(failure(&mut newcomer.connect(), "SELECT snowflake_nextval()").0, "55000", "{body}");
     }
-    // Another range is not that in hand: the server goes on with that, and asks for another worker ID as well.
+    // A lease with another range does not replace the lease in hand. The server continues under that lease, and also
+    // requests another worker ID.
     let far_ahead = format!("outcome => 'granted', worker => 5, since => {most} - 1, til => {most} - 1");
     registry.run(&fake(&format!("SELECT * FROM answer({far_ahead})")));
     [&server, &newcomer].into_iter().for_each(|server| ask_now(server, &fleet.connection_string()));
@@ -91,7 +92,7 @@ fn the_registry_answers_nonsense() {
         wait_for_error(server, "what no registry grants");
     }
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
-    // It is asked no more often than a registry can want.
+    // The server asks no more often than the shortest interval that a registry can configure.
     registry.run(&fake("SELECT * FROM answer('taken', renew_every => -1, lease => -1)"));
     ask_now(&newcomer, &fleet.connection_string());
     let before = calls(&mut registry, "acquire");
@@ -107,7 +108,7 @@ fn the_registry_answers_nonsense() {
         let longest = log.lines().map(str::len).max().unwrap();
         assert!(longest < 10_000, "a line of {longest} bytes in the log");
     }
-    // Whoever gives nothing is not the registry with which this server deals, whatever it calls itself.
+    // A registry that grants nothing does not become the registry of this server, whatever registry ID it sends.
     let stranger = "outcome => 'quarantine', registry_id => 'deadbeef-0000-0000-0000-000000000000'";
     registry.run(&fake(&format!("SELECT * FROM answer({stranger})")));
     for server in [&server, &newcomer] {
@@ -127,7 +128,7 @@ fn the_registry_answers_nonsense() {
     assert_distinct(&all);
 }
 
-/// Functions in place of those of the registry that count how often they are called, and answer something else.
+/// Replaces the functions of the registry by functions that count their calls and return something else.
 fn fake(body: &str) -> String {
     format!(
         "CREATE SEQUENCE IF NOT EXISTS kept.acquire_calls;
@@ -175,7 +176,7 @@ fn fake_function(name: &str, arguments: &str, body: &str) -> String {
     )
 }
 
-/// How often a function that [`fake`] makes was called.
+/// How often a function made by [`fake`] was called.
 fn calls(registry: &mut Client, function: &str) -> i64 {
     single(registry, &format!("SELECT last_value FROM kept.{function}_calls"))
 }

@@ -1,5 +1,5 @@
 //! A fleet under Patroni: the registry is a cluster of two with strictly synchronous replication, a shard another
-//! cluster of two. Clients write down every ID they get, while both are switched over and lose their primary.
+//! cluster of two. Clients record every ID they get, while both clusters switch over and lose their primaries.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use harness::*;
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{Config, NoTls};
 
-/// How many more IDs clients have to get before the test goes on.
+/// How many more IDs clients must get before the test continues.
 const SOME: usize = 2_000;
 
 #[test]
@@ -25,8 +25,8 @@ fn both_are_switched_over_and_lose_their_primary() {
     registry.wait_for_standby();
     let mut client = registry.config.connect(NoTls).unwrap();
     client.run(block("sql\n"));
-    // Leases are renewed more often than on the page, so that each part of the test sees renewals. A failover has to take
-    // less than three times `renew_every`.
+    // Leases are renewed more often than on the page, so that renewals happen in each part of the test. A failover must
+    // take less than three times `renew_every`.
     client.run("SELECT snowflake_registry.configure(lease => '3min', renew_every => '20s')");
     shard.wait_for_standby();
     shard.config.connect(NoTls).unwrap().run(
@@ -83,7 +83,7 @@ fn both_are_switched_over_and_lose_their_primary() {
     assert!(ids.len() >= 10_000, "that is too few to say anything");
 }
 
-/// Inserts rows on the primary and notes every ID it is sent, committed or not. Connects again when the server goes.
+/// Inserts rows on the primary and records every ID it receives, committed or not. Reconnects when the server is lost.
 fn insert_until(primary: &Config, got: &Mutex<Vec<i64>>, stop: &AtomicBool) {
     let insert = || -> Result<(), postgres::Error> {
         let mut client = primary.connect(NoTls)?;
@@ -102,7 +102,7 @@ fn insert_until(primary: &Config, got: &Mutex<Vec<i64>>, stop: &AtomicBool) {
     }
 }
 
-/// Tells for each event the longest time without an ID that ended after it, and before the next event.
+/// Prints for each event the longest time without an ID that ended after the event and before the next event.
 fn show_gaps(ids: &[i64], events: &[(i64, &str)]) {
     let unix_time = |id: i64| (id >> 22) + 1_704_067_200_000;
     for (at, (from, what)) in events.iter().enumerate() {

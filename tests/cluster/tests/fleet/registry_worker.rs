@@ -1,11 +1,11 @@
-//! The process that asks the registry is ended, or there is no room for it.
+//! The registry worker is terminated, or there is no free process for it.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// The process that asks the registry is ended in several ways, and its setting changed.
+/// The registry worker is terminated in several ways, and its setting is changed.
 #[test]
 fn the_registry_worker_ends() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -31,7 +31,7 @@ fn the_registry_worker_ends() {
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     assert_renewed(&server);
 
-    // What is wrong is refused, and all stays as it is.
+    // Invalid values are refused, and the state does not change.
     for wrong in ["host=registry nonsense=1", "host='", "postgresql://[", "host=registry password=secret"] {
         server.change("snowflake_id.registry", wrong);
         let start = Instant::now();
@@ -43,7 +43,7 @@ fn the_registry_worker_ends() {
         let shown: String = single(&mut server.connect(), "SHOW snowflake_id.registry");
         assert_eq!(shown, fleet.connection_string(), "{wrong}");
     }
-    // Emptied and set again.
+    // The setting is emptied and set again.
     server.change("snowflake_id.registry", "");
     eventually("the worker to go", || background_pid(&server, "snowflake_id registry").is_none());
     wait_for_refusal(&mut client);
@@ -56,7 +56,7 @@ fn the_registry_worker_ends() {
     assert_eq!(leased_worker(&server), worker);
     all.extend(ids(&mut client, "SELECT snowflake_batch(1000)"));
     assert_renewed(&server);
-    // Quickly, one after the other: the last one counts.
+    // After several quick changes the last value counts.
     for _ in 0..5 {
         for string in ["", &fleet.connection_string()] {
             server.change("snowflake_id.registry", string);
@@ -69,11 +69,11 @@ fn the_registry_worker_ends() {
     assert_eq!(grants(&fleet), 1);
 }
 
-/// There is no process left for the registry worker. It says so, as long as that is so.
+/// There is no free process for the registry worker. The status reports that while it lasts.
 #[test]
 fn no_background_worker_is_left() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
-    // Those of the keeper and of logical replication.
+    // Two processes: the keeper and the launcher of logical replication.
     let server = fleet.server().set("max_worker_processes", "2").start();
     let mut client = server.connect();
     let wanted = "needs one of max_worker_processes";
@@ -98,7 +98,7 @@ fn no_background_worker_is_left() {
     eventually("the error to go", || shown(&mut server.connect(), "last_error").is_none());
 }
 
-/// The process that asks the registry.
+/// The process ID of the registry worker.
 fn registry_worker(server: &Cluster) -> i32 {
     eventually("the registry worker", || background_pid(server, "snowflake_id registry"))
 }

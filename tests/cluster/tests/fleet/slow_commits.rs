@@ -1,4 +1,4 @@
-//! The registry waits for its synchronous standby: nothing is granted that may be lost.
+//! The registry waits for its synchronous standby: it grants nothing that may be lost.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,20 +26,20 @@ fn the_standby_of_the_registry_is_gone() {
         most = most.max(fleet_connections(&mut registry));
         clients.iter_mut().all(|client| shown(client, "state").as_deref() == Some("lease ended"))
     });
-    // For longer than an answer may take.
+    // Wait longer than a reply may take.
     let until = Instant::now() + Duration::from_secs(16);
     while Instant::now() < until {
         most = most.max(fleet_connections(&mut registry));
         thread::sleep(Duration::from_millis(50));
     }
     println!("at most {most} connections");
-    // Each server has one that waits for the standby, and one that waits for the first.
+    // Each server has one connection that waits for the standby, and one that waits for the first.
     assert!(most <= 8, "{most} connections");
     assert_eq!(failure(&mut newcomer.connect(), "SELECT snowflake_nextval()").0, "55000");
     let _standby = WalReceiver::start(&fleet.registry, "standby2");
     fleet.registry.change("synchronous_standby_names", "standby2");
     servers.iter().chain([&newcomer]).for_each(|server| ask_now(server, &fleet.connection_string()));
-    // Leases have lapsed: who comes first may have any of them.
+    // Leases have lapsed, so any server may get any of the worker IDs.
     let everybody: Vec<Cluster> = servers.into_iter().chain([newcomer]).collect();
     let workers: Vec<i64> = everybody.iter().map(|server| leased_worker(server).into()).collect();
     assert_distinct(&workers);
@@ -48,8 +48,8 @@ fn the_standby_of_the_registry_is_gone() {
     eventually("connections to go", || fleet_connections(&mut registry) <= 4);
 }
 
-/// A wait for the standby is cut short: the registry warns, and what it grants may be lost with it. The server asks
-/// again, for the same.
+/// A wait for the standby is canceled: the registry warns that its grant may be lost. The server asks again for the
+/// same lease.
 #[test]
 fn a_grant_with_a_warning() {
     let fleet = Fleet::start(HALF_MINUTE_LEASES);
@@ -66,7 +66,7 @@ fn a_grant_with_a_warning() {
         wait_for_error(&server, "may not be durable|lock timeout");
     }
     assert!(server.log().contains("may not be durable"), "{}", server.log());
-    // The same lease each time, though it was committed here three times.
+    // It is the same lease each time, although it was committed three times here.
     assert_eq!(grants(&fleet), 1);
     let standby = WalReceiver::start(&fleet.registry, "standby");
     let worker = leased_worker(&server);
@@ -77,7 +77,7 @@ fn a_grant_with_a_warning() {
     let mut renewals = 0;
     let before = eventually("a renewal that waits", || {
         let pid = waiting_commit(&mut registry);
-        // Ends that were granted before the standby was gone may come yet.
+        // Renewals that were committed before the standby was lost may still arrive.
         let before = shown(&mut client, "lease_until");
         registry.execute("SELECT pg_cancel_backend($1)", &[&pid]).unwrap();
         eventually("the next question", || waiting_commits(&mut registry).iter().any(|other| *other != pid));

@@ -1,9 +1,9 @@
-//! Standbys that `pg_createsubscriber`, of PostgreSQL 17 and later, makes a logical subscriber of: copies with a system
+//! Standbys that `pg_createsubscriber` (PostgreSQL 17 and later) turns into logical subscribers: copies with a system
 //! identifier of their own.
 
 use harness::*;
 
-/// Makes a standby of a server, and a subscriber of it, which is not started yet.
+/// Creates a standby of a server and turns it into a subscriber, which is not started yet.
 fn subscriber(primary: &Cluster) -> Cluster {
     let standby = primary.start_standby(&[]);
     standby.stop_server("fast");
@@ -19,8 +19,8 @@ fn subscriber(primary: &Cluster) -> Cluster {
     standby
 }
 
-/// A server of the fleet becomes one whose rows go to the other: each makes IDs of its own. A copy of the registry gives
-/// nothing, and keeps what it has.
+/// A copied server of the fleet becomes a subscriber of the original. Each issues IDs of its own. A copy of the
+/// registry grants nothing and keeps its records.
 #[test]
 fn subscribers_are_copies() {
     if major(&pg_config()) < 17 {
@@ -47,7 +47,7 @@ fn subscribers_are_copies() {
     eventually("a renewal of the original", || other.log().contains("a row of another registry is left out"));
     let stranger = fleet.server_by(other.connection_string("fleet")).start();
     wait_for_error(&stranger, "another database cluster");
-    // What it knows of the original's lease is from before it was a subscriber.
+    // Its knowledge of the original's lease is from the time before it was a subscriber.
     assert_renewed(&original);
     let renewed = "SELECT max(renewed_at)::text FROM snowflake_registry.lease";
     let [there, here] =

@@ -1,5 +1,5 @@
-//! Something answers in the place of the registry, and never lets a connection come about. It keeps nobody from
-//! stopping the server, nor from creating a database, nor the server from the other hosts of its list.
+//! A tar pit answers in place of the registry, and never completes a connection. It does not prevent a stop of the
+//! server or the creation of a database, and the server still reaches the other hosts of its list.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ use harness::*;
 
 use super::hostile_registry::{message, peak_memory};
 
-/// How it receives a client that wants to connect.
+/// How the tar pit treats a client that connects.
 type Reception = fn(&mut TcpStream) -> std::io::Result<()>;
 
 struct TarPit {
     port: u16,
-    /// How many clients are or were in it.
+    /// How many clients it has caught so far.
     caught: Arc<AtomicUsize>,
 }
 
@@ -33,7 +33,7 @@ impl TarPit {
         thread::spawn(move || {
             for client in listener.incoming() {
                 let count = count.clone();
-                // Its end, when the server hangs up, is no concern of the test.
+                // The error when the server closes the connection does not matter.
                 thread::spawn(move || -> std::io::Result<()> {
                     let mut client = client?;
                     reception(&mut client)?;
@@ -50,7 +50,7 @@ impl TarPit {
         self.caught.load(Ordering::Relaxed)
     }
 
-    /// A server that asks these hosts, each with its port: the tar pit and what comes after it.
+    /// A server that asks these hosts, each with its port: the tar pit and the hosts after it.
     fn server(&self, settings: &Builder, others: &[(&str, u16)], options: &str) -> Cluster {
         let server = settings.clone().stopped();
         let passwords = server.host().join("passwords");
@@ -73,7 +73,7 @@ impl TarPit {
     }
 }
 
-/// Has the password hashed two thousand million times.
+/// Requests two billion iterations of the password hash.
 fn ask_for_a_long_computation(client: &mut TcpStream) -> std::io::Result<()> {
     let mut bytes = [0; 65536];
     let _startup = client.read(&mut bytes)?;
@@ -89,13 +89,13 @@ fn no_tls(options: &str) -> String {
     format!("sslmode=disable connect_timeout=2 {options}")
 }
 
-/// No process of the server has crashed.
+/// Checks that no process of the server has crashed.
 fn assert_no_crash(server: &Cluster) {
     let log = server.log();
     assert!(!log.contains("terminated by signal") && !log.contains("terminating any other"), "{log}");
 }
 
-/// `DROP DATABASE` waits until each process has looked up from its work.
+/// Checks that `DROP DATABASE`, which waits until each process has handled a barrier, succeeds.
 #[track_caller]
 fn assert_looks_up(server: &Cluster) {
     let start = Instant::now();
@@ -113,7 +113,7 @@ fn assert_not_in_the_way(server: &Cluster) {
     assert_no_crash(server);
 }
 
-/// The server is neither kept from being stopped nor busy with it all the time, and says what is wrong.
+/// The tar pit neither delays a stop of the server nor keeps it busy all the time, and the status reports the error.
 #[test]
 fn a_registry_that_asks_for_a_long_computation() {
     let pit = TarPit::with(ask_for_a_long_computation);
@@ -124,11 +124,11 @@ fn a_registry_that_asks_for_a_long_computation() {
     wait_for_error(&server, &said);
     let so_far = pit.caught();
     eventually("the next processes", || pit.caught() >= so_far + 3);
-    // What it said stays until there is an answer.
+    // The error stays until there is a reply.
     assert!(shown(&mut server.connect(), "last_error").unwrap_or_default().contains(&said));
     assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
     assert_eq!(server.log().matches("no lease from the registry").count(), 1, "{}", server.log());
-    // Each process pauses before it begins, longer and longer.
+    // Each new process waits before its attempt, longer each time.
     let (start, before) = (Instant::now(), pit.caught());
     while start.elapsed() < Duration::from_secs(10) {
         thread::sleep(Duration::from_millis(100));
@@ -137,7 +137,7 @@ fn a_registry_that_asks_for_a_long_computation() {
     assert_not_in_the_way(&server);
 }
 
-/// Threads of a process other than its first one handle no signal.
+/// Checks that all threads of a process other than the first block all signals.
 fn assert_signals_find_the_process(pid: i32) {
     let threads: Vec<_> = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(Result::unwrap).collect();
     assert!(threads.len() > 1, "there is no other thread");
@@ -151,7 +151,7 @@ fn assert_signals_find_the_process(pid: i32) {
     }
 }
 
-/// While one process is in it.
+/// The same while a process is caught.
 #[test]
 fn the_server_is_stopped_during_a_long_computation() {
     let pit = TarPit::with(ask_for_a_long_computation);
@@ -167,7 +167,7 @@ fn the_server_is_stopped_during_a_long_computation() {
     assert_not_in_the_way(&server);
 }
 
-/// The next hosts of the list are asked, and go on being asked.
+/// The next hosts of the list are asked, now and later.
 #[test]
 fn another_host_is_the_registry() {
     let pit = TarPit::with(ask_for_a_long_computation);
@@ -186,7 +186,7 @@ fn another_host_is_the_registry() {
     assert_not_in_the_way(&server);
 }
 
-/// Of the addresses behind a name, the first is the tar pit.
+/// The tar pit is the first of the addresses of a name.
 #[test]
 fn another_address_is_the_registry() {
     let pit = TarPit::with(ask_for_a_long_computation);
@@ -211,7 +211,7 @@ fn another_address_is_the_registry() {
     assert_not_in_the_way(&server);
 }
 
-/// The process that fetches numbers of segments is in it as well.
+/// The process that fetches numbers of segments is caught too.
 #[test]
 fn numbers_while_the_first_host_is_stuck() {
     let pit = TarPit::with(ask_for_a_long_computation);
@@ -226,7 +226,7 @@ fn numbers_while_the_first_host_is_stuck() {
     assert_eq!(next(&mut client, "orders"), 2);
     assert!(pit.caught() > 0, "the other host came first");
     assert_not_in_the_way(&server);
-    // Nobody else is there.
+    // There is no other host.
     let server = pit.server(&segments::preloaded(), &[], &no_tls(""));
     let mut client = server.connect();
     let (_, said) = refusal(&mut client, "orders");
@@ -236,7 +236,7 @@ fn numbers_while_the_first_host_is_stuck() {
     assert_not_in_the_way(&server);
 }
 
-/// One notice after the other, in pieces.
+/// Sends one notice after the other, in pieces.
 fn notices_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     let _startup = client.read(&mut [0; 65536])?;
     client.write_all(&message(b'R', &[0; 4]))?;
@@ -246,7 +246,7 @@ fn notices_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// All these have to be kept.
+/// Sends parameters without end, all of which have to be kept.
 fn parameters_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     let _startup = client.read(&mut [0; 65536])?;
     client.write_all(&message(b'R', &[0; 4]))?;
@@ -257,7 +257,7 @@ fn parameters_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The greeting, byte by byte.
+/// Sends the greeting byte by byte.
 fn a_byte_per_second(client: &mut TcpStream) -> std::io::Result<()> {
     let _startup = client.read(&mut [0; 65536])?;
     client.write_all(&message(b'R', &[0; 4]))?;
@@ -268,7 +268,7 @@ fn a_byte_per_second(client: &mut TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// It is willing to speak TLS, and then says nothing.
+/// Accepts TLS, and then says nothing.
 fn tls_without_a_word(client: &mut TcpStream) -> std::io::Result<()> {
     let _request = client.read(&mut [0; 65536])?;
     client.write_all(b"S")

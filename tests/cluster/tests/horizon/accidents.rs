@@ -1,7 +1,7 @@
-//! Rounds of accidents of all kinds, one after another and at the same time, while clients take IDs: what is
-//! stored is dropped, created again and emptied, everything begins anew, orders are cancelled, the worker ID
-//! changes back and forth, processes are killed, and the clock is set, by years as well. Some clients use a layout with a
-//! clock sequence, which goes on when the clock was set back. No ID comes twice.
+//! Rounds of accidents of all kinds, one after another and at the same time, while clients take IDs. The stored records
+//! are dropped, created again and emptied, the horizon is reset, requests are canceled, the worker ID changes back and
+//! forth, processes are killed, and the clock is set, sometimes by years. Some clients use a layout with a clock
+//! sequence, which continues when the clock was set back. No ID is repeated.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use harness::*;
 
 const YEARS: f64 = 5.0 * 365.0 * 86_400.0;
 
-/// A server, and what the test does to it.
+/// A server, and the accidents that happen to it.
 struct Server {
     cluster: Arc<Cluster>,
     random: Random,
-    /// By how many seconds its clock differs.
+    /// The difference of its clock from the real clock, in seconds.
     shift: f64,
-    /// The highest worker ID that was ever given to it.
+    /// The highest worker ID that the server has had.
     newest_worker: u64,
     all: Vec<i64>,
 }
 
 impl Server {
-    /// Runs statements in the keeper's database. They may fail, as may everything else meanwhile.
+    /// Runs statements in the keeper's database. They may fail, because anything may fail during an accident.
     fn run(&self, statements: &str) -> bool {
         self.cluster.try_run(statements)
     }
@@ -46,8 +46,8 @@ impl FaultTarget for Server {
         &mut self.random
     }
 
-    /// The numbers of the two layouts are the same as long as the value of the clock sequence is 0, and else those of
-    /// workers from 128 on, of which there are none. They are not in order when everything begins anew.
+    /// The two layouts give the same numbers while the value of the clock sequence is 0. Other values give the numbers
+    /// of workers from 128 on, which do not exist. IDs are not in order across a reset.
     fn clients(&self) -> Vec<Client<Vec<i64>>> {
         let client = |layout: &str| -> Client<Vec<i64>> {
             let (cluster, first) =
@@ -67,7 +67,8 @@ impl FaultTarget for Server {
             0 => self.kill("client backend"),
             1 => self.kill("snowflake_id keeper"),
             2 => cut_power(&self.cluster),
-            // It may be down already, or go down by itself meanwhile. What does not end is killed.
+            // The server may already be down, or may go down by itself meanwhile. A server that does not stop is
+            // killed.
             3 if !self.cluster.try_to_stop("fast") => cut_power(&self.cluster),
             3 => {}
             4 => {
@@ -85,7 +86,7 @@ impl FaultTarget for Server {
                 self.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
             }
             8 => {
-                // Back to one that was used, or on to another.
+                // Change to an earlier worker ID or to a new one.
                 let worker = 1 + self.random.below(self.newest_worker + 1);
                 self.set_worker(worker);
             }
@@ -105,7 +106,7 @@ impl FaultTarget for Server {
                 ));
             }
             11 => {
-                // Years ahead, a crash meanwhile, and right again.
+                // The clock jumps years ahead, the server may crash, and the clock is set right.
                 self.cluster.set_clock(self.shift + YEARS);
                 self.random.pause(300);
                 self.kill("client backend");
@@ -113,7 +114,7 @@ impl FaultTarget for Server {
                 self.cluster.set_clock(self.shift);
             }
             12 | 13 => {
-                // Back by up to an hour, perhaps a crash meanwhile, and right again.
+                // The clock goes back by up to an hour, the server may crash, and the clock is set right.
                 self.cluster.set_clock(self.shift - self.random.below(3_600) as f64);
                 self.random.pause(700);
                 match self.random.below(4) {
@@ -136,13 +137,13 @@ impl FaultTarget for Server {
         self.all.extend(taken);
     }
 
-    /// Gives the server all that it needs to make IDs, and takes one.
+    /// Restores all that the server needs to issue IDs, and takes one.
     fn recover(&mut self) {
         let cluster = Arc::clone(&self.cluster);
         cluster.bring_up();
         self.run("CREATE EXTENSION IF NOT EXISTS snowflake_id");
         let id = recovered(&cluster, "other", "SELECT snowflake_nextval()", |message, refusals| {
-            // The clock is behind, or a worker ID is shut out up to a time that lies ahead: it comes in the end.
+            // The clock is behind, or a worker ID is excluded until a time in the future. The clock will reach it.
             if refusals % 10 == 9 {
                 self.shift += 5.0;
                 cluster.set_clock(self.shift);
@@ -173,7 +174,7 @@ fn accidents_of_all_kinds() {
     let all = server.all;
     println!("{} IDs in {rounds} rounds, {} workers", all.len(), server.newest_worker);
     assert!(all.len() > 200 * rounds as usize);
-    // Bits 19 to 21.
+    // The value is in bits 19 to 21.
     let of_value = |value: i64| all.iter().filter(|&id| id >> 19 & 7 == value).count();
     println!("with a clock sequence of 0 to 7: {:?}", [0, 1, 2, 3, 4, 5, 6, 7].map(of_value));
     assert_distinct(&all);

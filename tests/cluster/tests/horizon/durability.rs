@@ -1,5 +1,5 @@
-//! Promise 1 over restarts, crashes and a clock that is set: every ID that a client was ever given, committed
-//! or not, is compared with all others.
+//! Promise 1 over restarts, crashes and clock changes: every ID that a client was given, committed or not, is compared
+//! with all others.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ const HOUR: f64 = 3_600.0;
 /// The default of `snowflake_id.horizon_margin`.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the
-/// postmaster is killed or the server is stopped, in any order. After each round the clock is set to what the
-/// status view asks for, and generation has to go on within a lease, without other help.
+/// Thirty rounds: eight clients run, the clock steps by -1 h to +30 s, and a backend, the keeper or the postmaster is
+/// killed or the server is stopped, in any order. After each round the clock is set to the time that the status view
+/// gives, and generation must resume within the horizon margin without other help.
 #[test]
 fn crashes_and_clock_steps() {
     let mut random = Random::seeded();
@@ -22,7 +22,7 @@ fn crashes_and_clock_steps() {
     let mut all = Vec::new();
     let mut shift = 0.0;
     for round in 0..rounds {
-        // Half of the steps lead back into the last two seconds, where each millisecond has been used.
+        // Half of the steps lead back into the last two seconds, in which every millisecond has been used.
         let step = match random.below(2) {
             0 => random.below(2_000) as f64 / 1_000.0 - 2.0,
             _ => random.below(3_630_000) as f64 / 1_000.0 - HOUR,
@@ -42,7 +42,8 @@ fn crashes_and_clock_steps() {
             }
         });
         all.extend(taken);
-        // Orphans of a killed postmaster may hold the shared memory for a while; a server that restarts by itself is up.
+        // Orphans of a killed postmaster may keep the shared memory in use for a while. A server that restarts by
+        // itself is up.
         cluster.bring_up();
         eventually("the keeper", || {
             let query = "SELECT keeper_pid IS NOT NULL AND floor IS NOT NULL FROM snowflake_status";
@@ -75,13 +76,13 @@ fn inflict(cluster: &Cluster, fault: u64, random: &mut Random) {
     }
 }
 
-/// A burst runs ahead of the clock by the whole `max_ahead`; then the server crashes at once.
+/// A burst runs ahead of the clock by the whole `max_ahead`. Then the server crashes at once.
 #[test]
 fn a_crash_after_a_burst() {
     let cluster = Cluster::builder().worker(1).start();
     let mut newest = 0;
     for _ in 0..3 {
-        // 4.096 million are a second ahead.
+        // One second holds 4.096 million IDs.
         for _ in 0..4 {
             let burst = "SELECT min(id), max(id), count(DISTINCT id) FROM snowflake_batch(1000000) AS id";
             let burst = cluster.connect().query_one(burst, &[]).unwrap();
@@ -146,7 +147,8 @@ fn the_extension_is_missing_in_the_keepers_database() {
     cluster.connect_to("home").run("CREATE EXTENSION snowflake_id");
     wait_for_first_id(&mut client);
 
-    // Dropped there, generation ends within the lease, and goes on, above, once it is back.
+    // After DROP EXTENSION, generation ends within the horizon margin. After CREATE EXTENSION it continues above the
+    // earlier IDs.
     let before: i64 = single(&mut client, "SELECT snowflake_nextval()");
     cluster.connect_to("home").run("DROP EXTENSION snowflake_id");
     client.run("SET snowflake_id.max_wait = '100ms'");
@@ -158,8 +160,8 @@ fn the_extension_is_missing_in_the_keepers_database() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
 }
 
-/// Commits wait for a synchronous standby that is gone: so does the horizon, with an error that says it, and
-/// the server can be stopped all the same.
+/// Commits wait for a synchronous standby that is gone, including those of the horizon. The error says so, and the
+/// server can still be stopped.
 #[test]
 fn a_synchronous_standby_that_is_gone() {
     let cluster = Cluster::builder().worker(1).start();
@@ -188,7 +190,7 @@ fn a_synchronous_standby_that_is_gone() {
     assert_increasing(&all);
 }
 
-/// Changed under load, the worker ID changes from one tick to the next: IDs stay distinct and in order.
+/// When the worker ID is changed under load, it changes between two ticks: IDs stay distinct and in order.
 #[test]
 fn the_worker_id_changes_while_clients_run() {
     let cluster = Cluster::builder().preload().set("snowflake_id.node_name", "here").start();
@@ -206,7 +208,7 @@ fn the_worker_id_changes_while_clients_run() {
         expect(7);
     });
     assert_distinct(&all);
-    // With the row deleted and no setting, generation ends.
+    // Without the row and the setting, generation ends.
     cluster.change("snowflake_id.worker_id", "-1");
     client.run("DELETE FROM snowflake_worker");
     let message = wait_for_refusal(&mut client).1;
@@ -216,7 +218,7 @@ fn the_worker_id_changes_while_clients_run() {
     );
 }
 
-/// A lowered lease counts at once: what was stored under the higher one is given back.
+/// A lower horizon margin takes effect at once: the stored horizon is lowered.
 #[test]
 fn a_lease_that_is_lowered() {
     let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "10min").start();

@@ -1,5 +1,5 @@
-//! Processes that stand still, are missing or find no room for the WAL: nothing repeats, and no call waits
-//! longer than `max_wait`.
+//! Processes that are stopped or missing, and a full disk for the WAL: no ID is repeated, and no call waits longer than
+//! `max_wait`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// The worker ID of the first round; it falls by one where it changes.
+/// The worker ID of the first round. It decreases by one with each change.
 const FIRST_WORKER: i64 = 1_000;
 
-/// A client that does nothing but take IDs, in statements of many calls: a signal finds it in the middle of
-/// one.
+/// A client that only takes IDs, in statements of many calls, so that a signal interrupts it in the middle of a call.
 #[derive(Default)]
 struct Caller {
     pid: AtomicI32,
@@ -27,7 +26,7 @@ impl Caller {
         while !stop.load(Ordering::Relaxed) {
             match client.query("SELECT snowflake_nextval() FROM generate_series(1, 10000)", &[]) {
                 Ok(rows) => mine.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
-                // It waited too long.
+                // The call waited too long.
                 Err(error) => {
                     assert_eq!(error.code().map(|code| code.code()), Some("55P03"), "{}", text(&error))
                 }
@@ -38,17 +37,17 @@ impl Caller {
         all.lock().unwrap().extend(mine);
     }
 
-    /// Waits until it has begun a statement and ended it.
+    /// Waits until it has started a statement and finished it.
     fn wait_for_progress(&self) {
         let before = self.statements.load(Ordering::Relaxed);
         eventually("a client to go on", || self.statements.load(Ordering::Relaxed) > before + 1);
     }
 }
 
-/// Some of the sessions, or all, are stopped in the middle of their calls. Meanwhile the keeper is
-/// terminated, the worker ID changes or the floor is moved, and the clock goes back by 2 s; then they go on.
-/// What they had begun before comes to nothing: no ID repeats, each session's increase, and all IDs of a
-/// worker lie below all of the next one.
+/// Some or all of the sessions are stopped in the middle of their calls. Meanwhile the keeper is terminated, the worker
+/// ID changes or the floor is moved, and the clock goes back by 2 s. Then the sessions continue. Attempts that they had
+/// begun before must fail: no ID is repeated, the IDs of each session increase, and all IDs of a worker are below all
+/// IDs of the next one.
 #[test]
 fn sessions_stopped_in_the_middle_of_calls() {
     const ROUNDS: u64 = 6;
@@ -69,7 +68,7 @@ fn sessions_stopped_in_the_middle_of_calls() {
             callers.iter().for_each(Caller::wait_for_progress);
             random.pause(200);
             let everybody = random.below(2) == 0;
-            // A floor that is set by a clock that is behind may not take a counter back.
+            // A floor that is set while the clock is behind must not lower a counter.
             let clock_first = round % 3 == 2 || random.below(2) == 0;
             let stopped = if everybody { callers.len() } else { 2 };
             println!("round {round}: {stopped} sessions stopped, clock first {clock_first}");
@@ -82,7 +81,7 @@ fn sessions_stopped_in_the_middle_of_calls() {
             cluster.set_clock(-2.0);
             random.pause(50);
             drop(paused);
-            // With the clock still behind, the counters go on just where they were.
+            // With the clock still behind, the counters continue exactly where they were.
             callers.iter().for_each(Caller::wait_for_progress);
             cluster.set_clock(0.0);
         }
@@ -106,7 +105,7 @@ fn sessions_stopped_in_the_middle_of_calls() {
     assert_eq!(worker(all[all.len() - 1]), FIRST_WORKER - 2, "the worker ID of the last round");
 }
 
-/// Does one of three things that need a fence; whether it took effect while the sessions stand still.
+/// Does one of three things that need a fence. Returns whether it took effect while the sessions are stopped.
 fn interfere(cluster: &Cluster, control: &mut Client, round: u64) -> bool {
     let done = match round % 3 {
         0 => {
@@ -135,11 +134,11 @@ fn interfere(cluster: &Cluster, control: &mut Client, round: u64) -> bool {
     false
 }
 
-/// The disk of the WAL fills up, and PostgreSQL goes down by itself. Started with room again and a clock that
-/// is behind, it goes on where it was.
+/// The disk of the WAL fills up, and PostgreSQL shuts down by itself. Restarted with free space and a clock that is
+/// behind, it continues above its IDs.
 #[test]
 fn pg_wal_is_full() {
-    // Two segments fit, the third does not.
+    // There is room for two segments, but not for the third.
     let Some(disk) = needs("a file system in memory (run as root)", SmallDisk::mount(40)) else { return };
     let cluster = Cluster::builder().worker(1).clock().set("restart_after_crash", "off").stopped();
     cluster.move_wal(disk.path());
@@ -168,7 +167,7 @@ fn pg_wal_is_full() {
     assert_distinct(&all);
 }
 
-/// Inserts rows with IDs of their own until the server is gone, and returns the IDs.
+/// Inserts rows with their own IDs until the server is down, and returns the IDs.
 fn write_until_the_end(cluster: &Cluster) -> Vec<i64> {
     let mut client = cluster.connect();
     let insert = "INSERT INTO rows SELECT snowflake_nextval(), repeat('x', 1000) FROM generate_series(1, 100)

@@ -1,4 +1,4 @@
-//! Clocks that are wrong, floors that are moved by hand, and layouts with long ticks.
+//! Wrong clocks, floors that are moved by hand, and layouts with long ticks.
 
 use std::time::Instant;
 
@@ -17,12 +17,12 @@ fn a_clock_set_back_by_an_hour() {
     assert_eq!(state, "55P03", "{message}");
     assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
     assert_eq!(server_state(&mut client), "clock behind");
-    // A wait that is allowed can be cancelled.
+    // A wait within max_wait can be canceled.
     let waiting =
         "SET snowflake_id.max_wait = '2h'; SET statement_timeout = '200ms'; SELECT snowflake_nextval()";
     assert_eq!(failure(&mut client, waiting).0, "57014");
     client.run("RESET snowflake_id.max_wait; RESET statement_timeout");
-    // When the clock has caught up, it goes on by itself.
+    // When the clock has caught up, the server resumes by itself.
     cluster.set_clock(0.0);
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > before);
 }
@@ -38,7 +38,7 @@ fn a_clock_that_jumps_ten_years_ahead() {
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("jumped") && message.contains("snowflake_accept_clock"), "{message}");
     assert_eq!(server_state(&mut client), "clock jumped");
-    // Nothing is burnt: set right, it goes on from where it was.
+    // No time was lost: when the clock is right again, the server continues from where it was.
     cluster.set_clock(0.0);
     wait_for_first_id(&mut client);
     let after: i64 = single(&mut client, "SELECT snowflake_nextval()");
@@ -69,7 +69,7 @@ fn the_floor_is_moved_by_hand() {
     let time: f64 =
         single(&mut client, &format!("SELECT extract(epoch FROM snowflake_timestamp({id}))::float8"));
     assert!(time >= floor, "{time} {floor}");
-    // A layout that comes later begins there as well.
+    // A layout that is used later starts there too.
     client.run("SET snowflake_id.layout = 'wide'");
     let time: f64 =
         single(&mut client, "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()))::float8");
@@ -77,7 +77,7 @@ fn the_floor_is_moved_by_hand() {
     assert_eq!(failure(&mut client, "SELECT snowflake_advance(now() + '2 days')").0, "22003");
 }
 
-/// An order that comes before the keeper has found out what is stored is no substitute for that.
+/// A request that arrives before the keeper has read the stored horizon does not replace it.
 #[test]
 fn the_floor_is_moved_by_hand_too_early() {
     let cluster = Cluster::builder().worker(1).home().stopped();
@@ -85,7 +85,7 @@ fn the_floor_is_moved_by_hand_too_early() {
     let mut client = cluster.connect();
     client.run("CREATE DATABASE home");
     client.run("CREATE EXTENSION snowflake_id");
-    // It cannot be stored yet; nor is it forgotten.
+    // The floor cannot be stored yet, so the call fails.
     assert_eq!(failure(&mut client, "SELECT snowflake_advance('2024-06-01')").0, "55000");
     let mut home = cluster.connect_to("home");
     home.run("CREATE EXTENSION snowflake_id");
@@ -94,8 +94,8 @@ fn the_floor_is_moved_by_hand_too_early() {
     assert!(is_unknown, "{}", cluster.log());
 }
 
-/// Quick restarts with a failing call each, in a layout with long ticks: what was not used is not burnt, and
-/// no layout waits for another one's ticks.
+/// Quick restarts with a failing call each, in a layout with long ticks: unused ticks are not lost, and no layout waits
+/// for the ticks of another.
 #[test]
 fn long_ticks_that_are_not_used_move_no_floor() {
     let cluster = Cluster::builder().worker(1).start();
@@ -104,7 +104,7 @@ fn long_ticks_that_are_not_used_move_no_floor() {
         cluster.restart("fast");
         let mut client = cluster.connect();
         keeper_pid(&mut client);
-        // Fails, unless the next tick is about to begin.
+        // This fails, unless the next tick is about to begin.
         let _ = client.batch_execute(
             "SET snowflake_id.layout = 'time:30 worker:10 unit=10s'; SET snowflake_id.max_wait = 0;
              SELECT snowflake_nextval()",
@@ -118,7 +118,7 @@ fn long_ticks_that_are_not_used_move_no_floor() {
     assert_increasing(&all);
 }
 
-/// A tick that was used is not used again, though the floor lies within it.
+/// A used tick is never used again, even if the floor lies within it.
 #[test]
 fn long_ticks_that_are_used_do_not_repeat() {
     let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
@@ -129,7 +129,7 @@ fn long_ticks_that_are_used_do_not_repeat() {
     for mode in ["fast", "fast", "immediate", "fast"] {
         let mut client = cluster.connect();
         client.run("SET snowflake_id.layout = 'time:30 worker:10 sequence:2 unit=10s'");
-        // In the tick that was used before the restart there are none. It may be over by now.
+        // The tick that was used before the restart has no more IDs. It may be over by now.
         match client.query(take, &[]) {
             Ok(rows) => all.extend(rows.iter().map(|row| row.get::<_, i64>(0))),
             Err(error) => assert_eq!(error.code().unwrap().code(), "55P03", "{}", text(&error)),
@@ -139,7 +139,7 @@ fn long_ticks_that_are_used_do_not_repeat() {
         all.extend(ids(&mut client, take));
         client.run("RESET snowflake_id.layout; SELECT snowflake_nextval()");
         cluster.restart(mode);
-        // The layout with short ticks need not wait for the long ones: that would be for longer than max_wait.
+        // The layout with short ticks must not wait for the long ones, which would take longer than max_wait.
         cluster.connect().run("SELECT snowflake_nextval()");
     }
     assert_increasing(&all);

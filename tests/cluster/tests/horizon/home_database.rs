@@ -1,5 +1,5 @@
-//! What is done to the database in which the keeper stores the horizon: it is made read-only, closed, dropped, robbed of
-//! the extension, and set up to end sessions.
+//! Accidents of the keeper's database: it is made read-only, closed to connections, dropped, deprived of the extension,
+//! and configured to end sessions.
 
 use std::thread;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn expect_renewals(client: &mut Client) {
 fn the_keepers_database_is_read_only() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
     let mut client = cluster.connect();
-    // By the configuration, for the keeper that runs; by the database, for the next.
+    // The setting in the configuration affects the running keeper, the setting of the database the next one.
     cluster.change("default_transaction_read_only", "on");
     eventually("the reload", || single::<String>(&mut client, "SHOW default_transaction_read_only") == "on");
     expect_renewals(&mut client);
@@ -51,8 +51,8 @@ fn the_keepers_database_allows_no_connections() {
     expect_renewals(&mut cluster.connect());
 }
 
-/// What is stored goes with the extension, while sessions in another database go on. The server still knows
-/// what it has promised, and a crash, right then or once the keeper has written it anew, repeats nothing.
+/// DROP EXTENSION removes the stored horizon, while sessions in another database continue. The server still knows its
+/// horizon, and a crash repeats no ID, whether it comes at once or after the keeper has stored the horizon again.
 #[test]
 fn the_extension_is_dropped_and_created_again_under_load() {
     let mut random = Random::seeded();
@@ -68,7 +68,7 @@ fn the_extension_is_dropped_and_created_again_under_load() {
         println!("round {round}: in one transaction {in_one}, crash at once {at_once}");
         let takers = takers(&cluster, 3).map(|taker| Taker { database: other, ..taker });
         let (taken, ()) = while_taking(takers, || {
-            // More than the 2 s by which the clock then goes back, less what IDs may be ahead.
+            // The clock then goes back by 2 s. This pause is longer than that, less the time by which IDs may be ahead.
             thread::sleep(Duration::from_millis(1_200) + random.milliseconds(600));
             let mut client = cluster.connect();
             let log_before = cluster.log().len();
@@ -85,8 +85,8 @@ fn the_extension_is_dropped_and_created_again_under_load() {
                 eventually("the horizon to be written again", || {
                     single::<i64>(&mut client, stored) > promised
                 });
-                // It warns that somebody else changed the horizon, or of the error that it met while that was
-                // under way.
+                // The keeper warns that the horizon was changed by another process, or reports the error that it met
+                // meanwhile.
                 let log = &cluster.log()[log_before..];
                 assert!(log.contains("snowflake_id: "), "{log}");
             }
@@ -105,7 +105,7 @@ fn the_extension_is_dropped_and_created_again_under_load() {
     assert_distinct(&all);
 }
 
-/// Whatever ends the keeper's session, or makes it somebody else's, does not end IDs.
+/// IDs continue when the keeper's session is ended, or is changed to another user.
 #[test]
 fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -123,7 +123,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
     ] {
         match client.batch_execute(&format!("ALTER DATABASE postgres SET {setting}")) {
             Ok(()) => {}
-            // Before version 17 there is no such setting.
+            // This setting does not exist before version 17.
             Err(error) if setting.starts_with("transaction_timeout") => {
                 assert!(text(&error).contains("unrecognized"), "{}", text(&error));
                 continue;
@@ -133,7 +133,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
         println!("{setting}");
         replace_keeper(&mut client);
         expect_renewals(&mut client);
-        // With a lock on what it has to write, it waits and reports, and goes on.
+        // While a lock blocks its write, the keeper waits and reports it. Then it continues.
         let mut other = cluster.connect_to("template1");
         other.run("SELECT 1");
         client.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");
@@ -141,7 +141,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
             single(&mut other, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper'")
         };
         let before = keeper();
-        // It gives up soon, and begins once more.
+        // It soon gives up and starts another attempt.
         eventually("the report", || {
             status::<Option<String>>(&mut client, "last_error")
                 .is_some_and(|error| error.contains("lock timeout"))
@@ -156,7 +156,7 @@ fn settings_of_the_keepers_database_that_would_end_or_change_its_session() {
     cluster.stop_server("fast");
 }
 
-/// Its name in `snowflake_worker` is not ASCII, and the database has another encoding than the configuration.
+/// The server's name in `snowflake_worker` is not ASCII, and the database has another encoding than the configuration.
 #[test]
 fn the_keepers_database_is_not_in_utf8() {
     let cluster = Cluster::builder().preload().home().set("snowflake_id.node_name", "köln").stopped();
@@ -170,7 +170,7 @@ fn the_keepers_database_is_not_in_utf8() {
     assert_eq!(single::<i32>(&mut home, "SELECT \"grün\".snowflake_worker(\"grün\".snowflake_currval())"), 5);
 }
 
-/// In another row of `snowflake_worker` is a name that cannot be written in UTF-8. That is no concern of this server.
+/// Another row of `snowflake_worker` contains a name that cannot be converted to UTF-8. This server ignores it.
 #[test]
 fn a_name_of_another_server_that_no_other_encoding_has() {
     let cluster = Cluster::builder().preload().home().set("snowflake_id.node_name", "서울").stopped();
@@ -187,7 +187,8 @@ fn a_name_of_another_server_that_no_other_encoding_has() {
     assert_eq!(single::<i32>(&mut home, "SELECT snowflake_worker(snowflake_currval())"), 5);
 }
 
-/// All statements of one message are one transaction. The keeper sees the extension when that is committed, and no wait helps.
+/// All statements of one message form one transaction. The keeper sees the extension only after it is committed, so
+/// waiting does not help.
 #[test]
 fn ids_in_the_transaction_that_creates_the_extension() {
     let cluster = Cluster::builder().worker(1).home().extensions(&[]).start();
@@ -202,7 +203,7 @@ fn ids_in_the_transaction_that_creates_the_extension() {
         assert_eq!(code, "55000", "{said}");
         assert!(said.contains("created by this transaction") && said.contains("COMMIT first"), "{said}");
     }
-    // It is not what is in the way in another database.
+    // In another database the cause is not the open transaction.
     let (code, said) =
         failure(&mut cluster.connect(), "CREATE EXTENSION snowflake_id; SELECT snowflake_nextval()");
     assert_eq!(code, "55000", "{said}");
@@ -211,8 +212,8 @@ fn ids_in_the_transaction_that_creates_the_extension() {
     wait_for_first_id(&mut home);
 }
 
-/// By force the keeper's database can be dropped. IDs end when the horizon is reached, on the whole server,
-/// and go on when there is such a database again.
+/// The keeper's database can be dropped by force. IDs then end on the whole server when the horizon is reached, and
+/// resume when there is such a database again.
 #[test]
 fn the_keepers_database_is_dropped_by_force() {
     let cluster = Cluster::builder().worker(1).short_horizon().home().stopped();

@@ -1,4 +1,4 @@
-//! The keeper waits for locks and commits, is asked in vain, ends again and again; and what it costs.
+//! The keeper waits for locks and commits, is woken in vain, and exits repeatedly. Also its cost.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use harness::*;
 
-/// A lock on what the keeper reads, and one on what it writes. Calls fail when the horizon is reached, each
-/// within `max_wait` and with what is in the keeper's way, and go on by themselves when the lock is gone. The
-/// log is not filled.
+/// A lock on a relation that the keeper reads, and one on a relation that it writes. Calls fail when the horizon is
+/// reached, each within `max_wait` and with an error that says what blocks the keeper. They resume by themselves when
+/// the lock is released. The log is not flooded.
 #[test]
 fn the_keeper_waits_for_a_lock() {
     let cluster = Cluster::builder()
@@ -30,7 +30,7 @@ fn the_keeper_waits_for_a_lock() {
         let log_before = cluster.log().len();
         let locked = Instant::now();
         let mut failures = 0;
-        // The keeper waits for a second each time.
+        // The keeper waits for a second in each cycle.
         while failures < 5 || locked.elapsed() < Duration::from_secs(4) {
             let start = Instant::now();
             match client.query("SELECT snowflake_nextval()", &[]) {
@@ -64,8 +64,8 @@ fn the_keeper_waits_for_a_lock() {
     assert_increasing(&all);
 }
 
-/// A call comes while the keeper's first commit waits for a synchronous standby. That wait uses up the call's
-/// signal, and yet the keeper has to remember that it was asked: the horizon is extended later on, too.
+/// A call arrives while the keeper's first commit waits for a synchronous standby. That wait consumes the call's
+/// signal. The keeper must still remember the call, and extend the horizon later.
 #[test]
 fn a_call_that_comes_while_a_commit_waits() {
     let cluster =
@@ -92,11 +92,11 @@ fn a_call_that_comes_while_a_commit_waits() {
         let refused =
             failure(&mut cluster.connect(), "SET snowflake_id.max_wait = 0; SELECT snowflake_nextval()");
         assert!(refused.1.contains("A commit of the keeper has been under way"), "{refused:?}");
-        // Until it has gone through a few of its short waits.
+        // Long enough for several of its short waits.
         thread::sleep(Duration::from_millis(100));
         let _standby = WalReceiver::start(&cluster, "late");
         call.join().unwrap();
-        // Several times as long as what has been promised so far.
+        // Several times the time that the published horizon covers.
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(3) {
             client.run("SET snowflake_id.max_wait = '2s'; SELECT snowflake_nextval()");
@@ -105,8 +105,8 @@ fn a_call_that_comes_while_a_commit_waits() {
     });
 }
 
-/// Calls wait and ask for the keeper every few milliseconds, and all that it can do is to find that the
-/// extension is gone. It does not spend its time on that.
+/// Calls wait and wake the keeper every few milliseconds, but the keeper can only find that the extension is gone. It
+/// does not waste processor time on that.
 #[test]
 fn calls_that_wait_do_not_keep_the_keeper_busy() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -132,7 +132,7 @@ fn calls_that_wait_do_not_keep_the_keeper_busy() {
     assert!(spent < Duration::from_millis(300), "{spent:?} in 3 s");
 }
 
-/// The same without a worker ID, where each call fails at once and comes again.
+/// The same without a worker ID, where each call fails at once and is repeated.
 #[test]
 fn calls_without_a_worker_id_do_not_keep_the_keeper_busy() {
     let cluster = Cluster::builder().preload().start();
@@ -155,17 +155,17 @@ fn calls_without_a_worker_id_do_not_keep_the_keeper_busy() {
     assert!(spent < Duration::from_millis(300), "{spent:?} in 3 s");
 }
 
-/// The processor time that a process has used, in steps of 10 ms.
+/// The processor time that a process has used, in units of 10 ms.
 fn processor_time(pid: i32) -> Duration {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // After the name, which is in parentheses, utime and stime are the fields 12 and 13.
+    // After the name, which is in parentheses, utime and stime are fields 12 and 13.
     let (_, fields) = text.rsplit_once(')').unwrap();
     let ticks: u64 =
         fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 10)
 }
 
-/// The WAL records between two places: the name of the resource manager and the length in bytes.
+/// The WAL records between two positions: the name of the resource manager and the length in bytes.
 fn wal_records(cluster: &Cluster, start: &str, end: &str) -> Vec<(String, u64)> {
     let output = successful(
         cluster
@@ -185,21 +185,20 @@ fn wal_records(cluster: &Cluster, start: &str, end: &str) -> Vec<(String, u64)> 
     text.lines().map(|line| record(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
-/// The end of the WAL, up to which it is on disk.
+/// The position up to which WAL has been flushed.
 fn end_of_wal(client: &mut Client) -> String {
     client.run("SELECT pg_logical_emit_message(true, 'test', 'here')");
     single(client, "SELECT pg_current_wal_flush_lsn()::text")
 }
 
-/// In bytes, as `pg_waldump` counts them: nothing before the first ID, and little for an ID every half
-/// second.
+/// In bytes, as `pg_waldump` counts them: nothing before the first ID, and little for an ID every half second.
 #[test]
 fn what_the_keeper_writes_to_the_wal() {
     let cluster = Cluster::builder().worker(1).set("autovacuum", "off").start();
     let mut client = cluster.connect();
     keeper_pid(&mut client);
     let start = end_of_wal(&mut client);
-    // Longer than the lease.
+    // Longer than the horizon margin.
     thread::sleep(Duration::from_secs(4));
     let idle = end_of_wal(&mut client);
     let records = wal_records(&cluster, &start, &idle);
@@ -215,14 +214,14 @@ fn what_the_keeper_writes_to_the_wal() {
     let end = end_of_wal(&mut client);
     let records = wal_records(&cluster, &start, &end);
     let renewals = records.iter().filter(|(manager, _)| manager == "Generic").count();
-    // Everything is counted, what the test itself and PostgreSQL's own processes write as well.
+    // Everything is counted, including the WAL of the test itself and of PostgreSQL's own processes.
     let bytes: u64 = records.iter().map(|(_, length)| length).sum();
     println!("{renewals} renewals, {bytes} bytes in {seconds:.1} s");
     assert!(renewals > 0);
     assert!((bytes as f64) < 1_000.0 * seconds, "{bytes} bytes in {seconds:.1} s");
 }
 
-/// The keeper ends over each look: the status does not say that all is well.
+/// The keeper exits in each cycle: the status does not say that all is well.
 #[test]
 fn a_keeper_that_ends_again_and_again() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -231,7 +230,7 @@ fn a_keeper_that_ends_again_and_again() {
     client.run("SELECT snowflake_nextval()");
     let locked = AtomicBool::new(true);
     thread::scope(|scope| {
-        // Ends each keeper while that waits for a lock.
+        // Terminates each keeper while it waits for a lock.
         let mut locker = cluster.connect();
         locker.run("BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.horizon OWNER TO CURRENT_USER");
         let locked = &locked;

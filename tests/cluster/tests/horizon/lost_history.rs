@@ -1,5 +1,5 @@
-//! What the server has stored of its past is lost while it runs: dropped and created again, emptied, replaced
-//! by an older copy. It still knows up to when IDs may have been made, and takes that for every worker ID.
+//! The stored history of the server is lost while it runs: dropped and created again, emptied, or replaced by an older
+//! copy. The server still knows up to when IDs may have been issued, and applies that to every worker ID.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ fn set_worker(cluster: &Cluster, client: &mut Client, worker: &str) {
     cluster.change_for(client, "snowflake_id.worker_id", worker);
 }
 
-/// The first IDs under this worker ID that can be had within this time, or why there are none.
+/// Returns the first IDs under this worker ID that are available within the given time, or the error.
 fn try_to_take(client: &mut Client, worker: i32, time: Duration) -> Result<Vec<i64>, String> {
     let start = Instant::now();
     client.run("SET snowflake_id.max_wait = '300ms'");
@@ -31,8 +31,8 @@ fn try_to_take(client: &mut Client, worker: i32, time: Duration) -> Result<Vec<i
     }
 }
 
-/// A burst by worker 1 with a clock that is 40 s ahead; the clock is set right, and everything begins anew
-/// for worker 9.
+/// Worker 1 issues a burst with a clock that is 40 s ahead. Then the clock is set right, and the horizon is reset for
+/// worker 9.
 fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
     cluster.set_clock(40.0);
     let mut client = cluster.connect();
@@ -44,8 +44,8 @@ fn reset_after_a_wrong_clock(cluster: &Cluster) -> Vec<i64> {
     all
 }
 
-/// Sets the clock to where it was when worker 1 made its IDs, the first ones of all, and takes what worker 1
-/// gives then. It must not give one twice.
+/// Sets the clock to the time at which worker 1 issued the first of all IDs, and takes IDs from worker 1 again. None
+/// may be repeated.
 fn expect_no_repeat_of_worker_1(cluster: &Cluster, mut all: Vec<i64>) {
     let mut client = cluster.connect();
     set_worker(cluster, &mut client, "1");
@@ -78,8 +78,8 @@ fn created_again_after_a_reset() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// Everything began anew for worker 9, but worker 1 is still set: it was the last one, and must not go on
-/// where worker 9 would have begun.
+/// The horizon was reset for worker 9, but the setting still names worker 1. It was the last worker, and must not
+/// continue where worker 9 would have started.
 #[test]
 fn created_again_after_a_reset_before_the_worker_is_set() {
     for loss in [RESET, "REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA"] {
@@ -104,7 +104,7 @@ fn emptied_and_stopped() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// The same, and the server crashes right then: what CREATE EXTENSION itself has stored has to do.
+/// As above, but the server crashes at once, so only the records that CREATE EXTENSION itself stored are available.
 #[test]
 fn created_again_after_a_reset_and_crashed() {
     let cluster = Cluster::builder().worker(1).set("fsync", "on").clock().start();
@@ -114,7 +114,7 @@ fn created_again_after_a_reset_and_crashed() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// A backend crashes between DROP and CREATE EXTENSION, so that shared memory is made anew.
+/// A backend crashes between DROP and CREATE EXTENSION, so that shared memory is reinitialized.
 #[test]
 fn created_again_after_a_crash_of_a_backend() {
     let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
@@ -125,8 +125,8 @@ fn created_again_after_a_crash_of_a_backend() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// Worker 1 was used with a clock that was ahead, then worker 2: it is not forgotten together with the
-/// extension.
+/// Worker 1 was used with a clock that was ahead, then worker 2. Worker 1 is not forgotten when the extension is
+/// dropped.
 #[test]
 fn created_again_after_another_worker() {
     let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
@@ -143,7 +143,7 @@ fn created_again_after_another_worker() {
     assert_distinct(&all);
 }
 
-/// The rows are gone, and nothing else: by the only statement that can do it.
+/// Only the rows are removed, by the only statement that can do that.
 #[test]
 fn emptied() {
     let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
@@ -154,7 +154,7 @@ fn emptied() {
     assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
 }
 
-/// Copies the keeper's database. A template must not be in use: the keeper is made to leave for a moment.
+/// Copies the keeper's database. A template must not be in use, so the keeper is made to leave for a moment.
 fn copy_home(client: &mut Client) {
     eventually("the copy", || {
         let keeper = keeper_pid(client);
@@ -168,8 +168,7 @@ fn replace_home_by_copy(client: &mut Client) {
     client.run("ALTER DATABASE older RENAME TO home");
 }
 
-/// The keeper's database is dropped, and an older copy of it takes its name: what is stored in it has the same
-/// OIDs.
+/// The keeper's database is dropped, and an older copy takes its name. The relations in the copy have the same OIDs.
 #[test]
 fn an_older_copy_of_the_database() {
     let cluster = Cluster::builder().worker(1).home().stopped();
@@ -177,7 +176,7 @@ fn an_older_copy_of_the_database() {
     copy_home(&mut client);
     let highest: i64 = ids(&mut client, "SELECT snowflake_batch(1000000)").into_iter().max().unwrap();
     replace_home_by_copy(&mut client);
-    // Noticed and written anew, before a crash could make it the truth.
+    // The loss is noticed and the history stored again, before a crash could make the old copy valid.
     let mut home = cluster.connect_to("home");
     let stored = "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0";
     let covered: i64 = single(
@@ -188,7 +187,7 @@ fn an_older_copy_of_the_database() {
     assert!(cluster.log().contains("what was stored was changed by somebody else"), "{}", cluster.log());
 }
 
-/// The same after everything began anew: the records in the copy are out of date, too.
+/// The same after a reset, so that the records in the copy are out of date too.
 #[test]
 fn an_older_copy_after_a_reset() {
     let cluster = Cluster::builder().worker(1).short_horizon().home().clock().stopped();
@@ -206,12 +205,12 @@ fn an_older_copy_after_a_reset() {
     expect_no_repeat_of_worker_1(&cluster, all);
 }
 
-/// Nobody takes IDs: what is stored is watched all the same.
+/// The stored horizon is checked even while no IDs are taken.
 #[test]
 fn the_horizon_is_emptied_while_the_server_is_idle() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
-    // For a minute after an ID the horizon is renewed anyway: none is taken.
+    // The horizon is renewed for a minute after an ID, so the test takes none.
     keeper_pid(&mut client);
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.horizon WITH NO DATA");
     eventually("the horizon to be written again", || is_stored(&mut client, "horizon"));

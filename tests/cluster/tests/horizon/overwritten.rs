@@ -1,18 +1,18 @@
-//! Scripts that go through a database and change every object of a kind: a tool that copies sequences, a job that
-//! refreshes the materialized views. They run as superuser. What the keeper stores is out of their reach, or the keeper
-//! writes it again.
+//! Scripts that change every object of a kind in a database, such as a tool that copies sequences or a job that
+//! refreshes materialized views. They run as superuser. They cannot change what the keeper has stored, or the keeper
+//! stores it again.
 
 use harness::*;
 
 use super::stakes::{now, time_of};
 
-/// What tools do that copy sequences from another server: those of logical replication, of migrations, and from version
-/// 19 on `ALTER SUBSCRIPTION .. REFRESH SEQUENCES`.
+/// The effect of tools that copy sequences from another server: tools for logical replication, for migrations, and from
+/// version 19 on `ALTER SUBSCRIPTION .. REFRESH SEQUENCES`.
 const COPY_SEQUENCES: &str =
     "SELECT setval(format('%I.%I', schemaname, sequencename)::regclass, 1) FROM pg_sequences";
 
-/// The other server's values are lower. The server crashes before the keeper looks the next time, and comes back with
-/// the clock at which it made its first IDs.
+/// The other server's values are lower. The server crashes before the next cycle of the keeper, and is restarted with
+/// the clock at which it issued its first IDs.
 #[test]
 fn a_tool_copies_all_sequences_and_the_server_crashes() {
     let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "20s").clock().start();
@@ -37,7 +37,7 @@ fn a_tool_copies_all_sequences_and_the_server_crashes() {
     assert_increasing(&all);
 }
 
-/// A script refreshes all materialized views. It fails at ours, whatever the way, and nothing is lost.
+/// A script refreshes all materialized views. It fails on ours by every method, and nothing is lost.
 #[test]
 fn all_materialized_views_are_refreshed() {
     let cluster = Cluster::builder().worker(1).start();
@@ -70,8 +70,8 @@ fn all_materialized_views_are_refreshed() {
     assert!(!cluster.log().contains("what was stored was changed"), "{}", cluster.log());
 }
 
-/// The horizon is emptied behind the keeper's back, by the only statement that can do it: it is written again, and a
-/// crash repeats nothing.
+/// The stored horizon is emptied by the only statement that can do it. The keeper stores it again, and a crash repeats
+/// nothing.
 #[test]
 fn the_stored_horizon_is_emptied() {
     let cluster = Cluster::builder().worker(1).start();
@@ -87,7 +87,7 @@ fn the_stored_horizon_is_emptied() {
     assert_increasing(&all);
 }
 
-/// The same, and the server crashes before the keeper looks again. Nobody knows the past any more, which is said.
+/// The same, but the server crashes before the next cycle of the keeper. The history is lost, and the log says so.
 #[test]
 fn the_stored_horizon_is_emptied_and_the_server_crashes() {
     let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "20s").start();
@@ -100,8 +100,8 @@ fn the_stored_horizon_is_emptied_and_the_server_crashes() {
     assert_increasing(&all);
 }
 
-/// The row of the horizon moves: VACUUM FULL gives it another file, again and again, while the keeper writes it and
-/// clients take IDs. Nothing of it is lost in a crash.
+/// VACUUM FULL repeatedly moves the row of the horizon to another file, while the keeper writes it and clients take
+/// IDs. No update of it is lost in a crash.
 #[test]
 fn the_horizon_is_rewritten_under_load() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -123,7 +123,7 @@ fn the_horizon_is_rewritten_under_load() {
     assert_distinct(&all);
 }
 
-/// Pages are written as those of a heap: what says that it is something else is left alone.
+/// Pages are written in the format of a heap. A relation with another access method is not written.
 #[test]
 fn what_is_stored_is_no_heap_any_more() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -141,7 +141,7 @@ fn what_is_stored_is_no_heap_any_more() {
     assert_increasing(&all);
 }
 
-/// What is written in place reaches a standby, whose pages are compared with the primary's after each record.
+/// In-place writes reach a standby, whose pages are compared with the primary's after each record.
 #[test]
 fn a_standby_replays_what_is_written_in_place() {
     let primary = Cluster::builder().worker(1).short_horizon().set("wal_consistency_checking", "all").start();
@@ -149,7 +149,7 @@ fn a_standby_replays_what_is_written_in_place() {
     wait_for_first_id(&mut client);
     let standby = primary.start_standby(&[]);
     let stored = "SELECT horizon_us FROM snowflake_internal.horizon WHERE track = 0";
-    // The last one stores what is known of the past in the transaction that makes the views.
+    // The last statement stores the known history in the transaction that creates the views.
     let again = "DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id";
     for statement in ["CHECKPOINT", "VACUUM FULL snowflake_internal.horizon", "VACUUM FREEZE", again] {
         client.run(statement);
@@ -166,7 +166,7 @@ fn a_standby_replays_what_is_written_in_place() {
     assert!(!standby.log().contains("inconsistent page"), "{}", standby.log());
 }
 
-/// Neither the rows nor a REFRESH, which would fail.
+/// A dump contains neither the rows nor a REFRESH, which would fail.
 #[test]
 fn a_dump_has_nothing_of_what_is_stored() {
     let cluster = Cluster::builder().worker(1).start();

@@ -1,5 +1,5 @@
-//! Promise 1 over promotion: what a standby hands out is compared with what its primary handed out, and with the rows
-//! that it has. And servers that publish to each other.
+//! Promise 1 over promotion: the IDs that a standby issues are compared with the IDs that its primary issued, and with
+//! its own rows. Also servers that publish to each other.
 
 use std::thread;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use super::stakes::{
     A_WHILE, at_stake, burst, now, repeats, set_clock_behind, take_a_while, time_of, with_worker,
 };
 
-/// Every commit, those of the keeper too, has waited for the standby: it knows of all that was handed out,
-/// rows or not.
+/// Every commit, including the keeper's, has waited for the standby, so the standby knows about all issued IDs, whether
+/// they are in rows or not.
 #[test]
 fn a_synchronous_standby_is_promoted_under_load() {
     let primary = Cluster::builder().worker(1).start();
@@ -34,7 +34,7 @@ fn a_synchronous_standby_is_promoted_under_load() {
     assert_eq!(repeats(&before.rows, &orders(&standby)), before.rows.len(), "a committed row is missing");
 }
 
-/// The standby has not received the last half second: rows that had arrived are safe.
+/// The standby has not received the last half second. IDs of rows that had arrived are not repeated.
 #[test]
 fn an_asynchronous_standby_is_promoted_under_load() {
     let primary = Cluster::builder().worker(1).start();
@@ -62,8 +62,8 @@ fn an_asynchronous_standby_is_promoted_under_load() {
     assert_eq!(repeats(&after, &arrived), 0);
 }
 
-/// With a worker ID of its own, the standby cannot repeat what was lost either. The lease is so short that
-/// with the same worker ID it would.
+/// With a worker ID of its own, the standby cannot repeat the lost IDs either. The horizon margin is so short that it
+/// would repeat some with the same worker ID.
 #[test]
 fn a_standby_with_a_worker_id_of_its_own() {
     let primary = Cluster::builder()
@@ -99,7 +99,7 @@ fn a_standby_with_a_worker_id_of_its_own() {
     assert_eq!(repeats(&after, &all), 0);
 }
 
-/// The floor cannot be moved during recovery; the attempt does not do away with the one that is stored.
+/// The floor cannot be moved during recovery. The attempt does not remove the stored floor.
 #[test]
 fn the_floor_is_moved_by_hand_during_recovery() {
     let primary = Cluster::builder().worker(1).start();
@@ -119,12 +119,12 @@ fn the_floor_is_moved_by_hand_during_recovery() {
     assert!(message.contains("recovery") && message.contains("pg_promote()"), "{message}");
 }
 
-/// Publications FOR ALL TABLES in both directions: what belongs to one server alone does not travel. A reset
-/// on one shuts out no worker ID of the other.
+/// Publications FOR ALL TABLES in both directions: data about one server is not replicated. A reset on one server does
+/// not exclude a worker ID on the other.
 #[test]
 fn publications_for_all_tables_in_both_directions() {
     let start = |worker| Cluster::builder().worker(worker).set("wal_level", "logical").start();
-    // No server has ever had the other one's worker ID.
+    // Neither server has ever had the other's worker ID.
     let (one, two) = (start("1"), start("2"));
     let (mut first, mut second) = (one.connect(), two.connect());
     for client in [&mut first, &mut second] {
@@ -138,7 +138,7 @@ fn publications_for_all_tables_in_both_directions() {
     }
     for (client, source) in [(&mut first, &two), (&mut second, &one)] {
         let host = source.host().display();
-        // Without an origin 16 would send rows back; the test has none that could come back.
+        // Without an origin, version 16 would send rows back. The test has no rows that could come back.
         client.run(&format!(
             "CREATE SUBSCRIPTION from_other CONNECTION 'host={host} user=test dbname=postgres'
                  PUBLICATION everything WITH (copy_data = false)"
@@ -151,7 +151,7 @@ fn publications_for_all_tables_in_both_directions() {
     one.change("snowflake_id.worker_id", "9");
     eventually("an ID", || first.batch_execute("INSERT INTO orders DEFAULT VALUES").ok());
     eventually("the row to arrive", || single::<i64>(&mut second, "SELECT count(*) FROM orders") > 0);
-    // Neither restart nor change of worker is hindered by what the other server did.
+    // Actions of the other server prevent neither a restart nor a change of the worker ID.
     for worker in ["3", "2"] {
         two.configure(&[("snowflake_id.worker_id", worker)]);
         two.restart("fast");
@@ -164,7 +164,7 @@ fn publications_for_all_tables_in_both_directions() {
     }
     let known = "SELECT count(*) FROM snowflake_internal.used_identity WHERE worker_id IN (1, 9)";
     assert_eq!(single::<i64>(&mut two.connect(), known), 0);
-    // Slots hold up a shutdown no longer than the subscriptions exist.
+    // While the subscriptions exist, their slots would delay a fast shutdown.
     for cluster in [&one, &two] {
         cluster.stop_server("immediate");
     }

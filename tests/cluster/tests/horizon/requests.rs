@@ -1,5 +1,5 @@
-//! What an administrator orders, sets right or forgets: it is done when the call says so, and what is set
-//! right is noticed without a call.
+//! Requests of an administrator have been carried out when the call returns. Corrected problems are noticed without a
+//! call.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -7,14 +7,13 @@ use std::thread;
 use harness::*;
 
 const TEN_YEARS: f64 = 3_650.0 * 86_400.0;
-/// By how many seconds the floor lies ahead of the clock, once there is one.
+/// The distance of the floor ahead of the clock, in seconds, once there is a floor.
 fn floor_ahead(client: &mut Client) -> f64 {
     let query = "SELECT extract(epoch FROM floor - clock_timestamp())::float8 FROM snowflake_status";
     eventually("the floor", || single::<Option<f64>>(client, query))
 }
 
-/// As after a recovery: the floor is moved while the server has no worker ID, and it is started again in
-/// between.
+/// As after a recovery: the floor is moved while the server has no worker ID, and the server is restarted after that.
 #[test]
 fn the_floor_is_moved_without_a_worker_id() {
     for mode in ["fast", "immediate"] {
@@ -31,7 +30,7 @@ fn the_floor_is_moved_without_a_worker_id() {
     }
 }
 
-/// The keeper cannot write the floor: the call does not say that it is done.
+/// The keeper cannot store the floor: the call fails.
 #[test]
 fn the_floor_cannot_be_stored() {
     let cluster = Cluster::builder().worker(1).start();
@@ -48,14 +47,14 @@ fn the_floor_cannot_be_stored() {
     assert!(ahead > 500.0, "{ahead}");
 }
 
-/// Nobody takes IDs, so that the keeper has nothing to do, while the clock is wrong.
+/// No IDs are taken while the clock is wrong, so the keeper has nothing to do.
 #[test]
 fn a_clock_that_jumped_is_set_right_while_nobody_asks() {
     let cluster = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "200ms").clock().start();
     let mut client = cluster.connect();
     keeper_pid(&mut client);
     cluster.set_clock(TEN_YEARS);
-    // Has it look, without an ID that would keep it looking.
+    // This starts a cycle without an ID, which would cause more cycles.
     client.run("SELECT snowflake_advance('2024-01-01Z')");
     eventually("the jump to be noticed", || server_state(&mut client) == "clock jumped");
     cluster.set_clock(0.0);
@@ -63,7 +62,7 @@ fn a_clock_that_jumped_is_set_right_while_nobody_asks() {
     client.run("SELECT snowflake_nextval()");
 }
 
-/// Also the call that does not wait for the keeper wakes it, for the next one.
+/// A call that does not wait for the keeper still wakes it, so that the next call succeeds.
 #[test]
 fn sessions_that_never_wait() {
     let server = Cluster::builder().worker(1).set("snowflake_id.horizon_margin", "100ms");
@@ -77,7 +76,7 @@ fn sessions_that_never_wait() {
     client.run("SELECT snowflake_advance(now()), snowflake_accept_clock()");
 }
 
-/// The row with the worker ID is there at last: nobody has to ask for an ID first.
+/// The row with the worker ID is added later. The keeper notices it without a request for an ID.
 #[test]
 fn the_row_of_the_worker_comes_later() {
     let cluster = Cluster::builder().preload().start();
@@ -90,7 +89,7 @@ fn the_row_of_the_worker_comes_later() {
     eventually("the state", || server_state(&mut client) == "ready");
 }
 
-/// A worker ID for which the layout has no room is seen without a call, and at once: no state is "ready" before.
+/// A worker ID that does not fit the layout is noticed without a call, and at once: no state is "ready" before.
 #[test]
 fn a_worker_id_that_does_not_fit() {
     let cluster = Cluster::builder().worker(5000).start();
@@ -99,7 +98,9 @@ fn a_worker_id_that_does_not_fit() {
         let mut before = BTreeSet::new();
         eventually("the state", || {
             let state = server_state(client);
-            (state.ends_with("too large") || !before.insert(state)).then_some(())
+            let is_too_large = state.ends_with("too large");
+            before.insert(state);
+            is_too_large
         });
         assert!(!before.contains("ready") && !before.contains("horizon stalled"), "{before:?}");
         eventually("the report", || {
@@ -110,7 +111,7 @@ fn a_worker_id_that_does_not_fit() {
     };
     let limit = "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023";
     assert_eq!(too_large(&mut client, limit), "worker id too large");
-    // There may be other layouts.
+    // Other layouts may have room for it.
     client.run("SET snowflake_id.layout = 'time:41 worker:15'; SELECT snowflake_nextval()");
     assert_eq!(server_state(&mut client), "worker id too large");
     cluster.change("snowflake_id.worker_id", "1023");
@@ -130,7 +131,7 @@ fn a_worker_id_that_does_not_fit() {
     eventually("the state", || server_state(&mut client) == "worker id too large");
 }
 
-/// A call that was cancelled while the keeper stood still orders nothing.
+/// A call that was canceled while the keeper was stopped has no effect.
 #[test]
 fn a_reset_that_was_cancelled() {
     let cluster = Cluster::builder().worker(1).start();
@@ -145,7 +146,7 @@ fn a_reset_that_was_cancelled() {
     client.run("SELECT snowflake_nextval()");
 }
 
-/// The same of a floor: also if the call was ended by a timeout of its own, or with its backend.
+/// The same for a floor, if the call was ended by a timeout of its own or with its backend.
 #[test]
 fn a_floor_that_was_cancelled() {
     let cluster = Cluster::builder().worker(1).start();
@@ -166,14 +167,14 @@ fn a_floor_that_was_cancelled() {
         client.execute("SELECT pg_terminate_backend($1)", &[&pid]).unwrap();
         ended.join().unwrap();
     }
-    // Has the keeper look twice, after which it would have followed.
+    // These calls start two cycles, in which the keeper would have followed the clock.
     client.run("SELECT snowflake_accept_clock(); SELECT snowflake_accept_clock()");
     let ahead = floor_ahead(&mut client);
     assert!(ahead < 10.0, "{ahead}");
     client.run("RESET snowflake_id.max_wait; SELECT snowflake_nextval()");
 }
 
-/// The keeper waits for a lock, for the sake of the order: the call that ordered it is cancelled meanwhile.
+/// The keeper waits for a lock in order to carry out a request. Meanwhile the call is canceled.
 #[test]
 fn a_reset_that_was_cancelled_while_the_keeper_waited() {
     let cluster = Cluster::builder().worker(1).start();
@@ -189,7 +190,7 @@ fn a_reset_that_was_cancelled_while_the_keeper_waited() {
     client.run("SELECT snowflake_nextval()");
 }
 
-/// Orders come at the same time, and are cancelled at any moment: what a call says is what happened.
+/// Concurrent requests are canceled at any moment. The result of each call is what really happened.
 #[test]
 fn requests_that_are_cancelled_at_any_moment() {
     let cluster = Cluster::builder().worker(1).start();
@@ -221,8 +222,8 @@ fn requests_that_are_cancelled_at_any_moment() {
     client.run("SELECT snowflake_nextval()");
 }
 
-/// A clock that is not followed is not followed either after a crash of a backend, for which the server makes
-/// its shared memory anew. When it is right again, nobody has to say so.
+/// A clock that the keeper does not follow is still not followed after a backend crash, in which shared memory is
+/// reinitialized. When the clock is right again, no call is needed.
 #[test]
 fn a_clock_that_jumped_before_a_crash() {
     let cluster = Cluster::builder().worker(1).short_horizon().clock().start();
@@ -245,7 +246,7 @@ fn a_clock_that_jumped_before_a_crash() {
     let ahead: f64 = status(&mut client, "extract(epoch FROM horizon - clock_timestamp())::float8");
     assert!(ahead < 10.0, "{ahead}");
     assert_distinct(&all);
-    // One that was accepted stays accepted.
+    // A clock that was accepted stays accepted.
     cluster.set_clock(TEN_YEARS);
     eventually("the order", || client.batch_execute("SELECT snowflake_accept_clock()").ok());
     wait_for_first_id(&mut client);
@@ -254,7 +255,7 @@ fn a_clock_that_jumped_before_a_crash() {
     wait_for_first_id(&mut client);
 }
 
-/// The clock is right again by the time of the crash.
+/// The clock is right again before the crash.
 #[test]
 fn a_clock_that_is_right_again_at_a_crash() {
     let cluster = Cluster::builder().worker(1).clock().start();
@@ -271,7 +272,7 @@ fn a_clock_that_is_right_again_at_a_crash() {
     wait_for_first_id(&mut client);
 }
 
-/// The same of an accepted clock: it jumps while the keeper stands still, and is not followed afterwards.
+/// The same for an accepted clock: it jumps while the keeper is stopped, and is not followed afterwards.
 #[test]
 fn an_accepted_clock_that_was_cancelled() {
     let cluster = Cluster::builder().worker(1).clock().start();

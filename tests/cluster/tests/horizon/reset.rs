@@ -1,5 +1,4 @@
-//! A server whose clock was far ahead when it was started, so that its horizon is burnt, and how it is put
-//! back to work.
+//! A server was started with a clock that was far ahead, so its horizon is too high. How to restore it to service.
 
 use std::time::Instant;
 
@@ -16,7 +15,7 @@ fn a_horizon_burnt_into_the_far_future() {
     let mut client = cluster.connect();
     let mut all = ids(&mut client, TAKE);
     cluster.stop_server("fast");
-    // At a start the clock is taken as it is.
+    // At a start the clock is accepted as it is.
     cluster.set_clock(TEN_YEARS);
     cluster.start_server();
     let mut client = cluster.connect();
@@ -25,7 +24,7 @@ fn a_horizon_burnt_into_the_far_future() {
     cluster.set_clock(0.0);
     assert_eq!(failure(&mut client, TAKE).0, "55P03");
 
-    // Not under an identity that was used, not from elsewhere, not under what is none.
+    // A reset is refused for a worker ID that was used or is invalid, and from another database.
     let (state, message) = failure(&mut client, "SELECT snowflake_reset_horizon(1)");
     assert_eq!(state, "22023", "{message}");
     assert!(message.contains("worker ID 1 has been used by this server"), "{message}");
@@ -37,13 +36,13 @@ fn a_horizon_burnt_into_the_far_future() {
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("Connect to database \"postgres\"."), "{message}");
 
-    // The worker ID that was used is shut out, in sessions that were there before as well.
+    // The used worker ID is excluded, even in sessions that were connected before.
     client.run("SELECT snowflake_reset_horizon(9)");
     let (state, message) = failure(&mut client, &format!("SET snowflake_id.max_wait = '2s'; {TAKE}"));
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("set snowflake_id.worker_id"), "{message}");
 
-    // The new one goes on in the present, whatever a wrong clock had ordered.
+    // The new worker ID continues at the present time, whatever the wrong clock had caused.
     let set_worker = |client: &mut Client, worker: &str| {
         cluster.change_for(client, "snowflake_id.worker_id", worker);
     };
@@ -56,7 +55,7 @@ fn a_horizon_burnt_into_the_far_future() {
     );
     assert!(ahead.abs() < 10.0, "{ahead}");
 
-    // All that is durable.
+    // All of that is durable.
     for mode in ["immediate", "fast"] {
         cluster.restart(mode);
         client = cluster.connect();
@@ -70,8 +69,7 @@ fn a_horizon_burnt_into_the_far_future() {
         set_worker(&mut client, "9");
     }
 
-    // When the horizon has come back to where it was, the old one can be used again, above all that it has
-    // made.
+    // When the clock has reached the old horizon, the old worker ID can be used again, above all its IDs.
     cluster.set_clock(TEN_YEARS);
     eventually("the clock to be accepted", || client.batch_execute("SELECT snowflake_accept_clock()").ok());
     wait_for_first_id(&mut client);
@@ -85,12 +83,12 @@ fn a_horizon_burnt_into_the_far_future() {
     assert_distinct(&all);
 }
 
-/// More values per second than this layout has are ahead of the clock; a second's worth may be.
+/// A layout with so few values per second that IDs run ahead of the clock. They may be up to a second ahead.
 const SMALL: &str =
     "SET snowflake_id.layout = 'time:41 worker:18 sequence:4'; SET snowflake_id.max_wait = '10s'";
 
-/// A reset where there was no need for one, and the server keeps its worker ID: that one begins again where
-/// its IDs ended, in sessions that were there before as well.
+/// An unnecessary reset after which the server keeps its worker ID: it continues where its IDs ended, even in sessions
+/// that were connected before.
 #[test]
 fn a_reset_on_a_healthy_server() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
@@ -108,7 +106,7 @@ fn a_reset_on_a_healthy_server() {
     assert_increasing(&all);
 }
 
-/// The extension, created anew, knows under which worker ID the server makes IDs.
+/// When the extension is created again, it knows under which worker ID the server issues IDs.
 #[test]
 fn a_reset_after_the_extension_was_created_again() {
     let cluster = Cluster::builder().worker(1).start();
@@ -118,7 +116,7 @@ fn a_reset_after_the_extension_was_created_again() {
     let known = "SELECT count(*) > 0 FROM snowflake_internal.used_identity WHERE worker_id = 1";
     assert!(single::<bool>(&mut client, known));
     assert_eq!(failure(&mut client, "SELECT snowflake_reset_horizon(1)").0, "22023");
-    // Nobody can change the records by hand; emptied, they are written again.
+    // The records cannot be changed by hand. If they are emptied, they are written again.
     assert_eq!(failure(&mut client, "DELETE FROM snowflake_internal.used_identity").0, "42809");
     assert_eq!(failure(&mut client, "TRUNCATE snowflake_internal.used_identity").0, "42809");
     client.run("REFRESH MATERIALIZED VIEW snowflake_internal.used_identity WITH NO DATA");
@@ -129,8 +127,8 @@ fn a_reset_after_the_extension_was_created_again() {
     });
 }
 
-/// The commit of a reset waits for a standby that is gone. Meanwhile the keeper ends, or shared memory is made anew: the
-/// reset can be ordered again.
+/// The commit of a reset waits for a standby that is gone. Meanwhile the keeper exits, or shared memory is
+/// reinitialized. The reset can then be requested again.
 #[test]
 fn a_reset_that_was_cut_short() {
     for is_crash in [false, true] {

@@ -1,5 +1,5 @@
-//! Promise 1 over restores from an archive, dumps and upgrades: what a server hands out afterwards is compared with what the
-//! one before handed out, and with the rows that it has.
+//! Promise 1 over restores from an archive, dumps and upgrades: the IDs that a server issues afterwards are compared
+//! with those of its predecessor, and with its own rows.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,22 +12,22 @@ use super::stakes::{
     A_WHILE, at_stake, burst, now, repeats, set_clock_behind, take_a_while, time_of, with_worker,
 };
 
-/// A server that archived its WAL, had clients, and was lost.
+/// A server that archived its WAL and had clients, and was then lost.
 struct Lost {
     /// A base backup that was taken while the clients ran.
     backup: Cluster,
-    /// When that was complete, and when the server was last up, in seconds of Unix time.
+    /// The end of the base backup and the end of the server, in seconds of Unix time.
     backup_end: f64,
     end: f64,
-    /// Three names of one instant between the two.
+    /// The same instant between the two, as three kinds of recovery targets.
     targets: Vec<(&'static str, String)>,
     rows: Vec<i64>,
     all: Vec<i64>,
-    /// The archive is in its directory.
+    /// Kept because the archive is in its directory.
     _server: Cluster,
 }
 
-/// The lease is so short that the horizon at the instant of the targets lies below much that came later.
+/// The horizon margin is so short that the horizon at the instant of the targets is below many later IDs.
 fn lose_a_server() -> Lost {
     let server = Cluster::builder()
         .worker(1)
@@ -53,7 +53,7 @@ fn lose_a_server() -> Lost {
     Lost { backup, backup_end, end, targets, all: before.all(), rows: before.rows, _server: server }
 }
 
-/// This instant as a transaction, a time and a position in the WAL.
+/// The current instant as a transaction, a time and a position in the WAL.
 fn recovery_targets(server: &Cluster) -> Vec<(&'static str, String)> {
     let mut client = server.connect();
     let xid = "INSERT INTO orders (note) VALUES ('target') RETURNING pg_current_xact_id()::text";
@@ -63,7 +63,7 @@ fn recovery_targets(server: &Cluster) -> Vec<(&'static str, String)> {
     vec![("recovery_target_xid", xid), ("recovery_target_time", time), ("recovery_target_lsn", lsn)]
 }
 
-/// A copy of the backup that has recovered to the target and waits there, with a clock 2 s behind its rows;
+/// Recovers a copy of the backup to the target, where it waits with a clock 2 s behind its rows. Returns the copy and
 /// these rows.
 fn restore(lost: &Lost, target: usize) -> (Cluster, Vec<i64>) {
     let server = lost.backup.duplicate();
@@ -75,7 +75,7 @@ fn restore(lost: &Lost, target: usize) -> (Cluster, Vec<i64>) {
     (server, restored)
 }
 
-/// What a restored server makes, against the rows that it has. Returns what it made.
+/// Compares the IDs of a restored server with its rows. Returns the IDs.
 fn compare_with_restored(what: &str, server: &Cluster, restored: &[i64], lost: &Lost) -> Vec<i64> {
     let at_stake = at_stake(server, restored);
     let after = take_a_while(server);
@@ -90,7 +90,7 @@ fn compare_with_restored(what: &str, server: &Cluster, restored: &[i64], lost: &
     after
 }
 
-/// Whatever names the target, and with a clock 2 s behind it, no ID repeats that of a row that was restored.
+/// For each kind of target, and with a clock 2 s behind it, no ID of a restored row is repeated.
 #[test]
 fn a_server_is_restored_to_a_point_in_time() {
     let lost = lose_a_server();
@@ -99,7 +99,7 @@ fn a_server_is_restored_to_a_point_in_time() {
         server.promote();
         compare_with_restored(name, &server, &restored, &lost);
     }
-    // The backup alone, up to where it was complete.
+    // The backup alone, recovered to its end.
     let server = &lost.backup;
     server.set_clock(lost.backup_end - 30.0 - now());
     server.start_server();
@@ -108,8 +108,8 @@ fn a_server_is_restored_to_a_point_in_time() {
     compare_with_restored("base backup", server, &restored, &lost);
 }
 
-/// What was handed out after the recovery target the restored server cannot know: with its clock behind, it
-/// repeats that. `snowflake_advance()` prevents it, if it comes before the server has its worker ID.
+/// A restored server cannot know which IDs were issued after the recovery target. With its clock behind, it repeats
+/// some of them. `snowflake_advance()` prevents that if it is called before the server has its worker ID.
 #[test]
 fn ids_handed_out_after_the_recovery_target() {
     let lost = lose_a_server();
@@ -121,7 +121,7 @@ fn ids_handed_out_after_the_recovery_target() {
     let (server, restored) = restore(&lost, 0);
     server.change("snowflake_id.worker_id", "-1");
     server.promote();
-    // Up to when the server was lost, and as far as its IDs may have been ahead of that.
+    // The time at which the server was lost, plus the time by which its IDs may have been ahead.
     let advance = format!("SELECT snowflake_advance(to_timestamp({}) + '100 ms')", lost.end);
     server.connect().run(&advance);
     server.change("snowflake_id.worker_id", "1");
@@ -131,7 +131,7 @@ fn ids_handed_out_after_the_recovery_target() {
     assert_eq!(careful, 0);
 }
 
-/// Runs something while the server's clock stands still.
+/// Runs `run` while the server's clock stands still.
 fn as_if_at<T>(time: f64, cluster: &Cluster, run: impl FnOnce() -> T) -> T {
     let hold = |stop: &AtomicBool| {
         while !stop.load(Ordering::Relaxed) {
@@ -142,7 +142,7 @@ fn as_if_at<T>(time: f64, cluster: &Cluster, run: impl FnOnce() -> T) -> T {
     beside([hold], run).1
 }
 
-/// A dump does not hold the horizon: the IDs begin `max_ahead` ahead of the clock, beyond any burst.
+/// A dump does not contain the horizon: the IDs begin `max_ahead` ahead of the clock, beyond any burst.
 #[test]
 fn a_dump_is_restored_under_the_same_worker_id() {
     let old = Cluster::builder().worker(1).start();
@@ -151,7 +151,7 @@ fn a_dump_is_restored_under_the_same_worker_id() {
     old.connect().run(workers);
     burst(&old);
     let before = orders(&old);
-    // No ID is further ahead of the clock than a second, so that it cannot have been earlier than this.
+    // No ID is more than a second ahead of the clock, so the end was no earlier than this.
     let end = time_of(*before.last().unwrap()) - 0.99;
     let dump = old.dump();
 
@@ -186,7 +186,7 @@ fn pg_upgrade_to_another_major_version() {
     pair.sort_by_key(|path| major(path));
     let [old, new] = pair;
     assert_ne!(major(&old), major(&new), "both are of one major version");
-    // A later minor release may store what an earlier one of a newer major version does not know.
+    // A later minor release may store data that an earlier minor release of a newer major version cannot read.
     let empty = Cluster::builder().of(&old).extensions(&[]).start();
     empty.connect().run("CREATE TABLE orders (id bigint PRIMARY KEY)");
     empty.stop_server("fast");
@@ -195,7 +195,7 @@ fn pg_upgrade_to_another_major_version() {
     upgrade(&old, &new);
 }
 
-/// The horizon, the tables and the settings are carried over, in each database.
+/// The horizon, the tables and the settings are preserved in each database.
 fn upgrade(old: &Path, new: &Path) {
     println!("from {} to {}", ask_pg_config(old, "--version"), ask_pg_config(new, "--version"));
     let server = Cluster::builder().preload().set("snowflake_id.node_name", "alpha");
@@ -240,8 +240,7 @@ fn upgrade(old: &Path, new: &Path) {
     assert_eq!(repeats(&after, &before), 0);
     assert!(after.iter().all(|id| *id == with_worker(*id, 7)));
     assert_eq!(single::<i64>(&mut new.connect(), "SELECT count(*) FROM snowflake_worker"), 2);
-    // Which worker IDs were used is known still: beside the one in use, one that was used and is not any
-    // more.
+    // The record of used worker IDs is preserved: the one in use, and one that was used before.
     let used = "SELECT string_agg(DISTINCT worker_id::text, ' ') FROM snowflake_internal.used_identity";
     assert_eq!(single::<String>(&mut new.connect(), used), "3 7");
     let mut client = new.connect_to("shop");

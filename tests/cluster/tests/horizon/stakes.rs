@@ -1,11 +1,11 @@
-//! What a server that was made of a copy would repeat if it believed its clock.
+//! The IDs that a server made from a copy would repeat if it trusted its clock.
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use harness::*;
 
-/// How long clients take IDs before something happens, and afterwards.
+/// How long clients take IDs before and after an event.
 pub const A_WHILE: Duration = Duration::from_millis(700);
 
 pub fn now() -> f64 {
@@ -18,15 +18,15 @@ pub fn time_of(id: i64) -> f64 {
     EPOCH + (id >> 22) as f64 / 1_000.0
 }
 
-/// How many of the IDs are among the others as well.
+/// How many of the IDs are also among the others.
 pub fn repeats(ids: &[i64], others: &[i64]) -> usize {
     let mut others = others.to_vec();
     others.sort_unstable();
     ids.iter().filter(|id| others.binary_search(id).is_ok()).count()
 }
 
-/// How many of the IDs bear a later time than the server's clock has: those that it would repeat if it
-/// believed its clock.
+/// How many of the IDs have a later time than the server's clock. The server would repeat these if it trusted its
+/// clock.
 pub fn at_stake(cluster: &Cluster, ids: &[i64]) -> usize {
     let clock: f64 = single(&mut cluster.connect(), "SELECT extract(epoch FROM clock_timestamp())::float8");
     ids.iter().filter(|id| time_of(**id) > clock).count()
@@ -37,7 +37,7 @@ pub fn set_clock_behind(cluster: &Cluster, ids: &[i64]) {
     cluster.set_clock(time_of(*ids.iter().max().unwrap()) - 2.0 - now());
 }
 
-/// What four clients get from a server as soon as it makes IDs.
+/// The IDs that four clients receive from a server as soon as it issues any.
 pub fn take_a_while(cluster: &Cluster) -> Vec<i64> {
     let first = wait_for_first_id(&mut cluster.connect());
     let (mut all, ()) = while_taking(takers(cluster, 4), || thread::sleep(A_WHILE));
@@ -47,12 +47,12 @@ pub fn take_a_while(cluster: &Cluster) -> Vec<i64> {
     all
 }
 
-/// An ID of layout `standard` as another worker would have made it.
+/// The ID of layout `standard` that another worker would have issued in place of `id`.
 pub fn with_worker(id: i64, worker: i64) -> i64 {
     id & !(1_023 << 12) | worker << 12
 }
 
-/// A burst: some IDs of each of 730 milliseconds, the first ones among them, go into table `orders`.
+/// A burst: inserts some IDs of each of 730 milliseconds into table `orders`, including the first IDs of each.
 pub fn burst(cluster: &Cluster) {
     let insert = "INSERT INTO orders SELECT id FROM snowflake_batch(1000000) AS id WHERE id & 4095 < 50";
     for _ in 0..3 {

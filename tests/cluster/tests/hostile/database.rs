@@ -1,16 +1,16 @@
-//! A database that belongs to somebody hostile: nothing of hers runs when a superuser creates, uses and drops
-//! the extension there, nor when the keeper works there.
+//! A database with a malicious owner: none of her code runs when a superuser creates, uses and drops the extension
+//! there, or when the keeper works there.
 //!
-//! Traps are made of every operator, function, type and relation that the installation script so much as
-//! mentions: with the same name, in the schema of the extension and in one that comes first on the
-//! search_path. Each says so in the server's log when it is sprung.
+//! Traps are made for every operator, function, type and relation that the installation script mentions. They have the
+//! same names, and are in the schema of the extension and in a schema that precedes it on the search_path. A trap that
+//! is called reports itself in the server's log.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use harness::*;
 
-/// What the operands of operators may be, in place of the types that they fit exactly.
+/// Types for the operands of operators, in addition to those that match exactly.
 const TYPES: [&str; 18] = [
     "\"char\"",
     "aclitem",
@@ -32,11 +32,11 @@ const TYPES: [&str; 18] = [
     "timestamptz",
 ];
 
-/// The same for the arguments of functions, of which there are more.
+/// The types for the arguments of functions, which have more arguments than operators.
 const ARGUMENT_TYPES: [&str; 10] =
     ["bool", "int4", "int8", "name", "numeric", "oid", "regclass", "regprocedure", "text", "timestamptz"];
 
-/// Everything in the extension that can be called, read or written, as a superuser would.
+/// Calls, reads and writes of everything in the extension, as a superuser.
 const USES: &[&str] = &[
     "INSERT INTO public.snowflake_worker (node_name, worker_id) VALUES ('a', 1), ('b', 2)",
     "UPDATE public.snowflake_worker SET worker_id = 3 WHERE node_name OPERATOR(pg_catalog.=) 'b'",
@@ -87,7 +87,7 @@ const USES: &[&str] = &[
     "SELECT * FROM public.snowflake_create_partitions(
          'shop.visits'::pg_catalog.regclass, '2026-01-01Z'::pg_catalog.timestamptz, '2026-03-01Z'::pg_catalog.timestamptz,
          '1 month'::pg_catalog.interval, 'standard'::pg_catalog.text, false)",
-    // Once more: now they are there.
+    // Once more, when the partitions exist.
     "SELECT * FROM public.snowflake_create_partitions(
          'shop.visits'::pg_catalog.regclass, '2026-01-01Z'::pg_catalog.timestamptz, '2026-03-01Z'::pg_catalog.timestamptz,
          '1 month'::pg_catalog.interval, NULL::pg_catalog.text, false)",
@@ -102,7 +102,7 @@ const USES: &[&str] = &[
      INSERT INTO shop.orders (customer) VALUES (1);
      CREATE VIEW shop.latest AS SELECT pg_catalog.max(customer) FROM shop.orders",
     "CREATE PUBLICATION shop FOR TABLE shop.customers",
-    // The view is in the way.
+    // The view blocks this.
     "DO $$
      BEGIN
          PERFORM public.snowflake_adopt('shop.customers'::pg_catalog.regclass, 'id'::pg_catalog.name, true);
@@ -169,7 +169,7 @@ fn nothing_of_hers_runs() {
     }
     mallory.run("COMMIT; ALTER DATABASE hostile SET search_path = evil, pg_catalog, public");
 
-    // Traps do spring.
+    // Verify that traps work.
     let mut superuser = cluster.connect_to("hostile");
     superuser.run("SELECT 1 = 1; SET search_path = public; SELECT 1::oid = 1");
     assert_eq!(sprung(&cluster, 0).len(), 2, "{:?}", sprung(&cluster, 0));
@@ -199,16 +199,16 @@ fn nothing_of_hers_runs() {
         let is_used = USES.iter().any(|commands| commands.contains(&format!("{name}(")));
         assert!(is_used || internal.iter().any(|part| name.starts_with(part)), "{name} is not used");
     }
-    // Created again, it stores what the server has promised since.
+    // When the extension is created again, it stores the current horizon of the server.
     run(
         "DROP TABLE shop.customers, shop.orders, shop.bills; DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id SCHEMA public",
     );
-    // Nor is anything bound to what is hers: it could not be dropped.
+    // No object depends on hers: otherwise they could not be dropped.
     run("DROP OWNED BY mallory");
     run("DROP EXTENSION snowflake_id");
 }
 
-/// What the log says of traps that were sprung since it had a length, each kind once.
+/// The reports of called traps in the log from this length on, each kind once.
 fn sprung(cluster: &Cluster, from: usize) -> BTreeSet<String> {
     let log = &cluster.log()[from..];
     log.lines().filter_map(|line| line.split_once("WARNING:  trap: ")).map(|(_, trap)| trap.into()).collect()
@@ -227,7 +227,7 @@ fn strings(client: &mut Client, query: &str) -> Vec<String> {
     client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// The commands that make the traps, to be run before the search_path is hostile.
+/// The commands that create the traps, to be run before the search_path is hostile.
 fn traps(client: &mut Client) -> Vec<String> {
     let (words, symbols) = mentioned();
     let mut traps = vec![];
@@ -249,8 +249,8 @@ fn traps(client: &mut Client) -> Vec<String> {
         }
     }
 
-    // PostgreSQL's functions as they are, for where the hostile schema comes first; and every function with
-    // other arguments, for where it comes last.
+    // Copies of PostgreSQL's functions, for a hostile schema that comes first, and every function with other arguments,
+    // for one that comes last.
     let originals = format!(
         "SELECT DISTINCT quote_ident(p.proname) || '(' || oidvectortypes(p.proargtypes) || ')' FROM pg_proc AS p
          WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = ANY ({words})
@@ -290,7 +290,7 @@ fn traps(client: &mut Client) -> Vec<String> {
         }
     }
 
-    // Domains with the names of types, relations without rows with the names of the catalogs.
+    // Domains with the names of types, and empty relations with the names of the catalogs.
     let types = format!(
         "SELECT quote_ident(typname) FROM pg_type
          WHERE typnamespace = 'pg_catalog'::regnamespace AND typname = ANY ({words}) AND typtype = 'b'"
@@ -311,7 +311,7 @@ fn traps(client: &mut Client) -> Vec<String> {
     traps
 }
 
-/// The words and the symbols of the installation script, as arrays in SQL.
+/// The words and the operators of the installation script, as SQL arrays.
 fn mentioned() -> (String, String) {
     let directory = ask_pg_config(&pg_config(), "--sharedir");
     let script = format!("{directory}/extension/snowflake_id--{}.sql", env!("CARGO_PKG_VERSION"));

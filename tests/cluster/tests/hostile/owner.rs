@@ -1,13 +1,13 @@
-//! The keeper's database belongs to somebody hostile, who is no superuser. Nothing of hers runs with the
-//! keeper's rights, and she is named as a risk.
+//! The keeper's database has a malicious owner, who is not a superuser. None of her code runs with the keeper's
+//! privileges, and a warning names her as a risk.
 
 use std::thread;
 use std::time::Duration;
 
 use harness::*;
 
-/// A server whose keeper works in a database of mallory's, with the extension in `public`, which is hers as
-/// well.
+/// A server whose keeper works in a database that mallory owns. The extension is in its schema `public`, which she owns
+/// too.
 fn start() -> (Cluster, Client, Client) {
     let cluster = Cluster::builder()
         .preload()
@@ -28,7 +28,7 @@ fn start() -> (Cluster, Client, Client) {
     (cluster, client, home)
 }
 
-/// What mallory would have a superuser run for her.
+/// Code that mallory wants a superuser to run.
 const TRAP: &str = "
     CREATE FUNCTION public.trap() RETURNS int LANGUAGE plpgsql AS $$
     BEGIN
@@ -38,13 +38,13 @@ const TRAP: &str = "
     $$;";
 
 fn expect_no_superuser(cluster: &Cluster, client: &mut Client) {
-    // The keeper looks several times.
+    // Long enough for several cycles of the keeper.
     thread::sleep(Duration::from_secs(2));
     let superuser = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'";
     assert!(!single::<bool>(client, superuser), "{}", cluster.log());
 }
 
-/// Has the keeper look, and waits until it waits for a lock.
+/// Starts a cycle of the keeper, and waits until the keeper waits for a lock.
 fn wait_for_the_keeper_to_wait(client: &mut Client) {
     client.run("SET snowflake_id.max_wait = '10ms'");
     eventually("the keeper to wait for a lock", || {
@@ -56,11 +56,11 @@ fn wait_for_the_keeper_to_wait(client: &mut Client) {
     client.run("RESET snowflake_id.max_wait");
 }
 
-/// While the keeper waits for a lock on her schema's table, she puts a view in its place.
+/// While the keeper waits for a lock on a table in her schema, she replaces the table by a view.
 #[test]
 fn a_view_takes_the_place_of_the_workers() {
     let (cluster, mut client, mut home) = start();
-    // She cannot lock the table, but she can rename the schema, and drop it.
+    // She cannot lock the table, but she can rename or drop the schema.
     home.run("BEGIN; ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public;");
     home.run(TRAP);
     home.run(
@@ -68,7 +68,7 @@ fn a_view_takes_the_place_of_the_workers() {
              SELECT 'here'::text AS node_name, 0 AS datacenter_id, public.trap() AS worker_id;
          GRANT ALL ON public.snowflake_worker, snowflake_worker TO PUBLIC;",
     );
-    // It is a superuser who holds up the keeper: with a VACUUM FULL, for example.
+    // A superuser blocks the keeper, as a VACUUM FULL would.
     let mut locker = cluster.connect_to("home");
     locker.run("BEGIN; LOCK TABLE snowflake_worker");
     wait_for_the_keeper_to_wait(&mut client);
@@ -79,7 +79,7 @@ fn a_view_takes_the_place_of_the_workers() {
     wait_for_first_id(&mut client);
 }
 
-/// She drops the schema with the extension, and puts a view in the place of the horizon.
+/// She drops the schema with the extension, and creates a view with the name of the horizon.
 #[test]
 fn a_view_takes_the_place_of_the_horizon() {
     let (cluster, mut client, mut home) = start();
@@ -103,7 +103,7 @@ fn a_view_takes_the_place_of_the_horizon() {
     });
 }
 
-/// She can end IDs for the whole server: that is said in the log and in the status.
+/// She can end IDs for the whole server: the log and the status warn about that.
 #[test]
 fn the_owner_is_named_as_a_risk() {
     let (cluster, mut client, _home) = start();
@@ -122,8 +122,8 @@ fn the_owner_is_named_as_a_risk() {
     });
 }
 
-/// What the extension made was given to her, and she gives the table of the workers another form: the keeper takes it for no row, and
-/// does not crash.
+/// The objects of the extension were given to her, and she changes the definition of the table of workers. The keeper
+/// ignores its rows, and does not crash.
 #[test]
 fn the_table_of_the_workers_gets_another_form() {
     let (cluster, mut client, mut home) = start();
@@ -150,7 +150,7 @@ fn the_table_of_the_workers_gets_another_form() {
         "ALTER TABLE snowflake_worker DROP CONSTRAINT snowflake_worker_node_name_check;
          ALTER TABLE snowflake_worker ALTER node_name TYPE int8 USING 5",
     );
-    // The keeper looks several times.
+    // Long enough for several cycles of the keeper.
     thread::sleep(Duration::from_secs(2));
     no_worker(&mut client);
     assert!(!cluster.log().contains("terminated by signal"), "{}", cluster.log());

@@ -1,9 +1,9 @@
-//! A registry in a database that belongs to somebody hostile.
+//! A registry in a database with a malicious owner.
 
 use harness::{Cluster, Run, failure, single};
 
-/// She makes the schema first, and has a function in it that nobody sees before she commits. It would run with the rights
-/// of the superuser who installs the registry.
+/// She creates the schema first, with a function in it that is invisible to others until she commits. It would run with
+/// the privileges of the superuser who installs the registry.
 #[test]
 fn a_schema_that_is_there_already_is_not_taken_over() {
     let server = Cluster::builder().extensions(&[]).start();
@@ -20,7 +20,7 @@ fn a_schema_that_is_there_already_is_not_taken_over() {
     assert_eq!(code, "42P06", "{said}");
     mallory.run("COMMIT; DROP SCHEMA snowflake_registry CASCADE");
 
-    // Nor does she get anything into the schema that the script makes.
+    // She cannot create anything in the schema that the script creates.
     superuser.run("BEGIN; CREATE EXTENSION snowflake_id_registry");
     let (code, said) = failure(&mut mallory, "CREATE FUNCTION snowflake_registry.f() RETURNS int RETURN 1");
     assert_eq!(code, "3F000", "{said}");

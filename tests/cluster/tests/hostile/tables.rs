@@ -1,11 +1,10 @@
-//! Tables of strangers, in which code of theirs waits for a superuser to touch them.
+//! Tables of other users with malicious code that runs when a superuser uses them.
 
 use std::thread;
 
 use harness::*;
 
-/// `evil.rise()` makes mallory a superuser if it can. It says that it is immutable: the planner runs it at
-/// sight.
+/// `evil.rise()` makes mallory a superuser if it can. It is declared immutable, so the planner runs it.
 const EVIL: &str = "
     CREATE ROLE mallory LOGIN;
     CREATE SCHEMA evil AUTHORIZATION mallory;
@@ -35,17 +34,18 @@ fn has_risen(client: &mut Client) -> bool {
 }
 
 struct Attack {
-    /// How the tables are made.
+    /// The statements that create the tables.
     tables: &'static str,
-    /// What a superuser would type. It has the rights of a superuser, and so has what it sets off.
+    /// The statement that a superuser would type. It runs with the privileges of a superuser, and so does the code that
+    /// it triggers.
     by_hand: &'static str,
     call: &'static str,
-    /// Whom the DETAIL has to name.
+    /// The table and owner that the DETAIL must name.
     detail: &'static str,
 }
 
 const ATTACKS: &[Attack] = &[
-    // The adopted table is hers: with a constraint, with an index that the planner looks at, with a child.
+    // She owns the adopted table: with a constraint, with an index that the planner evaluates, and with a child.
     Attack {
         tables: "SET ROLE mallory; CREATE TABLE t (id int CHECK (evil.is_fine(id))); INSERT INTO t VALUES (1)",
         by_hand: "ALTER TABLE t ALTER id TYPE bigint",
@@ -65,7 +65,7 @@ const ATTACKS: &[Attack] = &[
         call: "snowflake_adopt('t', 'id', false)",
         detail: "table public.child (mallory)",
     },
-    // Hers points at it: with a column that is widened, and with one that is a bigint already.
+    // Her table references it: with a column that is widened, and with one that already is a bigint.
     Attack {
         tables: "CREATE TABLE t (id serial PRIMARY KEY); GRANT REFERENCES ON t TO mallory; INSERT INTO t DEFAULT VALUES;
                  SET ROLE mallory; CREATE TABLE pointing (t_id int REFERENCES t CHECK (evil.is_fine(t_id)));
@@ -82,7 +82,7 @@ const ATTACKS: &[Attack] = &[
         call: "snowflake_adopt('t', 'id', false)",
         detail: "table public.pointing (mallory)",
     },
-    // What points at it points at hers as well.
+    // The table that references it also references hers.
     Attack {
         tables: "SET ROLE mallory; CREATE TABLE hers (id bigint PRIMARY KEY); CREATE INDEX ON hers (id) WHERE evil.rise();
                  RESET ROLE; CREATE TABLE t (id serial PRIMARY KEY); CREATE TABLE pointing (t_id int REFERENCES t);
@@ -91,7 +91,7 @@ const ATTACKS: &[Attack] = &[
         call: "snowflake_adopt('t', 'id', false)",
         detail: "table public.hers (mallory)",
     },
-    // Partitions: of her table, and of one with a default partition of hers.
+    // Partitions of her table, and of a table whose default partition is hers.
     Attack {
         tables: "SET ROLE mallory; CREATE TABLE t (id bigint) PARTITION BY RANGE (id);
                  CREATE INDEX ON t ((id > 0 AND evil.rise()))",
@@ -120,14 +120,14 @@ fn a_superuser_touches_no_tables_of_others() {
         assert!(message.contains(detail), "{message}");
         assert!(message.contains("with the rights of test."), "{message}");
         assert!(!has_risen(&mut client), "{tables}\n{call}");
-        // It would have been an attack.
+        // Without protection it is a successful attack.
         run(&mut client, &format!("BEGIN; {by_hand}"));
         assert!(has_risen(&mut client), "{tables}\n{by_hand}");
         run(&mut client, "ROLLBACK; DROP TABLE IF EXISTS pointing, hers, t CASCADE");
     }
 }
 
-/// Her table gets its foreign key while the locks are waited for.
+/// Her table gets its foreign key while the call waits for locks.
 #[test]
 fn a_foreign_key_that_comes_late() {
     let cluster = start();
@@ -158,7 +158,8 @@ fn run(client: &mut Client, commands: &str) {
     client.run(commands);
 }
 
-/// Who owns a schema can put another table in the place of a superuser's while that waits. It is not waited for.
+/// The owner of a schema can replace a superuser's table while the superuser's call waits for it. The call does not
+/// wait.
 #[test]
 fn a_schema_of_somebody_else() {
     let cluster = start();

@@ -1,8 +1,8 @@
-//! `COPY` into a table whose default is `snowflake_nextval()`, where a server's clock or another server is
-//! needed.
+//! `COPY` into a table whose default is `snowflake_nextval()`: cases that need a clock that can be set, or a second
+//! server.
 //!
-//! All else is in tests/regress/sql/copy.sql. As there, a table with the constraint `in_bulk` takes rows in
-//! bulk only.
+//! All other cases are in tests/regress/sql/copy.sql. As there, a table with the constraint `in_bulk` accepts only rows
+//! that arrive in bulk.
 
 use std::time::Instant;
 
@@ -17,19 +17,19 @@ const ORDERS: &str = "
         CONSTRAINT in_bulk CHECK (none_is_in(tableoid))
     )";
 
-/// The IDs of the rows that a `COPY` of so many has put in, in the order of the rows.
+/// Copies so many rows, and returns their IDs in the order of the rows.
 fn copy(client: &mut Client, rows: u32) -> Vec<i64> {
     client.run(&format!("TRUNCATE orders; COPY orders (place) FROM PROGRAM 'seq {rows}'"));
     ids(client, "SELECT id FROM orders ORDER BY place")
 }
 
-/// A batch that needs more IDs than there are waits for them, or fails as a whole.
+/// A batch that needs more IDs than are available waits for them, or fails as a whole.
 #[test]
 fn copy_waits_for_ids() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run(ORDERS);
-    // One ID in 100 ms; max_ahead allows eleven at once.
+    // The layout has one ID in 100 ms, and max_ahead allows eleven at once.
     client.run("SET snowflake_id.layout = 'time:40 worker:10 unit=100ms'");
     let start = Instant::now();
     let taken = copy(&mut client, 30);
@@ -48,8 +48,7 @@ fn copy_waits_for_ids() {
     assert_eq!(taken.len(), 1_000);
 }
 
-/// As long as the clock is too far behind, `COPY` fails as every call does; then it goes on above the IDs
-/// that there are.
+/// While the clock is too far behind, `COPY` fails as every call does. Then it continues above the existing IDs.
 #[test]
 fn copy_with_a_clock_behind() {
     let cluster = Cluster::builder().worker(1).clock().start();
@@ -64,8 +63,8 @@ fn copy_with_a_clock_behind() {
     assert_increasing(&[before, after].concat());
 }
 
-/// Rows of a subscription take IDs of the subscriber for a column that the publisher does not have, both
-/// those that are copied at first and those that follow.
+/// Replicated rows take IDs from the subscriber for a column that the publisher does not have, both in the initial copy
+/// and later.
 #[test]
 fn a_subscription_takes_ids() {
     let publisher = Cluster::builder().set("wal_level", "logical").start();

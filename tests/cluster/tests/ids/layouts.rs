@@ -1,4 +1,4 @@
-//! Layouts as settings: several at a time, changed while clients run, too many, and bad ones.
+//! Layouts as settings: several at a time, changed while clients run, too many, and invalid ones.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,7 +17,7 @@ fn two_databases_with_different_layouts_and_a_reload() {
     cluster.connect_to("js").run("CREATE EXTENSION snowflake_id");
 
     let stop = AtomicBool::new(false);
-    // How many IDs the sessions in postgres have taken, by layout.
+    // The number of IDs that the sessions in postgres have taken, by layout.
     let counts = Mutex::new(HashMap::<String, [usize; 4]>::new());
     let (cluster, stop, counts) = (&cluster, &stop, &counts);
     let take = |session: usize, database: &'static str| {
@@ -75,7 +75,7 @@ fn sixteen_layouts_and_the_seventeenth() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     let layout = |unit: usize| format!("time:40 worker:10 sequence:10 unit={unit}ms");
-    // Layouts that have no ID to give take no place: one that ended, one that has not begun.
+    // A layout that has no IDs to give does not use a slot: one that has ended, and one that has not begun.
     for useless in ["baidu", "standard epoch=9000-01-01T00:00:00Z"] {
         failure(&mut client, &format!("SET snowflake_id.layout = '{useless}'; SELECT snowflake_nextval()"));
     }
@@ -90,7 +90,8 @@ fn sixteen_layouts_and_the_seventeenth() {
         assert_eq!(state, "53400", "{message}");
         assert!(message.contains("16"), "{message}");
     }
-    // It can be decoded, the sixteen go on, and so does one that gives the same numbers as one of them.
+    // The layout can be used for decoding. The sixteen continue, and so does a layout that gives the same numbers as
+    // one of them.
     let _: i64 = single(&mut other, "SELECT snowflake_sequence(12345)");
     for text in [&layout(16), "time:40 datacenter:5 worker:5 sequence:10 unit=3ms"] {
         other.run(&format!("SET snowflake_id.layout = '{text}'"));
@@ -98,7 +99,7 @@ fn sixteen_layouts_and_the_seventeenth() {
     }
 }
 
-/// `worker:10` and `datacenter:5 worker:5` give the same numbers, so they must not count apart.
+/// `worker:10` and `datacenter:5 worker:5` give the same numbers, so they must share a counter.
 #[test]
 fn layouts_that_differ_in_name_only_share_their_ids() {
     let cluster = Cluster::builder().worker(1).start();
@@ -146,8 +147,8 @@ fn a_bad_layout_at_reload_leaves_the_old_one() {
     }
 }
 
-/// While the library is loaded, ALTER DATABASE refuses a bad layout. One that was stored before makes every
-/// use an error in that database: never a silent fall-back to another layout.
+/// While the library is loaded, ALTER DATABASE refuses an invalid layout. One that was stored before makes every use in
+/// that database fail. It is never silently replaced by another layout.
 #[test]
 fn a_bad_layout_by_alter_database() {
     let cluster = Cluster::builder().worker(1).start();
@@ -164,7 +165,7 @@ fn a_bad_layout_by_alter_database() {
     cluster.configure(&[("shared_preload_libraries", "")]);
     cluster.start_server();
     cluster.connect().run("ALTER DATABASE bad SET snowflake_id.layout = 'twiter'");
-    // Not preloaded, the bad layout comes in when a function loads the library.
+    // Without preloading, the invalid layout is read when a function loads the library.
     let mut unloaded = cluster.connect_to("bad");
     unloaded.run("CREATE EXTENSION snowflake_id");
     let (state, message) = failure(&mut unloaded, "SELECT snowflake_timestamp(1)");
@@ -181,7 +182,7 @@ fn a_bad_layout_by_alter_database() {
         assert_eq!(state, "22023", "{query}: {message}");
         assert!(message.contains("\"twiter\"") && message.contains("twitter"), "{query}: {message}");
     }
-    // A layout that is named works, and so does the session once it has a good one.
+    // A layout given by name works, and the session works once its layout is valid.
     let _: i64 = single(&mut client, "SELECT snowflake_sequence(1, 'twitter')");
     client.run("SET snowflake_id.layout = 'twitter'; SELECT snowflake_nextval()");
     let (state, _) = failure(&mut client, "RESET snowflake_id.layout; SELECT snowflake_nextval()");

@@ -1,43 +1,43 @@
-//! Whatever a call is given, it ends in a result or an error. Memory of the size of what users give comes
-//! from PostgreSQL, which raises an error when there is none; an allocation of Rust's that fails ends the
-//! process, and with it every session.
+//! Every call returns a result or an error, whatever its arguments. Memory in proportion to user input is allocated by
+//! PostgreSQL, which raises an error when there is none. A failed allocation in Rust would end the process, and with it
+//! every session.
 
 use harness::*;
 
 const MEGABYTE: u64 = 1 << 20;
 
-/// How long the arguments are, in bytes.
+/// The length of the arguments, in bytes.
 const HUGE: u64 = 16 * MEGABYTE;
 
-/// A figure of /proc/PID/status, in bytes.
+/// A value in /proc/PID/status, in bytes.
 fn memory(pid: i32, figure: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(figure)).unwrap();
     line.trim_matches(|character: char| !character.is_ascii_digit()).parse::<u64>().unwrap() * 1024
 }
 
-/// A session whose backend can allocate so many bytes more.
+/// A session whose backend can allocate only so many more bytes.
 fn confined(cluster: &Cluster, database: &str, bytes: u64) -> Client {
     let mut client = cluster.connect_to(database);
-    // What any first query allocates is not to count, and the library is to be loaded.
+    // Load the library, and let the backend make the allocations of any first query.
     client.run("LOAD 'snowflake_id'; SELECT count(*) FROM pg_class");
     confine(cluster, single(&mut client, "SELECT pg_backend_pid()"), bytes);
     client
 }
 
-/// Has a process of a server have so many bytes more at most, until it is told otherwise.
+/// Limits a process of a server to so many more bytes, until the limit is changed.
 fn confine(cluster: &Cluster, pid: i32, bytes: u64) {
     let limit = memory(pid, "VmSize:") + bytes;
-    // Only the server's user may: root need not have all of root's rights.
+    // Run as the server's user, because root in a container may lack the privilege.
     successful(cluster.program("/usr/bin/prlimit").args([format!("--pid={pid}"), format!("--as={limit}:")]));
 }
 
-/// Runs a query. Returns the SQLSTATE with which it fails, or `None`; fails itself if the session has ended.
+/// Runs a query. Returns the SQLSTATE with which it fails, or `None`. Panics if the session has ended.
 fn outcome(client: &mut Client, query: &str) -> Option<String> {
     let error = client.simple_query(query).err()?;
     let state = error.code().unwrap_or_else(|| panic!("{query} ended the session: {error}"));
     assert!(!client.is_closed(), "{query} ended the session: {}", text(&error));
-    // An internal error would be a panic of ours.
+    // An internal error would mean that our code has panicked.
     assert_ne!(state.code(), "XX000", "{query}: {}", text(&error));
     Some(state.code().into())
 }
@@ -61,8 +61,8 @@ fn sample(name: &str, type_name: &str) -> &'static str {
     }
 }
 
-/// Each function of the extension that takes a text or bytes, once for each of these arguments, which is a
-/// column of table `huge`.
+/// Calls of each function of the extension that takes a text or bytes, once for each of these arguments, with a column
+/// of table `huge` in its place.
 fn calls_with_huge_arguments(client: &mut Client, column: &str) -> Vec<String> {
     let functions = client
         .query(
@@ -96,8 +96,8 @@ fn calls_with_huge_arguments(client: &mut Client, column: &str) -> Vec<String> {
     calls
 }
 
-/// The characters say nothing in some encoding, are nowhere allowed, or are no UTF-8: then what is shown of
-/// them is longer.
+/// The characters are invalid in some encodings, never allowed, or not UTF-8. In the last case the quoted text is
+/// longer.
 #[test]
 fn huge_arguments_end_in_errors() {
     let cluster = Cluster::builder().worker(1).start();
@@ -119,7 +119,7 @@ fn huge_arguments_end_in_errors() {
     assert!(calls.contains(&"SELECT snowflake_mask_named(1, letters) FROM huge".into()));
 
     let (mut with_memory, mut without_memory) = (0, 0);
-    // In each the next copy is the one for which there is no memory.
+    // With each limit, memory runs out at a different copy.
     for room in [HUGE / 2, HUGE * 3 / 2, HUGE * 5 / 2, HUGE * 7 / 2] {
         let mut client = confined(&cluster, "bytes", room);
         for call in &calls {
@@ -134,7 +134,7 @@ fn huge_arguments_end_in_errors() {
     assert!(!cluster.log().contains("was terminated by signal"), "{}", cluster.log());
 }
 
-/// A layout that was stored for a database while the library was not loaded is refused where it is used.
+/// A layout that was stored for a database while the library was not loaded is refused when it is used.
 #[test]
 fn a_huge_layout_that_was_stored_unseen() {
     let cluster = Cluster::builder().start();
@@ -150,8 +150,7 @@ fn a_huge_layout_that_was_stored_unseen() {
     assert!(message.len() < 1_000, "{message}");
 }
 
-/// A name that is too long for one stops the start, and is refused later: it is never silently replaced by
-/// the default.
+/// A name that is too long prevents the start, and is refused later. It is never silently replaced by the default.
 #[test]
 fn a_huge_name() {
     let cluster = Cluster::builder().preload().stopped();
@@ -177,8 +176,8 @@ fn a_huge_name() {
     assert!(message.ends_with("It has 0 bytes.\nA name has 1 to 255 bytes."), "{message}");
 }
 
-/// One call with few IDs in each tick takes them bit by bit. Its memory grows with the IDs, not with the
-/// bits: 8 bytes each.
+/// A single call with few IDs in each tick takes them in parts. Its memory grows with the IDs, not with the parts: 8
+/// bytes each.
 #[test]
 fn a_batch_in_many_parts() {
     const COUNT: u64 = 20_000;
@@ -195,7 +194,7 @@ fn a_batch_in_many_parts() {
     assert!(grown < COUNT * 8 + MEGABYTE, "{grown} bytes");
 }
 
-/// A batch for which there is no memory takes nothing.
+/// A batch without enough memory takes no IDs.
 #[test]
 fn a_batch_without_memory() {
     let cluster = Cluster::builder().worker(1).start();
@@ -206,7 +205,7 @@ fn a_batch_without_memory() {
     assert_eq!(outcome(&mut client, "SELECT snowflake_batch(1000)"), None);
 }
 
-/// What a backend remembers of what it was given does not grow without end.
+/// A backend's memory for the IDs it was given does not grow without bound.
 #[test]
 fn many_keys_and_layouts() {
     const LENGTH: u64 = 200_000;
@@ -231,7 +230,7 @@ fn many_keys_and_layouts() {
         ] {
             single::<i64>(client, &query);
         }
-        // The peak: what one place of a query remembers goes with the query.
+        // The peak is measured, because the cache of each call in a query is freed with the query.
         memory(pid, "VmPeak:")
     };
     let before = use_them(&mut client, 4_000);

@@ -1,10 +1,10 @@
-//! What works without shared memory, without a worker ID and during recovery: everything but new IDs.
+//! Everything but new IDs works without shared memory, without a worker ID and during recovery.
 
 use harness::*;
 
 #[test]
 fn not_preloaded() {
-    // Settings of ours are in the file all the same, as after a line was commented out in a hurry.
+    // The file still contains our settings, as if the preload line had been commented out in a hurry.
     let cluster =
         Cluster::builder().set("snowflake_id.worker_id", "1").set("snowflake_id.layout", "twitter").start();
     let mut client = cluster.connect();
@@ -14,20 +14,21 @@ fn not_preloaded() {
         assert!(message.contains("shared_preload_libraries"), "{message}");
     }
     assert_eq!(failure(&mut client, "SELECT snowflake_currval()").0, "55000");
-    // Decoding works, with the layout that is set.
+    // Decoding works with the configured layout.
     let worker: i32 = single(&mut client, "SELECT worker_id FROM snowflake_decode(1541815603606036480)");
     assert_eq!(worker, 26);
     assert_eq!(single::<i32>(&mut client, "SELECT snowflake_worker(1541815603606036480, 'leaf')"), 378);
     assert_eq!(single::<i64>(&mut client, "SELECT count(*) FROM snowflake_layouts"), 17);
     client.run("LOAD 'snowflake_id'; SET snowflake_id.max_wait = '1s'");
-    // A table with the default can be made (and restored); rows cannot.
+    // A table with the default can be created and restored, but rows cannot be inserted without an ID.
     client.run("CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), n int)");
     assert_eq!(failure(&mut client, "INSERT INTO orders (n) VALUES (1)").0, "55000");
     client.run("INSERT INTO orders VALUES (1, 1); DROP TABLE orders; DROP EXTENSION snowflake_id");
 }
 
-/// Whichever libpq a process loads first serves all of its libraries. Preloaded with an older one, a standby could not connect
-/// to its primary, if its connection string has what only the server's own libpq knows.
+/// The libpq that a process loads first serves all its libraries. If the preloaded library brought an older one, a
+/// standby could not connect to its primary when its connection string has options that only the server's own libpq
+/// knows.
 #[test]
 fn the_library_has_the_libpq_of_the_server() {
     let used = |builder: Builder| -> Vec<String> {
@@ -48,7 +49,7 @@ fn the_library_has_the_libpq_of_the_server() {
     let own = used(Cluster::builder());
     let preloaded = used(Cluster::builder().worker(1));
     println!("{own:?} {preloaded:?}");
-    // That of a server may have a name of its own, and is none of ours then.
+    // The server's libpq may have another name, and is then not ours.
     assert!(own.is_empty() || own == preloaded, "{own:?} {preloaded:?}");
 }
 
@@ -59,7 +60,7 @@ fn no_worker_id() {
     let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
     assert_eq!(state, "55000", "{message}");
     assert!(message.contains("ALTER SYSTEM SET snowflake_id.worker_id = "), "{message}");
-    // The hint works.
+    // The advice in the hint works.
     client.run("ALTER SYSTEM SET snowflake_id.worker_id = 1");
     drop(client);
     cluster.restart("fast");
@@ -91,7 +92,7 @@ fn an_identity_that_does_not_fit_the_layout() {
     assert_eq!((row.get(0), row.get(1)), (3, 40));
 }
 
-/// A standby that was copied from its primary has the same worker ID: it must not use it.
+/// A standby copied from its primary has the same worker ID, and must not use it.
 #[test]
 fn no_ids_during_recovery_until_promotion() {
     let cluster = Cluster::builder().worker(1).start();
@@ -109,7 +110,7 @@ fn no_ids_during_recovery_until_promotion() {
     assert!(single::<i64>(&mut client, "SELECT snowflake_nextval()") > 0);
 }
 
-/// After `kill -9` of a backend the postmaster makes shared memory anew, and opens the gate again.
+/// After `kill -9` of a backend the postmaster reinitializes shared memory, and the keeper opens the gate again.
 #[test]
 fn a_killed_backend_leaves_a_server_that_goes_on() {
     let cluster = Cluster::builder().worker(1).start();
@@ -122,8 +123,8 @@ fn a_killed_backend_leaves_a_server_that_goes_on() {
     assert!(single::<i64>(&mut cluster.connect(), "SELECT snowflake_nextval()") > before);
 }
 
-/// Without preloading, a bad layout in postgresql.conf is an error only where the session's layout is used:
-/// not in a query that names one, nor in its parallel workers.
+/// Without preloading, an invalid layout in postgresql.conf is an error only where the session's layout is used: not in
+/// a query that names another layout, nor in its parallel workers.
 #[test]
 fn a_bad_layout_without_preloading() {
     let cluster = Cluster::builder()

@@ -1,4 +1,4 @@
-//! What view `snowflake_status` counts.
+//! The counters of views `snowflake_status` and `snowflake_layout_status`.
 
 use harness::*;
 
@@ -9,12 +9,12 @@ fn the_status_counts_ids_waits_and_steps_of_the_clock() {
     let mut client = cluster.connect();
     client.run("SELECT count(snowflake_nextval()) FROM generate_series(1, 2345)");
     client.run("SELECT count(*) FROM snowflake_batch(1000)");
-    // Within a lease, or when the session ends.
+    // Counts are reported within the horizon margin, or when the session ends.
     drop(client);
     let issued = "SELECT ids_issued FROM snowflake_layout_status";
     eventually("the count", || single::<i64>(&mut observer, issued) == 3_345);
 
-    // A layout that gives 200 IDs per second, none of them ahead of the clock: some calls wait.
+    // A layout with 200 IDs per second, none of them ahead of the clock: some calls wait.
     cluster.change("snowflake_id.max_ahead", "0");
     eventually("the reload", || single::<String>(&mut observer, "SHOW snowflake_id.max_ahead") == "0");
     let waits = "SELECT calls_waited FROM snowflake_status";

@@ -15,7 +15,7 @@ fn two_million_ids_of_eight_sessions_in_two_databases() {
     client.run("CREATE DATABASE other");
     cluster.connect_to("other").run("CREATE EXTENSION snowflake_id");
 
-    // The largest ID that any session was given so far: a call that starts now has to give a larger one.
+    // The largest ID that any session was given so far. A call that starts now must return a larger one.
     let newest = AtomicI64::new(0);
     let take = |session: usize| {
         let mut client = cluster.connect_to(["postgres", "other"][session % 2]);
@@ -27,7 +27,7 @@ fn two_million_ids_of_eight_sessions_in_two_databases() {
             newest.fetch_max(*given.last().unwrap(), Ordering::SeqCst);
             all.extend(given);
         };
-        // 20 x (500 + 2,000 + 10,000) = 250,000 a session.
+        // 20 x (500 + 2,000 + 10,000) = 250,000 for each session.
         for _ in 0..20 {
             for _ in 0..500 {
                 call("SELECT snowflake_nextval()");
@@ -47,7 +47,7 @@ fn two_million_ids_of_eight_sessions_in_two_databases() {
     assert_distinct(sessions.iter().flatten());
 }
 
-/// IDs of transactions that were rolled back are gone, not given again.
+/// IDs of transactions that were rolled back are lost, and never given again.
 #[test]
 fn rolled_back_transactions() {
     let cluster = Cluster::builder().worker(1).start();
@@ -75,7 +75,7 @@ fn rolled_back_transactions() {
     assert_distinct(&all);
 }
 
-/// Parallel workers draw from the same slot as everybody.
+/// Parallel workers take IDs from the same slot as other processes.
 #[test]
 fn parallel_create_table_as() {
     let cluster = Cluster::builder()
@@ -99,7 +99,7 @@ fn parallel_create_table_as() {
          CREATE TABLE filled AS SELECT n, snowflake_nextval() AS id FROM numbers",
     );
     let after: i64 = single(&mut client, "SELECT snowflake_nextval()");
-    // The scan, below the Gather, draws the IDs, and workers took part in it.
+    // The scan below the Gather takes the IDs, and workers took part in it.
     let (above, below) = plan.split_once("->").expect("a plan of two nodes");
     assert!(above.contains("Gather") && below.contains("Output: n, snowflake_nextval()"), "{plan}");
     assert!(below.contains("Worker 0:"), "no worker took part:\n{plan}");

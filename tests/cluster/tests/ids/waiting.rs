@@ -1,5 +1,5 @@
-//! Promise 6: every wait is bounded, fails at once when that is certain, is cancellable, visible, and holds
-//! no lock.
+//! Promise 6: every wait is bounded, can be canceled, is visible and holds no lock. A wait that cannot succeed fails at
+//! once.
 
 use std::thread;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use std::time::Instant;
 use harness::*;
 use postgres::NoTls;
 
-/// A server on which one ID can be had in ten seconds, and a session that has just taken one, at the beginning of its
-/// tick. Its call of `SIX_MORE` waits for the better part of a minute.
+/// A server with one ID in ten seconds, and a session that has just taken one, at the start of its tick. Its call of
+/// `SIX_MORE` waits for most of a minute.
 fn waiting_session() -> (Cluster, Client) {
     let cluster = Cluster::builder().worker(1).clock().start();
     let mut client = cluster.connect();
@@ -28,7 +28,7 @@ fn a_wait_ends_by_itself() {
     client.run("SET snowflake_id.layout = 'time:40 worker:10 unit=100ms'");
     let start = Instant::now();
     let taken = ids(&mut client, "SELECT snowflake_nextval() FROM generate_series(1, 30)");
-    // max_ahead allows the current tick and ten more at once; 19 are left, one every 100 ms.
+    // max_ahead allows the current tick and ten more at once. 19 are left, one every 100 ms.
     let waited = start.elapsed();
     assert_eq!(taken.len(), 30);
     assert!(waited.as_millis() >= 1_700, "{waited:?}");
@@ -44,7 +44,7 @@ fn a_batch_larger_than_max_ahead_waits_for_the_rest() {
     let waited = start.elapsed();
     assert_eq!(taken.len(), 400);
     assert_increasing(&taken);
-    // 16 a tick, 11 ticks at once: 14 more ticks to wait for.
+    // 16 IDs in each tick and 11 ticks at once, so it waits for 14 more ticks.
     assert!(waited.as_millis() >= 1_200, "{waited:?}");
 }
 
@@ -67,13 +67,13 @@ fn a_wait_is_visible_cancellable_and_holds_no_lock() {
         );
         row.is_ok_and(|row| row.get::<_, String>(0) == wait_event("SnowflakeClock"))
     });
-    // As any query: the lock on its own virtual transaction ID, none else.
+    // Like any query, it holds only the lock on its own virtual transaction ID.
     let locks: i64 = single(
         &mut observer,
         &format!("SELECT count(*) FROM pg_locks WHERE pid = {pid} AND locktype <> 'virtualxid'"),
     );
     assert_eq!(locks, 0);
-    // The others go on, also with a layout that is new.
+    // Other sessions continue, even with a new layout.
     assert!(single::<i64>(&mut observer, "SELECT snowflake_nextval()") > 0);
     observer.run("SET snowflake_id.layout = 'wide'; SELECT snowflake_nextval()");
 
@@ -82,7 +82,7 @@ fn a_wait_is_visible_cancellable_and_holds_no_lock() {
     let (mut waiter, message) = waiting.join().unwrap();
     assert!(message.contains("canceling statement due to user request"), "{message}");
     assert!(cancelled.elapsed() < SLACK, "{:?}", cancelled.elapsed());
-    // The session goes on.
+    // The session can be used again.
     waiter.run("RESET snowflake_id.layout; SELECT snowflake_nextval()");
 }
 
@@ -108,7 +108,7 @@ fn statement_timeout_and_termination_end_a_wait() {
     assert!(terminated.elapsed() < SLACK);
 }
 
-/// At saturation waits are shorter than a millisecond: they are visible and cancellable as well.
+/// At saturation waits are shorter than a millisecond. They are still visible and can be canceled.
 #[test]
 fn short_waits_are_visible_and_cancellable() {
     let cluster = Cluster::builder().worker(1).start();
@@ -129,21 +129,21 @@ fn short_waits_are_visible_and_cancellable() {
     cancel.cancel_query(NoTls).unwrap();
     let (mut client, message) = running.join().unwrap();
     assert!(message.contains("canceling statement due to user request"), "{message}");
-    // It does not wait for the clock any more, but for its client.
+    // It no longer waits for the clock, but for its client.
     client.run("SELECT 1");
     eventually("the wait to be over", || {
         single::<Option<String>>(&mut observer, &query).as_deref() == Some("ClientRead")
     });
 }
 
-/// `max_ahead` and `sequence_spread` change at a reload, also for sessions that have taken IDs before.
+/// `max_ahead` and `sequence_spread` take effect at a reload, even in sessions that have taken IDs before.
 #[test]
 fn a_reload_changes_max_ahead_and_spread() {
     let cluster = Cluster::builder().worker(1).start();
     let mut client = cluster.connect();
     client.run("SET snowflake_id.layout = 'time:38 worker:10 sequence:8 unit=1s'");
     client.run("SELECT snowflake_nextval(); SET snowflake_id.max_wait = 0");
-    // 256 IDs a second: 10 s ahead are 2,560 at once, none ahead the rest of a second.
+    // 256 IDs a second: with 10 s ahead, 2,560 at once; without, the rest of a second.
     cluster.change_for(&mut client, "snowflake_id.max_ahead", "10s");
     assert_eq!(ids(&mut client, "SELECT snowflake_batch(2000)").len(), 2_000);
     cluster.change_for(&mut client, "snowflake_id.max_ahead", "0");

@@ -1,11 +1,11 @@
-//! Nothing but the registry itself writes its tables, and what it has forgotten is told by those who know.
+//! Only the registry itself writes its tables, and servers report what it has forgotten.
 
 use harness::*;
 
 use super::member::{CLOCK, Member as Leaser};
 use super::taker::{Member, administer, let_others_take, start_with_fleet};
 
-/// Apply workers fire no ordinary triggers, and a publication FOR ALL TABLES has the tables of a registry, too.
+/// Apply workers do not fire ordinary triggers, and a publication FOR ALL TABLES includes the tables of a registry.
 #[test]
 fn a_subscription_leaves_the_registry_alone() {
     let publisher = super::taker::start(Cluster::builder().set("wal_level", "logical"));
@@ -23,7 +23,7 @@ fn a_subscription_leaves_the_registry_alone() {
         "CREATE SUBSCRIPTION everything CONNECTION '{}' PUBLICATION everything WITH (copy_data = false)",
         publisher.connection_string("test")
     ));
-    // In one transaction: what the last line shows has come after all others.
+    // All in one transaction: when the last row is visible, all others have arrived.
     other.run("BEGIN");
     administer(&mut other, "alter_segment('orders', next_value => 1500)");
     administer(&mut other, "configure(last_worker => 5)");
@@ -35,14 +35,14 @@ fn a_subscription_leaves_the_registry_alone() {
     assert_eq!(single::<i32>(&mut client, last_worker), i32::MAX);
     assert!(subscriber.log().contains("a row of another registry is left out"), "{}", subscriber.log());
     client.run("DROP SUBSCRIPTION everything");
-    // What guards the rows fires there as well.
+    // The triggers that guard the rows fire in this mode too.
     client.run("SET session_replication_role = replica");
     assert_eq!(failure(&mut client, "TRUNCATE snowflake_registry.segment").0, "23001");
     client.run("DELETE FROM snowflake_registry.segment");
     assert_eq!(single::<i64>(&mut client, next), given[1].last() + 1);
 }
 
-/// A registry that has granted a lease, and what its directory was before it granted and gave more.
+/// A registry that has granted a lease, and a copy of its data directory from before it grants more.
 pub fn with_copy() -> (Cluster, Cluster, Leaser) {
     let cluster = start_with_fleet(Cluster::builder());
     let mut client = cluster.connect();
@@ -52,7 +52,7 @@ pub fn with_copy() -> (Cluster, Cluster, Leaser) {
     (cluster, copy, early)
 }
 
-/// The copy in the place of the registry, which is older. An administrator is wrong about it.
+/// Replaces the registry by the copy, which is older. An administrator ends the quarantine by mistake.
 pub fn set_back(cluster: Cluster, copy: &Cluster) -> Client {
     cluster.stop_server("fast");
     copy.start_server();
@@ -61,7 +61,7 @@ pub fn set_back(cluster: Cluster, copy: &Cluster) -> Client {
     client
 }
 
-/// A registry that was set back behind a grant, a connection to it, and a server that has a token of later.
+/// A registry that has lost a grant, a connection to it, and a server with a later token.
 fn with_lost_grant() -> (Cluster, Client, Leaser, String) {
     let (cluster, copy, mut early) = with_copy();
     let mut client = cluster.connect();
@@ -71,17 +71,17 @@ fn with_lost_grant() -> (Cluster, Client, Leaser, String) {
     (copy, client, early, shown)
 }
 
-/// What a server says of itself, with its tokens.
+/// The facts that a server sends, with its tokens.
 pub fn facts(tokens: &[&str]) -> String {
     format!("{{\"tokens\": {tokens:?}}}")
 }
 
-/// Evidence of a lease that was committed.
+/// A token, which proves that a lease was committed.
 pub fn token(client: &mut Client, member: &mut Leaser) -> String {
     member.renew(client).unwrap().token.unwrap()
 }
 
-/// Asks for a worker ID, and shows tokens.
+/// Requests a worker ID and shows tokens. Returns the outcome.
 fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String {
     let member = Leaser::new();
     single(
@@ -96,7 +96,7 @@ fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String
     )
 }
 
-/// Reports, and shows tokens. Returns the outcome and a token.
+/// Sends a report with tokens. Returns the outcome and a token.
 pub fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
     let query = format!(
         "SELECT outcome, token FROM snowflake_registry.take(
@@ -122,7 +122,7 @@ fn only_what_is_committed_is_signed() {
     let lease = token(&mut client, &mut member);
     let (_, numbers) = report(&mut client, "orders", &[]);
     assert!(numbers.as_ref().unwrap().contains(":1001:"), "{numbers:?}");
-    // What is known proves nothing, again and again, nor does what this registry has not signed.
+    // A known token proves nothing when it is shown again, nor does a token that this registry has not signed.
     let forged = lease.replacen("lease:0:0:1", "lease:0:0:9", 1);
     assert_ne!(forged, lease);
     let other = super::member::start(Cluster::builder());
@@ -135,7 +135,7 @@ fn only_what_is_committed_is_signed() {
         assert_eq!(member.renew_and_say(&mut client, &facts(&shown)).unwrap().outcome, "granted");
         assert_eq!(super::member::state(&mut client), "ready");
     }
-    // It is HMAC-SHA256 (RFC 4231, test case 2).
+    // The signature is HMAC-SHA256 (RFC 4231, test case 2).
     client.run(
         "ALTER TABLE snowflake_registry.signing_key DISABLE TRIGGER keep_the_row;
          UPDATE snowflake_registry.signing_key
@@ -150,7 +150,7 @@ fn only_what_is_committed_is_signed() {
     );
 }
 
-/// The grant of another server is lost, and the holder of that is away. Whoever was heard since can tell.
+/// The grant to another server is lost, and its holder does not call. Any server that has renewed since can report it.
 #[test]
 fn any_server_tells_of_a_lost_grant() {
     let (cluster, copy, mut early) = with_copy();
@@ -160,7 +160,7 @@ fn any_server_tells_of_a_lost_grant() {
     let shown = token(&mut client, &mut early);
     drop(client);
     let mut client = set_back(cluster, &copy);
-    // A liar neither blinds the registry nor alarms it.
+    // A forged token neither prevents valid reports nor causes an alarm.
     let mut liar = Leaser::new();
     liar.registry_id = early.registry_id.clone();
     liar.token = Some(shown.replacen("lease:0:0:1", "lease:0:0:9", 1));
@@ -170,7 +170,7 @@ fn any_server_tells_of_a_lost_grant() {
     assert!(super::member::reason(&mut client).contains("a server knows of 4 grants"));
 }
 
-/// Who has left a lease, whose end lies ahead of the clock, still knows of it.
+/// A server that has given up a lease can still report it. The end of that lease is in the future.
 #[test]
 fn a_server_tells_of_a_lease_that_it_has_left() {
     let (cluster, copy, _) = with_copy();
@@ -185,16 +185,16 @@ fn a_server_tells_of_a_lease_that_it_has_left() {
         "{}",
         super::member::reason(&mut client)
     );
-    // Also when the wait is over, nobody gets it before its end.
+    // Even after the quarantine the worker ID is not granted before the end of that lease.
     client.run("SELECT snowflake_registry.end_quarantine()");
     let answer = Leaser::new().acquire(&mut client, 2).unwrap();
     assert_eq!(answer.outcome, "taken", "{answer:?}");
-    // What was learned is no news.
+    // The same report again has no effect.
     assert_eq!(acquire_and_show(&mut client, &[&shown], "0"), "granted");
     assert_eq!(super::member::state(&mut client), "ready");
 }
 
-/// A server whose clock is wrong gets nothing, and may be the only one who knows.
+/// A server whose clock is wrong is granted nothing, but it may be the only server that knows of the loss.
 #[test]
 fn a_server_is_heard_before_it_is_refused() {
     for renews in [true, false] {
@@ -215,7 +215,7 @@ fn a_server_is_heard_before_it_is_refused() {
     }
 }
 
-/// A server whose own ranges are not lost tells of those of others, and of a name that was made since.
+/// A server that has lost no range reports lost ranges of other servers, and of a name that was created later.
 #[test]
 fn any_server_tells_of_lost_ranges() {
     let (cluster, copy, _) = with_copy();
@@ -232,13 +232,13 @@ fn any_server_tells_of_lost_ranges() {
     assert!(super::taker::closed_reason(&mut client, "orders").contains("a server knows of"));
     administer(&mut client, "resume_segments()");
     assert_eq!(Member::default().granted(&mut client, "orders").first, Some(3_001));
-    // The name is one that was dropped.
+    // The registry has learned this name from a token, and treats it as the name of a dropped segment.
     administer(&mut client, "create_segment('items', start => 500)");
     assert_eq!(Member::default().granted(&mut client, "items").first, Some(3_500));
     assert_eq!(report(&mut client, "orders", &[&tokens[0], &tokens[1]]).0, "noted");
 }
 
-/// Numbers by date: the token has two ends.
+/// Numbers by date: the token has two upper bounds.
 #[test]
 fn a_server_tells_of_lost_numbers_of_tomorrow() {
     let cluster = super::taker::start(Cluster::builder().clock());
@@ -262,14 +262,14 @@ fn a_server_tells_of_lost_numbers_of_tomorrow() {
     assert!(Member::default().granted(&mut client, "bills").first.unwrap() % 1_000_000 == 1_001);
 }
 
-/// The registry, set back silently, before anybody says that nothing was lost.
+/// Sets the registry back without ending its quarantine.
 pub fn start_again(cluster: Cluster, copy: &Cluster) -> Client {
     cluster.stop_server("fast");
     copy.start_server();
     copy.connect()
 }
 
-/// A server that knows nothing comes before the one that had the numbers.
+/// A server without any knowledge asks before the server that had the numbers.
 #[test]
 fn holders_of_numbers_come_first() {
     let (cluster, copy, mut early) = with_copy();
@@ -284,14 +284,14 @@ fn holders_of_numbers_come_first() {
     for outcome in ["busy", "closed"] {
         let answer = stranger.take(&mut client, "orders");
         assert_eq!(answer.outcome, outcome, "{answer:?}");
-        // By its regular report.
+        // That server sends its regular report.
         assert_eq!(report(&mut client, "orders", &[&shown]).0, "closed");
     }
     administer(&mut client, "resume_segments()");
     assert!(stranger.granted(&mut client, "orders").first.unwrap() > lost.last());
 }
 
-/// Until when nothing is given is counted. A clock that is set right during that time ends nothing.
+/// The time of a quarantine is counted. Setting the clock right during that time does not end it.
 #[test]
 fn a_wait_is_not_read_off_a_clock() {
     let cluster = start_with_fleet(Cluster::builder().clock());
@@ -304,22 +304,22 @@ fn a_wait_is_not_read_off_a_clock() {
         assert_eq!(Leaser::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
         assert_eq!(Member::default().take(&mut client, "orders").outcome, "busy");
     }
-    // The hour counts as a minute.
+    // The jump of an hour counts as a minute.
     let left = "SELECT extract(epoch FROM waits)::float8 FROM snowflake_registry.settings";
     let seconds: f64 = single(&mut client, left);
     assert!((640.0..=660.0).contains(&seconds), "{seconds} s");
-    // A step back counts nothing, and makes nothing longer.
+    // A step back counts nothing, and does not extend the quarantine.
     cluster.set_clock(-3_600.0);
     Leaser::new().acquire(&mut client, 1024).unwrap();
     let later: f64 = single(&mut client, left);
     assert!((630.0..=seconds).contains(&later), "{later} s");
-    // Nor does it count in calls of those whose clock shows something else.
+    // Time is not counted in calls of servers whose clock differs.
     cluster.set_clock(0.0);
     assert_eq!(acquire_and_show(&mut client, &[], "120000000"), "clock");
     assert_eq!(single::<f64>(&mut client, left), later);
 }
 
-/// The clock was a year ahead when commits were lost. When it is right, the registry waits no longer than otherwise.
+/// The clock was a year ahead when commits were lost. After it is set right, the quarantine lasts no longer than usual.
 #[test]
 fn a_wait_does_not_last_a_year() {
     let cluster = super::member::start(Cluster::builder().clock());
@@ -336,7 +336,8 @@ fn a_wait_does_not_last_a_year() {
     super::member::granted(&mut client);
 }
 
-/// Administrators begin and end waits. They never lower the floor, and what is for new registries ends nothing.
+/// Administrators start and end quarantines. They never lower the floor, and start_fleet(), which is for new
+/// registries, does not end a quarantine.
 #[test]
 fn no_function_lowers_the_floor() {
     let cluster = super::member::start(Cluster::builder().clock());
@@ -355,7 +356,7 @@ fn no_function_lowers_the_floor() {
     super::member::granted(&mut client);
 }
 
-/// A renewal in the future is no sign that the last one is fresh.
+/// A last renewal in the future does not count as recent.
 #[test]
 fn a_renewal_in_the_future_is_not_fresh() {
     let cluster = super::member::start(Cluster::builder().clock());
@@ -371,8 +372,8 @@ fn a_renewal_in_the_future_is_not_fresh() {
     assert!(super::member::reason(&mut client).contains("was started at"));
 }
 
-/// A server that takes as the owner or as a superuser needs no grant, and nobody would know that others take: the
-/// registry's own server would go on at once where commits are lost.
+/// A server that takes as the owner or as a superuser needs no grant, so the registry could not tell that others take.
+/// The registry's own server would then continue at once after a loss of commits.
 #[test]
 fn a_taker_that_needs_no_grant_is_refused() {
     let registry = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
@@ -387,7 +388,7 @@ fn a_taker_that_needs_no_grant_is_refused() {
     Member::default().granted(&mut client, "orders");
 }
 
-/// A server keeps its worker ID as a fixed one, and leaves the registry: nobody else gets it.
+/// A server keeps its worker ID as a fixed one and leaves the registry: no other server gets that worker ID.
 #[test]
 fn a_reserved_worker_id_is_not_given_again() {
     let cluster = super::member::start(Cluster::builder());
@@ -396,7 +397,7 @@ fn a_reserved_worker_id_is_not_given_again() {
         "SELECT snowflake_registry.configure(lease => '1 second', renew_every => '100ms', last_worker => 2)",
     );
     let mut leaves = super::member::granted(&mut client);
-    // Also one that was never given.
+    // A worker ID that was never granted can be reserved too.
     client.run("SELECT snowflake_registry.reserve(0); SELECT snowflake_registry.reserve(1)");
     assert_eq!(leaves.renew(&mut client).unwrap().outcome, "granted");
     let state =
@@ -409,7 +410,7 @@ fn a_reserved_worker_id_is_not_given_again() {
     assert_eq!(failure(&mut client, lifted).0, "23001");
 }
 
-/// A server that names another registry is no less a witness of what was signed here.
+/// A server that names another registry is still a valid witness of tokens signed here.
 #[test]
 fn a_server_that_names_another_registry_is_heard() {
     for call in ["acquire", "renew", "take"] {

@@ -1,4 +1,4 @@
-//! A registry that is frozen gives nothing new, and its leases end. It does not forget that, nor what was reserved.
+//! A frozen registry grants nothing new, and its leases end. It forgets neither the freeze nor reserved worker IDs.
 
 use harness::*;
 
@@ -54,7 +54,7 @@ fn nothing_new_is_given_and_leases_end() {
     granted(&mut client);
 }
 
-/// What was closed for another reason stays closed, and a loss meanwhile is a loss.
+/// Segments that were closed for another reason stay closed, and a loss during the freeze is still handled as a loss.
 #[test]
 fn a_freeze_opens_no_segment() {
     let (_cluster, mut client) = frozen();
@@ -72,7 +72,8 @@ fn a_freeze_opens_no_segment() {
     assert_eq!(["orders", "late"].map(|name| state(&mut client, name)), ["closed", "closed"]);
 }
 
-/// What the registry may have forgotten may be in use. Other registries would give it for the same time, and the same numbers.
+/// Grants that the registry may have forgotten may be in use. Other registries would grant the same worker IDs for that
+/// time, and the same numbers.
 #[test]
 fn what_is_forgotten_has_not_ended() {
     let (cluster, copy, mut holder) = with_copy();
@@ -95,7 +96,8 @@ fn what_is_forgotten_has_not_ended() {
     let (code, said) = failure(&mut client, "SELECT snowflake_registry.end_fleet()");
     assert_eq!(code, "55006", "{said}");
     assert!(said.contains("was started at") && said.contains("end_quarantine()"), "{said}");
-    // An administrator says that nothing was lost, and is wrong. One who hears of it knows where numbers go on no more.
+    // An administrator ends the quarantine by mistake. After a second quarantine it is no longer known where numbers
+    // continue.
     administer(&mut client, "end_quarantine()");
     assert!(end_of(&mut client, "freeze(clock_timestamp())") < lost);
     assert_eq!(single::<Option<i64>>(&mut client, resume_at), Some(1));
@@ -119,13 +121,13 @@ fn what_makes_no_sense_is_refused() {
     let (code, said) =
         failure(&mut client, "SELECT snowflake_registry.start_fleet(now() + interval '2 days')");
     assert_eq!(code, "22023", "{said}");
-    // One that is over: leases go on to their ends.
+    // A freeze at a past time: leases continue to their ends.
     granted(&mut client);
     let is_later = "SELECT snowflake_registry.freeze('2020-01-01') > now()";
     assert!(single::<bool>(&mut client, is_later));
 }
 
-/// Another registry may begin at the time that was returned first.
+/// Another registry may start at the time that the first freeze returned.
 #[test]
 fn a_freeze_is_not_moved_to_later() {
     let (_cluster, mut client) = frozen();
@@ -143,7 +145,7 @@ fn a_freeze_is_not_moved_to_later() {
     administer(&mut client, "freeze()");
 }
 
-/// Nothing that is given begins before.
+/// No lease starts before that time.
 #[test]
 fn a_fleet_that_begins_later() {
     let cluster = Cluster::builder().extensions(&["snowflake_id_registry"]).start();
@@ -173,7 +175,7 @@ fn a_lost_freeze_is_known_to_servers() {
     assert_eq!(state(&mut client, "orders"), "closed");
 }
 
-/// Which worker ID it was is not known: so nothing is given before an administrator has looked.
+/// Which worker ID was reserved is not known, so nothing is granted until an administrator has checked.
 #[test]
 fn a_lost_reservation_freezes() {
     let (cluster, copy, mut holder) = with_copy();
@@ -181,7 +183,7 @@ fn a_lost_reservation_freezes() {
     administer(&mut client, "reserve(7)");
     let of_lost = token(&mut client, &mut holder);
     let mut client = set_back(cluster, &copy);
-    // It goes another way here.
+    // The restored registry makes another request.
     administer(&mut client, "reserve(8)");
     holder.token = None;
     let of_other = token(&mut client, &mut holder);
@@ -192,14 +194,15 @@ fn a_lost_reservation_freezes() {
     assert_eq!(show(&mut client, &of_other), "");
     assert_eq!(show(&mut client, &of_lost), "infinity");
     client.run("SELECT snowflake_registry.reserve(7), snowflake_registry.unfreeze(), snowflake_registry.end_quarantine()");
-    // Neither proves anything any more.
+    // Neither token proves anything from now on.
     for token in [of_other, of_lost] {
         assert_eq!(show(&mut client, &token), "");
         assert_eq!(status(&mut client, "quarantine_until"), "");
     }
 }
 
-/// Whatever an administrator does beside that: another registry may give the same numbers by now.
+/// The freeze holds whatever else an administrator does, because another registry may already be granting the same
+/// numbers.
 #[test]
 fn nobody_gets_numbers_while_it_is_frozen() {
     let (_cluster, mut client) = frozen();
@@ -225,7 +228,8 @@ fn nobody_gets_numbers_while_it_is_frozen() {
     }
 }
 
-/// The registry's own server is set back with it. It alone has taken numbers, which are given by another registry now.
+/// The registry's own server is set back with it. Only that server has taken numbers, which another registry now
+/// grants.
 #[test]
 fn a_lost_freeze_holds_for_the_registry_s_own_server() {
     let (cluster, copy, mut holder) = with_copy();
@@ -239,7 +243,7 @@ fn a_lost_freeze_holds_for_the_registry_s_own_server() {
     assert_eq!(Member::default().take_by(&mut client, "take_local", "orders", "").outcome, "closed");
 }
 
-/// What may have been granted in lost commits is used to its end, too.
+/// Leases that may have been granted in lost commits are included in the returned time.
 #[test]
 fn a_freeze_during_a_wait_returns_the_end_of_what_may_be_lost() {
     let cluster = start(Cluster::builder());
@@ -250,7 +254,7 @@ fn a_freeze_during_a_wait_returns_the_end_of_what_may_be_lost() {
     assert!(single::<bool>(&mut client, is_after_the_wait));
 }
 
-/// Every time that can be given comes back from a token, and no later.
+/// Every possible time of a freeze is restored exactly from a token.
 #[test]
 fn a_freeze_up_to_any_time_is_remembered() {
     for until in ["-infinity", "4713-01-01 BC", "2020-01-01", "9999-12-31", "294276-12-31 23:59:59+00"] {

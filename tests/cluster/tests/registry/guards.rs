@@ -1,11 +1,11 @@
-//! What guards the past of a registry: triggers that fire in every session, and a view in the way of DROP EXTENSION.
+//! Guards of a registry's history: triggers that fire in every session, and a view that blocks DROP EXTENSION.
 
 use harness::*;
 
 use super::taker::{administer, start_with_fleet};
 
-/// A restore of data that switches triggers off, into a registry that runs. It ends with all triggers switched on, but as
-/// ordinary ones: apply workers pass them by.
+/// A data restore that disables triggers, into a running registry. At its end all triggers are enabled again, but as
+/// ordinary ones, which apply workers do not fire.
 #[test]
 fn guards_that_were_switched_off_are_switched_on() {
     let cluster = start_with_fleet(Cluster::builder());
@@ -17,7 +17,7 @@ fn guards_that_were_switched_off_are_switched_on() {
     let is_guarded =
         |client: &mut Client| single::<bool>(client, "SELECT is_guarded FROM snowflake_registry.status");
     assert!(is_guarded(&mut client));
-    // The rows are there already.
+    // The rows already exist.
     assert!(!restore.output().unwrap().status.success());
     assert!(!is_guarded(&mut client));
     assert_eq!(super::member::state(&mut client), "ready");
@@ -36,7 +36,7 @@ fn guards_that_were_switched_off_are_switched_on() {
         1
     );
     client.run("RESET session_replication_role");
-    // It is found out once, and an administrator's function does as well.
+    // The gap is detected once. A call of an administrator's function detects it too.
     administer(&mut client, "end_quarantine()");
     super::member::granted(&mut client);
     assert!(!restore.output().unwrap().status.success());
@@ -45,7 +45,8 @@ fn guards_that_were_switched_off_are_switched_on() {
     assert_eq!(super::member::state(&mut client), "quarantine");
 }
 
-/// As many servers as there are call at once when the guards are off, beside somebody who reads and one who vacuums.
+/// As many servers as possible call at the same time while the guards are off, during a reading transaction and a
+/// VACUUM.
 #[test]
 fn all_call_when_the_guards_were_switched_off() {
     let cluster = super::member::start(super::member::many());
@@ -60,7 +61,7 @@ fn all_call_when_the_guards_were_switched_off() {
                 let mut member = member.clone();
                 let mut client = cluster.connect();
                 scope.spawn(move || {
-                    // A copy of it has renewed before, and its nonce is not known after a quarantine.
+                    // Its copy has renewed in an earlier round, so its nonce is unknown after a quarantine.
                     member.nonce = super::member::uuid();
                     member.renew(&mut client).unwrap_or_else(|error| panic!("{}", text(&error)));
                 });
@@ -71,7 +72,8 @@ fn all_call_when_the_guards_were_switched_off() {
     }
 }
 
-/// Somebody has locked a table for long. Renewals do not wait for that, and the guards are switched on afterwards.
+/// A session holds a lock on a table for a long time. Renewals do not wait for it, and the guards are switched on
+/// afterwards.
 #[test]
 fn guards_that_cannot_be_switched_on_now() {
     let cluster = super::member::start(Cluster::builder());

@@ -6,8 +6,8 @@ use harness::*;
 
 use super::member::{Member, granted, reason, start};
 
-/// The database is put back from a copy that CREATE DATABASE has made: same server, same timeline, and the rows
-/// are those of the transactions that wrote them.
+/// The database is restored from a copy made by CREATE DATABASE: on the same server and timeline, and with rows from
+/// the same transactions.
 #[test]
 fn a_copy_of_the_database_takes_its_place() {
     let cluster = Cluster::builder().extensions(&[]).start();
@@ -23,7 +23,7 @@ fn a_copy_of_the_database_takes_its_place() {
     let mut early = granted(&mut client);
     drop(client);
     let copy = |admin: &mut Client, from: &str, to: &str| {
-        // Backends that have ended may be connected for a moment.
+        // Backends that have exited may still count as connected for a moment.
         eventually("a copy", || admin.batch_execute(&format!("CREATE DATABASE {to} TEMPLATE {from}")).ok());
     };
     copy(&mut admin, "registry", "kept");
@@ -44,7 +44,7 @@ fn a_copy_of_the_database_takes_its_place() {
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
     client.run("SELECT snowflake_registry.end_quarantine()");
     granted(&mut client);
-    // Another name alone changes nothing.
+    // Renaming the database alone has no effect.
     drop(client);
     eventually("another name", || admin.batch_execute("ALTER DATABASE registry RENAME TO renamed").ok());
     granted(&mut cluster.connect_to("renamed"));
@@ -54,7 +54,7 @@ fn a_copy_of_the_database_takes_its_place() {
 fn a_registry_is_dumped_and_restored() {
     let old = start(Cluster::builder());
     let mut client = old.connect();
-    // The owner is no superuser, and has granted rights.
+    // The owner is not a superuser, and has granted privileges.
     client.run(
         "DROP EXTENSION snowflake_id_registry CASCADE;
          CREATE ROLE keeper_of_ids LOGIN; CREATE ROLE fleet LOGIN;
@@ -98,7 +98,7 @@ fn a_registry_is_dumped_and_restored() {
     }
 }
 
-/// Where no extension can be installed: the file is run by psql, as a role that has no more than CREATE.
+/// On a server where extensions cannot be installed, psql runs the file, as a role with only the privilege CREATE.
 #[test]
 fn the_registry_is_installed_by_psql() {
     let cluster = Cluster::builder().extensions(&[]).start();
@@ -128,7 +128,7 @@ fn the_registry_is_installed_by_psql() {
         let exists = "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_registry'";
         let said = run("nobody_much", database, &script);
         assert!(said.contains("permission denied for database"), "{said}");
-        // The last of all steps fails: nothing is left, though psql goes on after errors.
+        // The last step fails: nothing is left, although psql continues after errors.
         let broken =
             script.replace("PERFORM set_config('search_path', search_path_before, true);", "PERFORM 1 / 0;");
         assert_ne!(broken, script);
@@ -150,7 +150,7 @@ fn the_registry_is_installed_by_psql() {
     }
 }
 
-/// CREATE EXTENSION does not look into the bodies of functions: what cannot be parsed is an error only when it is reached.
+/// CREATE EXTENSION does not check the bodies of functions: a syntax error in one is raised only when it is reached.
 #[test]
 fn the_bodies_of_all_functions_can_be_parsed() {
     let cluster = Cluster::builder().extensions(&["snowflake_id", "snowflake_id_registry"]).start();

@@ -1,4 +1,5 @@
-//! The registry of a fleet, and many servers at once. Topic `registry` of pg_regress has what one session can show.
+//! The registry of a fleet, and many servers at once. Topic `registry` of pg_regress covers what a single session can
+//! test.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -37,8 +38,8 @@ fn fifty_servers_ask_for_sixteen_identities() {
     assert_eq!(log.matches("goes to a server without a name").count(), 16, "{log}");
 }
 
-/// Leases are so short that identities change hands all the time; renewals, orders and quarantines cross
-/// them. What was granted of one identity never overlaps.
+/// Leases are so short that identities change hands all the time, interleaved with renewals, requests and quarantines.
+/// Ranges granted for one identity never overlap.
 #[test]
 fn ranges_of_one_identity_do_not_overlap() {
     let cluster = start(many());
@@ -47,7 +48,7 @@ fn ranges_of_one_identity_do_not_overlap() {
     let ends = Instant::now() + Duration::from_secs(8);
     // Identity, lease, range.
     let ranges: Mutex<Vec<(i32, String, i64, i64)>> = Mutex::new(Vec::new());
-    // Locks may be waited for in vain.
+    // Waits for locks may time out.
     let answered = |asked: Result<Answer, postgres::Error>| {
         asked.unwrap_or_else(|error| {
             assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
@@ -75,7 +76,7 @@ fn ranges_of_one_identity_do_not_overlap() {
                         if renewals > 5 {
                             break;
                         }
-                        // Some come too late.
+                        // Some renew too late.
                         thread::sleep(Duration::from_millis(if renewals % 3 == number % 3 {
                             1_100
                         } else {
@@ -117,8 +118,8 @@ fn ranges_of_one_identity_do_not_overlap() {
     }
 }
 
-/// A copy renews beside the original. Whichever comes second is told so, though it asked before the first one
-/// had committed.
+/// A copy renews beside the original. The second of the two is told so, even if it asked before the first had
+/// committed.
 #[test]
 fn of_two_that_renew_one_lease_one_is_a_twin() {
     let cluster = start(Cluster::builder());
@@ -141,20 +142,20 @@ fn of_two_that_renew_one_lease_one_is_a_twin() {
     assert!(cluster.log().contains("two servers hold worker ID 0 (datacenter 0)"), "{}", cluster.log());
 }
 
-/// A transaction that is left open holds up who asks for an identity, and not for ever.
+/// A transaction that is left open delays new grants, but not forever.
 #[test]
 fn an_open_transaction_is_waited_for_in_vain() {
     let cluster = start(Cluster::builder());
     let (mut a, mut b) = (cluster.connect(), cluster.connect());
     let mut member = granted(&mut a);
     a.run("BEGIN");
-    // The answer is not believed before the commit.
+    // A server uses a reply only after the commit.
     member.clone().renew(&mut a).unwrap();
     let error = Member::new().acquire(&mut b, 1024).unwrap_err();
     assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
     let (code, said) = failure(&mut b, "SELECT snowflake_registry.revoke_lease(0)");
     assert_eq!(code, "55P03", "{said}");
-    // The server ends the transaction after a while.
+    // The server ends the idle transaction after a while.
     let answer = eventually("an identity", || Member::new().acquire(&mut b, 1024).ok());
     assert_eq!(answer.worker, Some(1));
     assert!(a.batch_execute("COMMIT").is_err());
@@ -163,7 +164,7 @@ fn an_open_transaction_is_waited_for_in_vain() {
     assert_eq!(member.renew(&mut b).unwrap().outcome, "unknown");
 }
 
-/// Renewals do not queue behind one another's commits, and do not keep those who ask for an identity waiting.
+/// Renewals do not queue for each other's commits, and do not delay servers that request an identity.
 #[test]
 fn a_thousand_renewals_with_slow_commits() {
     const COMMIT: Duration = Duration::from_millis(300);
@@ -205,7 +206,8 @@ fn a_thousand_renewals_with_slow_commits() {
     assert_eq!(state(&mut client), "ready");
 }
 
-/// Nothing was lost: who holds a lease notices nothing, and strangers wait for two and a half renewals.
+/// Nothing was lost: a server with a lease continues, and an unrecognized server waits for two and a half renewal
+/// intervals.
 #[test]
 fn the_server_of_the_registry_is_started_again() {
     let cluster = start(Cluster::builder());
@@ -219,7 +221,7 @@ fn the_server_of_the_registry_is_started_again() {
     };
     for mode in ["fast", "immediate"] {
         let mut client = restart(mode);
-        // Whoever is in the way of signing keeps nobody waiting, and nothing is given out for all that.
+        // A lock that prevents signing does not delay renewals, and nothing new is granted meanwhile.
         let mut other = cluster.connect();
         other.run("BEGIN; LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE");
         assert_eq!(holder.renew(&mut client).unwrap().outcome, "granted");
@@ -239,20 +241,20 @@ fn the_server_of_the_registry_is_started_again() {
             answer.outcome == "granted"
         });
         assert_eq!(state(&mut client), "ready");
-        // The answer may have been lost.
+        // The reply may have been lost.
         let mut client = restart(mode);
         assert_eq!(stranger.acquire(&mut client, 1024).unwrap().outcome, "granted");
         assert_eq!(state(&mut client), "quarantine");
         client.run("SELECT snowflake_registry.end_quarantine()");
         granted(&mut client);
     }
-    // A crash of a backend cannot set a disk back.
+    // A crash of a backend cannot set the disk back.
     cluster.crash_a_backend();
     let ask = || Member::new().acquire(&mut cluster.try_connect("postgres").ok()?, 1024).ok();
     let answer = eventually("the server to recover", ask);
     assert_eq!(answer.outcome, "granted", "{answer:?}");
     let mut client = cluster.connect();
-    // As long as renewals are fresh, the administrator's word is believed.
+    // While renewals are recent, the setting synchronous is trusted.
     client.run("SELECT snowflake_registry.configure(synchronous => true, renew_every => '1 minute')");
     drop(client);
     let mut client = restart("fast");
@@ -265,7 +267,8 @@ fn the_server_of_the_registry_is_started_again() {
     assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
 }
 
-/// A lease that has ended may be somebody else's, if the disk was set back: it comes after those that are live.
+/// If the disk was set back, a lease that has ended may belong to another server by now. Its holder is served after
+/// those with live leases.
 #[test]
 fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
     let cluster = start(Cluster::builder().clock());
@@ -279,7 +282,7 @@ fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
     cluster.set_clock(3.0);
     cluster.start_server();
     let mut client = cluster.connect();
-    // Also as long as nobody could sign.
+    // This holds even while nothing can be signed.
     let mut other = cluster.connect();
     other.run("BEGIN; LOCK TABLE snowflake_registry.settings IN ROW SHARE MODE");
     assert_eq!(member.renew(&mut client).unwrap().outcome, "quarantine");
@@ -287,7 +290,7 @@ fn a_lease_has_ended_when_the_server_of_the_registry_is_started() {
     let answer = member.renew(&mut client).unwrap();
     assert_eq!(answer.outcome, "quarantine");
     assert!(answer.detail.unwrap().contains("was started at"));
-    // Who else may have had it is not known. It gets another one, or this one again.
+    // Other holders since then are not known. The server gets another worker ID, or the same one again.
     eventually("the end of the quarantine", || member.renew(&mut client).unwrap().outcome == "unknown");
     assert_eq!(Member::new().acquire(&mut client, 1).unwrap().outcome, "granted");
 }

@@ -1,4 +1,4 @@
-//! The registry of a fleet is promoted, set back or made of a dump: it finds out that it may have forgotten grants.
+//! The registry of a fleet is promoted, set back or restored from a dump: it detects that it may have forgotten grants.
 
 use harness::*;
 
@@ -14,20 +14,20 @@ fn a_standby_is_promoted() {
     assert_eq!(sqlstate(&error), "25006");
     assert!(text(&error).contains("this server is a standby of the registry"), "{}", text(&error));
     standby.stop_receiving();
-    // Commits that the standby will not have: a renewal and a grant.
+    // A renewal and a grant in commits that the standby will not have.
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
     let mut lost = granted(&mut client);
     primary.stop_server("immediate");
     standby.promote();
 
     let mut client = standby.connect();
-    // The nonce of the lost renewal is not one that the registry knows. This is no twin.
+    // The registry does not know the nonce of the lost renewal. It must not take the server for a twin.
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(state(&mut client), "quarantine");
     assert!(reason(&mut client).contains("timeline 2, before 1"), "{}", reason(&mut client));
     assert_eq!(late.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(lost.renew(&mut client).unwrap().outcome, "unknown");
-    // Its range goes on: nobody may have its identity now.
+    // The server's range continues, so no other server may have its identity now.
     let answer = Member::new().acquire(&mut client, 1024).unwrap();
     assert_eq!(answer.outcome, "taken");
     assert!(answer.detail.unwrap().contains("quarantine until"));
@@ -37,7 +37,7 @@ fn a_standby_is_promoted() {
     assert!(standby.log().contains("snowflake_id_registry: quarantine"), "{}", standby.log());
     client.run("SELECT snowflake_registry.end_quarantine()");
     granted(&mut client);
-    // It is not found out again, nor after a crash.
+    // The loss is not detected again, nor after a crash.
     drop(client);
     standby.restart("immediate");
     let mut client = standby.connect();
@@ -65,11 +65,11 @@ fn a_synchronous_standby_is_promoted() {
     let timeline = "SELECT timeline FROM snowflake_registry.settings";
     assert_eq!(single::<i32>(&mut client, timeline), 2);
 
-    // The administrator is wrong: this one has not had the last commits. The first server that comes tells.
+    // The administrator's claim is wrong: this standby lacks the last commits. The first server that calls proves it.
     let other = standby.start_standby(&[]);
     other.stop_receiving();
     member.renew(&mut client).unwrap();
-    // What is signed is what was committed before.
+    // A reply signs what was committed before it.
     member.renew(&mut client).unwrap();
     standby.stop_server("immediate");
     other.promote();
@@ -87,7 +87,7 @@ fn a_registry_is_set_back() {
     let (mut one, mut other) = (granted(&mut client), granted(&mut client));
     other.renew(&mut client).unwrap();
     let copy = cluster.duplicate_in_between();
-    // Nothing but a renewal: no identity changes hands.
+    // Only a renewal: no identity is granted.
     one.renew(&mut cluster.connect()).unwrap();
     cluster.stop_server("fast");
 
@@ -97,14 +97,14 @@ fn a_registry_is_set_back() {
     assert!(reason(&mut client).contains("was started at"), "{}", reason(&mut client));
     assert_eq!(one.renew(&mut client).unwrap().outcome, "granted", "a sound server is taken for a twin");
     assert_eq!(one.renew(&mut client).unwrap().outcome, "granted");
-    // But then a copy is found out again.
+    // But after that a copy is detected again.
     let mut copied = one.clone();
     assert_eq!(one.renew(&mut client).unwrap().outcome, "granted");
     copied.nonce = super::member::uuid();
     assert_eq!(copied.renew(&mut client).unwrap().outcome, "twin");
 }
 
-/// A registry that has granted a lease and is ready for more, and a copy of its directory as it was before that.
+/// A registry that has granted a lease and is ready for more, and an earlier copy of its data directory.
 fn start_with_copy() -> (Cluster, Cluster, Member) {
     let cluster = start(Cluster::builder());
     let early = granted(&mut cluster.connect());
@@ -113,8 +113,8 @@ fn start_with_copy() -> (Cluster, Cluster, Member) {
     (cluster, copy, early)
 }
 
-/// The same, and a stranger comes before those that know better. What it was granted would be theirs, and would
-/// hide from then on that anything is lost.
+/// The same, but an unrecognized server calls before the servers that know of the loss. A grant to it would give it
+/// their worker ID, and would hide the loss from then on.
 #[test]
 fn an_unrecognized_server_comes_first_to_a_registry_that_is_set_back() {
     let (cluster, copy, mut early) = start_with_copy();
@@ -128,14 +128,14 @@ fn an_unrecognized_server_comes_first_to_a_registry_that_is_set_back() {
     let answer = Member::new().acquire(&mut client, 1024).unwrap();
     assert_eq!(answer.outcome, "taken", "{answer:?}");
     assert!(answer.detail.unwrap().contains("was started at"));
-    // Its lease is known again.
+    // The registry knows the lease again.
     assert_eq!(lost.renew(&mut client).unwrap().outcome, "granted");
     assert!(reason(&mut client).contains("a server knows of"), "{}", reason(&mut client));
     assert_eq!(early.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
 }
 
-/// The dump is older than the order that made leases longer. Nobody gets anything before those have ended.
+/// The dump is older than the request that lengthened leases. Nothing is granted before the longer leases have ended.
 #[test]
 fn leases_were_longer_than_a_restored_registry_knows() {
     let cluster = start(Cluster::builder());
@@ -144,7 +144,7 @@ fn leases_were_longer_than_a_restored_registry_knows() {
     let dump = cluster.dump();
     let configure = "SELECT snowflake_registry.configure(lease => '24 hours')";
     client.run(configure);
-    // What is signed is what was committed before.
+    // A reply signs what was committed before it.
     let longest = early.renew(&mut client).unwrap().until.unwrap();
     early.renew(&mut client).unwrap();
     let mut lost = Member::new();
@@ -159,7 +159,7 @@ fn leases_were_longer_than_a_restored_registry_knows() {
     let answer = other.renew(&mut client).unwrap();
     assert_eq!(answer.outcome, "granted");
     assert!(single::<i64>(&mut client, until) < longest, "the dump knows of the order");
-    // Each one shows what it has.
+    // Each server shows its own lease.
     let answer = early.renew(&mut client).unwrap();
     assert_eq!((answer.outcome.as_str(), answer.until), ("granted", Some(longest)));
     let mut is_after =
@@ -170,7 +170,7 @@ fn leases_were_longer_than_a_restored_registry_knows() {
     assert!(reason(&mut client).contains("a server was granted"), "{}", reason(&mut client));
 }
 
-/// A stranger's grant has raised the count to what those have seen that know better.
+/// A grant to an unrecognized server has raised the count to the value that the servers with later knowledge have seen.
 #[test]
 fn the_end_of_a_lease_shows_a_lost_grant() {
     let (cluster, copy, mut early) = start_with_copy();
@@ -182,14 +182,14 @@ fn the_end_of_a_lease_shows_a_lost_grant() {
 
     copy.start_server();
     let mut client = copy.connect();
-    // The administrator says that nothing was lost.
+    // The administrator ends the quarantine by mistake.
     client.run("SELECT snowflake_registry.end_quarantine()");
     granted(&mut client);
     assert_eq!(lost.renew_and_say(&mut client, "{}").unwrap().outcome, "unknown");
     assert_eq!(state(&mut client), "ready", "the count shows it");
     assert_eq!(lost.renew(&mut client).unwrap().outcome, "unknown");
     assert_eq!(state(&mut client), "quarantine");
-    // What is taken away is no sign of a loss.
+    // A revoked lease is no sign of a loss.
     client.run("SELECT snowflake_registry.end_quarantine()");
     let mut taken = Member::new();
     taken.acquire(&mut client, 1024).unwrap();
@@ -200,7 +200,7 @@ fn the_end_of_a_lease_shows_a_lost_grant() {
     assert_eq!(state(&mut client), "ready");
 }
 
-/// Where the registry cannot tell a promotion from a start, each start may be one.
+/// Where the registry cannot tell a promotion from a start, each start may be a promotion.
 #[test]
 fn a_start_without_a_timeline_counts_as_a_loss() {
     let cluster = Cluster::builder().extensions(&[]).start();
@@ -226,14 +226,14 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
     assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
     let reason = reason(&mut client);
     assert!(reason.contains("may not tell its timeline"), "{reason}");
-    // A witness does not shorten it, and it is found out once.
+    // A token does not shorten the quarantine, and a promotion is detected only once.
     let is_proved = "SELECT is_proved FROM snowflake_registry.settings";
     assert!(single::<bool>(&mut client, is_proved));
     assert_eq!(super::taker::state(&mut client, "orders"), "closed");
     super::taker::administer(&mut client, "end_quarantine()");
     super::taker::administer(&mut client, "resume_segments()");
     granted(&mut client);
-    // Nor is it one where the administrator vouches for that.
+    // With configure(synchronous => true), the administrator guarantees that it is not a loss.
     super::taker::administer(&mut client, "configure(synchronous => true)");
     member.renew(&mut client).unwrap();
     drop(client);
@@ -241,7 +241,7 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
     let mut client = cluster.connect();
     assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(state(&mut client), "ready");
-    // From now on it may.
+    // From now on it may read the timeline.
     client.run("GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn), pg_current_wal_lsn() TO keeper_of_ids");
     super::taker::administer(&mut client, "end_quarantine()");
     assert!(single::<bool>(&mut client, knows));
@@ -252,7 +252,7 @@ fn a_start_without_a_timeline_counts_as_a_loss() {
     assert_eq!(state(&mut client), "ready");
 }
 
-/// A server that was refused asks again after half a second or so, however often leases are renewed.
+/// A refused server asks again after about half a second, whatever the renewal interval.
 #[test]
 fn who_renews_very_often_is_waited_for_as_well() {
     let cluster = start(Cluster::builder());

@@ -1,11 +1,12 @@
-//! The registry of segments is promoted, set back or made of a dump: it finds out that it may have forgotten ranges.
+//! The registry of segments is promoted, set back or restored from a dump: it detects that it may have forgotten
+//! ranges.
 
 use harness::*;
 
 use super::forgets::{report, set_back, with_copy};
 use super::taker::{Member, administer, closed_reason, start, state};
 
-/// A server whose ranges are lost with the primary. The registry's own server loses its rows as well.
+/// The ranges of a server are lost with the primary. The registry's own server loses its rows as well.
 #[test]
 fn a_standby_is_promoted() {
     let primary = start(Cluster::builder());
@@ -35,14 +36,14 @@ fn a_standby_is_promoted() {
     standby.promote();
 
     let mut client = standby.connect();
-    // The other one comes first, and gets nothing of what the first has.
+    // The other server asks first, and is granted none of the numbers of the first.
     let answer = other.take(&mut client, "shared");
     assert_eq!(answer.outcome, "closed", "{answer:?}");
     assert!(answer.detail.unwrap().contains("timeline 2, before 1"));
     assert_eq!(state(&mut client, "untouched"), "closed");
     assert_eq!(server.take(&mut client, "shared").outcome, "closed");
-    // Perhaps others took from it. If they may not, the registry's own server goes on: with the numbers its rows are
-    // gone, too. What its file still knows is not given again either.
+    // Other servers may have taken numbers. If they are not permitted to, the registry's own server continues, because
+    // its rows are lost together with the numbers. Numbers that its file still lists are not given again either.
     assert_eq!(here.take_by(&mut client, "take_local", "home", "").outcome, "closed");
     assert_eq!(single::<i64>(&mut client, "SELECT max(id) FROM bills"), 10);
     administer(&mut client, "resume_segment('home', 21)");
@@ -50,14 +51,14 @@ fn a_standby_is_promoted() {
     let (code, said) = failure(&mut client, "SELECT snowflake_registry.resume_segment('shared', 25)");
     assert_eq!(code, "22023");
     assert!(said.contains("Numbers below 31 were given"), "{said}");
-    // It has learned what it had forgotten.
+    // The registry has learned the forgotten range.
     administer(&mut client, "resume_segments()");
     assert_eq!(state(&mut client, "shared"), "open");
     assert_eq!(other.granted(&mut client, "untouched").first, Some(11));
     let goes_on = other.granted(&mut client, "shared");
     assert!(goes_on.first.unwrap() > lost.last());
 
-    // It is not found out again, nor after a crash.
+    // The loss is not detected again, nor after a crash.
     drop(client);
     standby.restart("immediate");
     let mut client = standby.connect();
@@ -117,7 +118,7 @@ fn a_registry_is_set_back() {
         2_001
     );
 
-    // An order that is lost is found out by the count, whatever is asked for.
+    // The count reveals a lost request, whichever name is asked for.
     copy_after_order.start_server();
     let mut client = copy_after_order.connect();
     hears_of_order.had_until.clear();
@@ -170,14 +171,14 @@ fn a_registry_is_dumped_and_restored() {
     );
     administer(&mut client, &format!("resume_segment('shared', {})", last.last() + 1));
     assert_eq!(server.granted(&mut client, "shared").first, Some(2_001));
-    // A dropped name is remembered, and what was given of it is not known.
+    // A dropped name is remembered, but the numbers given for it are not known.
     administer(&mut client, "create_segment('dropped')");
     assert_eq!(server.take(&mut client, "dropped").outcome, "closed");
     administer(&mut client, "resume_segments()");
     assert_eq!(server.granted(&mut client, "dropped").first, Some(1_001));
 }
 
-/// The first numbers of a day were taken before midnight. After it the registry is set back to the day before.
+/// The first numbers of a day were taken before midnight. After midnight the registry is set back to the day before.
 #[test]
 fn a_server_tells_of_a_day_that_was_begun() {
     let cluster = start(Cluster::builder().clock());
@@ -206,7 +207,7 @@ fn a_server_tells_of_a_day_that_was_begun() {
     assert_eq!(Member::default().granted(&mut client, "bills").first, Some(lost.last() + 1));
 }
 
-/// Two of the tokens are of numbers by date, of a name that the registry does not know.
+/// Two of the tokens are for numbers by date, of a name that the registry does not know.
 #[test]
 fn servers_tell_of_a_name_by_date_whose_creation_is_lost() {
     let (cluster, copy, _) = with_copy();

@@ -9,10 +9,10 @@ pub fn many() -> Builder {
     Cluster::builder().set("max_connections", 90)
 }
 
-/// What tells servers apart: lease IDs and nonces are made of it.
+/// A counter for distinct lease IDs and nonces.
 pub static NEXT: AtomicU32 = AtomicU32::new(1);
 
-/// A server with the registry of a fleet.
+/// Starts a server with the registry of a fleet.
 pub fn start(registry: Builder) -> Cluster {
     let cluster = registry.extensions(&["snowflake_id_registry"]).start();
     cluster.connect().run("SELECT snowflake_registry.start_fleet()");
@@ -28,11 +28,11 @@ pub struct Answer {
     pub registry_id: String,
     pub free_from: Option<i64>,
     pub detail: Option<String>,
-    /// What it may show the registry later.
+    /// The token that it can show the registry later.
     pub token: Option<String>,
 }
 
-/// What a server of the fleet knows.
+/// The state of a server of the fleet.
 #[derive(Clone)]
 pub struct Member {
     pub lease_id: String,
@@ -62,17 +62,17 @@ impl Member {
         self.ask(client, &query)
     }
 
-    /// Renews, and goes on with the next nonce if that was granted.
+    /// Renews. If that is granted, continues with the next nonce.
     pub fn renew(&mut self, client: &mut Client) -> Result<Answer, postgres::Error> {
         self.renew_and_say(client, &self.facts())
     }
 
-    /// What it can show.
+    /// The facts that it can send.
     fn facts(&self) -> String {
         self.token.as_ref().map_or_else(|| "{}".into(), |token| format!("{{\"tokens\": [\"{token}\"]}}"))
     }
 
-    /// The same, and tells facts, such as the end of the lease in hand.
+    /// Renews and sends facts, such as the end of the lease in hand.
     pub fn renew_and_say(&mut self, client: &mut Client, facts: &str) -> Result<Answer, postgres::Error> {
         let next = uuid();
         let query = format!(

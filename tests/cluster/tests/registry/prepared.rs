@@ -1,5 +1,5 @@
-//! Calls that are prepared (two-phase commit), and committed much later. Others are held up until then, and nothing is given
-//! twice.
+//! Calls in prepared transactions (two-phase commit) that are committed much later. Other calls wait until then, and
+//! nothing is granted twice.
 
 use harness::*;
 
@@ -11,14 +11,14 @@ fn registry() -> Cluster {
     start_with_fleet(Cluster::builder().set("max_prepared_transactions", 5).clock())
 }
 
-/// Hours go by, and the server is started again.
+/// Lets hours pass and restarts the server.
 fn three_hours_later(cluster: &Cluster) -> Client {
     cluster.set_clock(3.0 * 3_600.0);
     cluster.restart("immediate");
     cluster.connect()
 }
 
-/// Fails unless this call waits for a lock in vain.
+/// Checks that a call failed because it waited too long for a lock.
 fn assert_held_up(answer: Result<Answer, postgres::Error>) {
     let error = answer.expect_err("others were not held up");
     assert_eq!(sqlstate(&error), "55P03", "{}", text(&error));
@@ -40,7 +40,7 @@ fn a_grant_that_is_committed_hours_later() {
     assert_held_up(holder.renew(&mut client));
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.end_fleet()").0, "55P03");
     client.run("COMMIT PREPARED 'late'");
-    // The wait after the start begins now: whoever has a lease that has ended is not renewed.
+    // The quarantine after the start begins now: a lease that has ended is not renewed.
     assert_eq!(late.renew(&mut client).unwrap().outcome, "quarantine");
     assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken");
     administer(&mut client, "end_quarantine()");
@@ -59,11 +59,11 @@ fn a_renewal_and_a_range_that_are_committed_hours_later() {
     let mut other = granted(&mut client);
     client.run("BEGIN");
     let renewed = holder.renew(&mut client).unwrap();
-    // What is not committed is not signed.
+    // A renewal is not signed before it is committed.
     assert!(!renewed.token.unwrap().contains(&renewed.until.unwrap().to_string()));
     let range = Taker::default().granted(&mut client, "orders");
     client.run("PREPARE TRANSACTION 'late'");
-    // Others go on, but for what runs alone and for this name.
+    // Other calls continue, except for functions that run alone and calls for this name.
     assert_eq!(other.renew(&mut client).unwrap().outcome, "granted");
     assert_eq!(failure(&mut client, "SELECT snowflake_registry.freeze()").0, "55P03");
     assert_eq!(Taker::default().take(&mut client, "orders").outcome, "busy");

@@ -1,5 +1,5 @@
-//! Numbers without time, which the registry gives out in ranges, and many servers at once. Topic `registry_segments` of
-//! pg_regress has what one session can show.
+//! Numbers without time, which the registry grants in ranges, and many servers at once. Topic `registry_segments` of
+//! pg_regress covers what a single session can test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Barrier, Mutex};
@@ -11,8 +11,8 @@ use harness::*;
 use super::member::many;
 use super::taker::{Member, Taken, administer, assert_no_number_twice, start, state};
 
-/// The same names in every order, while administrators change, drop and close them. Nobody waits for each
-/// other in a circle.
+/// Servers take the same names in every order, while administrators change, drop and close them. There are no
+/// deadlocks.
 #[test]
 fn many_servers_take_at_once() {
     const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -59,7 +59,7 @@ fn many_servers_take_at_once() {
                                 }
                             }
                         }
-                        // The lock of the administrator.
+                        // The administrator holds the lock.
                         Err(error) => {
                             let code = error.code().map_or("", |code| code.code());
                             assert_eq!(code, "55P03", "{}", text(&error));
@@ -98,7 +98,7 @@ fn many_servers_take_at_once() {
     assert!(!cluster.log().contains("deadlock"), "{}", cluster.log());
 }
 
-/// Whoever leaves a transaction open holds up the names that he has asked for, and no others.
+/// An open transaction blocks only the names that it has asked for.
 #[test]
 fn an_open_transaction_holds_up_its_own_names() {
     let cluster = start(Cluster::builder());
@@ -116,7 +116,7 @@ fn an_open_transaction_holds_up_its_own_names() {
     let outcomes: Vec<_> = answers.iter().map(|taken| taken.outcome.as_str()).collect();
     assert_eq!(outcomes, ["busy", "busy", "busy", "granted"]);
     assert!(took < SLACK, "{took:?}");
-    // What is rolled back was never granted: the server believes an answer after the commit.
+    // A range that was rolled back was never granted: a server uses a reply only after the commit.
     a.run("ROLLBACK");
     assert_eq!(Member::default().granted(&mut b, "a").first, Some(1));
 }
@@ -154,7 +154,7 @@ fn a_crash_repeats_no_number() {
     assert_no_number_twice(&ranges.into_inner().unwrap());
 }
 
-/// The registry is made anew, and moves elsewhere: the servers know what they had.
+/// The registry is created again, and moves elsewhere: the servers know which numbers they had.
 #[test]
 fn a_server_comes_from_another_registry() {
     let (old, new) = (start(Cluster::builder()), start(Cluster::builder()));
@@ -178,7 +178,7 @@ fn a_server_comes_from_another_registry() {
     }
 }
 
-/// What docs/how-to/segments.md says about moving over.
+/// The steps in docs/how-to/segments.md for moving existing sequences.
 #[test]
 fn numbers_of_other_systems_go_on() {
     let page = include_str!("../../../../docs/how-to/segments.md");

@@ -1,4 +1,4 @@
-//! Numbers that begin with a date: midnights, years, and clocks that change.
+//! Numbers that begin with a date: midnights, years, and clocks that are changed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use harness::*;
 use super::member::many;
 use super::taker::{Member, administer, assert_no_number_twice, start, state};
 
-/// A registry with a clock of its own, which shows this instant in UTC now.
+/// Starts a registry with a clock of its own, which shows this instant in UTC now.
 fn start_with_clock(instant: &str) -> Cluster {
     let registry = start(many().clock());
     set_clock_to(&registry, instant);
@@ -28,7 +28,7 @@ fn numbers_by_date_over_midnight() {
     let (mut early, mut late, mut absent) = (Member::default(), Member::default(), Member::default());
     assert_eq!(early.granted(&mut client, "bills").first, Some(20270509000001));
     assert_eq!(absent.granted(&mut client, "bills").first, Some(20270509000011));
-    // Shortly before midnight, numbers of both days are given.
+    // Shortly before midnight, numbers of both days are granted.
     let ahead = early.take_by(&mut client, "take", "bills", ", \"next\": true");
     assert_eq!((ahead.first, ahead.period_key), (Some(20270510000001), Some(20270510)));
     assert!(ahead.period_starts.unwrap() > ahead.registry_clock);
@@ -36,23 +36,23 @@ fn numbers_by_date_over_midnight() {
     assert_eq!(today.first, Some(20270509000021));
     assert_eq!(today.period_ends, ahead.period_starts);
     assert_eq!(late.take_by(&mut client, "take", "bills", ", \"next\": true").first, Some(20270510000011));
-    // Who has begun the next day is not led back.
+    // A server that has begun the next day does not return to the day before.
     assert_eq!(early.granted(&mut client, "bills").first, Some(20270510000021));
 
     set_clock_to(&registry, "2027-05-10 00:00:01");
     let after = absent.granted(&mut client, "bills");
     assert_eq!((after.first, after.period_key), (Some(20270510000031), Some(20270510)));
     assert!(after.period_starts.unwrap() < after.registry_clock);
-    // The clock is set back: nobody goes back to the day before.
+    // The clock is set back: no server returns to the day before.
     for instant in ["2027-05-09 23:00:00", "2027-05-10 00:30:00", "2027-05-08 12:00:00"] {
         set_clock_to(&registry, instant);
         let taken = Member::default().granted(&mut client, "bills");
         assert_eq!(taken.period_key, Some(20270510), "{taken:?}");
     }
-    // The next day of all is the day after that one.
+    // The next day for all servers is the day after that one.
     let ahead = late.take_by(&mut client, "take", "bills", ", \"next\": true");
     assert_eq!(ahead.first, Some(20270511000001));
-    // Days without numbers: what was taken ahead is not used, and not given again.
+    // Days without numbers: the range taken ahead is not used, and not given again.
     set_clock_to(&registry, "2027-05-14 08:00:00");
     assert_eq!(early.granted(&mut client, "bills").first, Some(20270514000001));
     set_clock_to(&registry, "2027-05-11 08:00:00");
@@ -82,12 +82,12 @@ fn the_year_ends_and_clocks_change() {
     assert_eq!(taken.outcome, "exhausted");
     assert_eq!(taken.detail.unwrap(), "period 2027 has no more numbers of 3 digits");
     assert_eq!(state(&mut client, "y"), "exhausted");
-    // Midnight of Berlin, and not of Greenwich.
+    // Midnight is that of Berlin, not of Greenwich.
     set_clock_to(&registry, "2027-12-31 23:00:00");
     assert_eq!(state(&mut client, "y"), "open");
     assert_eq!(first(&mut client), [20280101001, 202801001, 2028001]);
 
-    // Days of 23 and of 25 hours, days with two midnights, and other odd ones.
+    // Days of 23 and of 25 hours, days with two midnights, and other irregular days.
     for (number, (zone, begins, day, hours)) in [
         ("Europe/Berlin", "2028-03-25 23:00:00", 20280326, 23.0),
         ("Europe/Berlin", "2028-10-28 22:00:00", 20281029, 25.0),
@@ -131,7 +131,7 @@ fn the_year_ends_and_clocks_change() {
     }
 }
 
-/// The clock jumps over midnight and back, while servers take today's numbers and tomorrow's.
+/// The clock jumps over midnight and back, while servers take numbers of today and of tomorrow.
 #[test]
 fn many_servers_take_over_midnight() {
     let registry = start_with_clock("2027-05-09 23:59:50");
@@ -155,7 +155,7 @@ fn many_servers_take_over_midnight() {
                     let had = member.had_until.get("bills").copied().unwrap_or_default();
                     let taken = match member.try_take(&mut client, "take", &[("bills", more)]) {
                         Ok(mut answers) => answers.remove(0),
-                        // Timeouts go by the clock as well.
+                        // Timeouts use the same clock.
                         Err(error) => {
                             assert_eq!(error.code().unwrap().code(), "57014", "{}", text(&error));
                             continue;
@@ -170,7 +170,8 @@ fn many_servers_take_over_midnight() {
             });
         }
         let _stop = StopAtEnd(&is_over);
-        // On a busy machine many ranges take long. The clock stands ten seconds before midnight meanwhile, or after it.
+        // On a busy machine it takes long to take many ranges. Meanwhile the clock stands ten seconds before or after
+        // midnight.
         let many_are_taken = || {
             let before = ranges.lock().unwrap().len();
             eventually("ranges", || ranges.lock().unwrap().len() >= before + 40);

@@ -11,7 +11,7 @@ fn not_started() -> (Cluster, Client) {
     (cluster, client)
 }
 
-/// Until then another registry gives the same worker IDs.
+/// Until the given time another registry grants the same worker IDs.
 #[test]
 fn a_fleet_that_was_ended_begins_no_earlier() {
     for again in [&["start_fleet()"][..], &["quarantine()", "end_quarantine()"]] {
@@ -29,7 +29,7 @@ fn a_fleet_that_was_ended_begins_no_earlier() {
     }
 }
 
-/// A worker ID that is reserved was not given.
+/// A worker ID that is reserved before the start has not been granted.
 #[test]
 fn worker_ids_are_reserved_before_the_start() {
     let (_cluster, mut client) = not_started();

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use harness::*;
 
-/// A registry from which others may take.
+/// Starts a registry from which others may take.
 pub fn start(registry: Builder) -> Cluster {
     let cluster = registry.extensions(&["snowflake_id_registry"]).start();
     let_others_take(&mut cluster.connect());
     cluster
 }
 
-/// A registry of a fleet, with a segment from which others may take.
+/// Starts a registry of a fleet, with a segment from which others may take.
 pub fn start_with_fleet(registry: Builder) -> Cluster {
     let cluster = super::member::start(registry);
     let mut client = cluster.connect();
@@ -20,7 +20,7 @@ pub fn start_with_fleet(registry: Builder) -> Cluster {
     cluster
 }
 
-/// As long as nobody may, none but the server of the registry itself has taken.
+/// Permits other servers to take. Without that, only the registry's own server can have taken numbers.
 pub fn let_others_take(client: &mut Client) {
     client.run("CREATE ROLE takers; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO takers");
 }
@@ -30,7 +30,7 @@ pub fn administer(client: &mut Client, call: &str) {
     client.run(&format!("SELECT snowflake_registry.{call}"));
 }
 
-/// One row of an answer.
+/// A row of a reply.
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub name: Option<String>,
@@ -56,7 +56,7 @@ impl Taken {
     }
 }
 
-/// What a server knows: of which registry, and the highest numbers that it had.
+/// The knowledge of a server: the registry, and the highest numbers that the server had.
 #[derive(Clone, Default)]
 pub struct Member {
     pub registry_id: Option<String>,
@@ -65,7 +65,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Takes by one call. Each request is a name, and what the server adds to it, such as `"next": true`.
+    /// Takes by one call. Each request is a name, and the fields that the server adds to it, such as `"next": true`.
     pub fn try_take(
         &mut self,
         client: &mut Client,
@@ -116,7 +116,7 @@ impl Member {
                 answers.push(taken);
             }
         }
-        // It is signed when it is committed.
+        // A token is signed only after the commit.
         for name in granted.into_iter().filter(|_| function == "take") {
             let query = format!(
                 "SELECT token FROM snowflake_registry.take(NULL, '[{{\"name\": \"{name}\", \"report\": true}}]', '')
@@ -138,7 +138,7 @@ impl Member {
         self.take_by(client, "take", name, "")
     }
 
-    /// The range, which has to be granted.
+    /// Takes a range, which must be granted.
     pub fn granted(&mut self, client: &mut Client, name: &str) -> Taken {
         let taken = self.take(client, name);
         assert_eq!(taken.outcome, "granted", "{taken:?}");
@@ -155,7 +155,7 @@ pub fn closed_reason(client: &mut Client, name: &str) -> String {
     single::<Option<String>>(client, &query).unwrap_or_default()
 }
 
-/// Fails if a number of one name was given twice.
+/// Panics if a number of one name was given twice.
 pub fn assert_no_number_twice(ranges: &[Taken]) {
     let mut numbers: Vec<_> = ranges
         .iter()

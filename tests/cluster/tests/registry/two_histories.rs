@@ -1,4 +1,4 @@
-//! What administrators have ordered in commits that are lost, while the registry went another way.
+//! Requests of administrators in lost commits, while the restored registry has received other requests.
 
 use harness::*;
 
@@ -6,13 +6,13 @@ use super::forgets::{report, set_back, token, with_copy};
 use super::member::Member;
 use super::taker::{Member as Taker, administer};
 
-/// Has a server show a token. Returns up to when the registry is frozen then.
+/// Shows a server's token to the registry. Returns up to when the registry is frozen after that.
 fn show(client: &mut Client, holder: &mut Member, token: &str) -> String {
     holder.renew_and_say(client, &format!("{{\"tokens\": [\"{token}\"]}}")).unwrap();
     single(client, "SELECT coalesce(frozen_until::text, '') FROM snowflake_registry.status")
 }
 
-/// However often other orders were given since, one that is lost is found out.
+/// A lost request is detected, however many other requests were made since.
 #[test]
 fn later_requests_do_not_hide_a_lost_one() {
     let (cluster, copy, mut holder) = with_copy();
@@ -32,13 +32,13 @@ fn later_requests_do_not_hide_a_lost_one() {
         assert_eq!(show(&mut client, &mut holder, lost), "infinity");
         client.run("SELECT snowflake_registry.unfreeze(), snowflake_registry.end_quarantine()");
     }
-    // What is known proves nothing any more.
+    // Known tokens prove nothing from now on.
     for token in [of_first, of_second, of_others] {
         assert_eq!(show(&mut client, &mut holder, &token), "");
     }
 }
 
-/// Another registry begins where the known freeze ends.
+/// Another registry starts where the known freeze ends, so a lost freeze must not extend that.
 #[test]
 fn a_lost_freeze_extends_no_other() {
     let (cluster, copy, mut holder) = with_copy();
@@ -52,7 +52,8 @@ fn a_lost_freeze_extends_no_other() {
     assert!(until.starts_with("2049") || until.starts_with("2048"), "{until}");
 }
 
-/// A registry is set back, hears what it has lost, and is set back once more at once: an administrator restores a backup again.
+/// A registry is set back, learns what it has lost, and is set back again at once, because an administrator restores a
+/// backup a second time.
 #[test]
 fn what_was_told_can_be_told_again() {
     let (cluster, copy, mut holder) = with_copy();
@@ -73,7 +74,7 @@ fn what_was_told_can_be_told_again() {
     let told = report(&mut client, "orders", &[&taker.tokens["orders"]]);
     assert_eq!(told, ("closed".into(), None));
     assert!(report(&mut client, "orders", &[]).1.is_some());
-    // The answer to the question that told of it tells as much as the question.
+    // The reply to the call that reported the loss proves as much as the call.
     (once_more.token, once_more.nonce) = (holder.token, holder.nonce);
     drop(client);
     let mut client = set_back(copy, &other_copy);

@@ -1,12 +1,12 @@
-//! A registry of which its administrator says that no failover loses commits.
+//! A registry whose administrator has guaranteed that no failover loses commits.
 
 use harness::*;
 
 use super::member::{Member, granted, reason, sqlstate};
 use super::taker::administer;
 
-/// The last renewal is old when the server is started: so the disk may be as well. Somebody is in the way of noting that,
-/// such as a vacuum. A renewal since the start does not make it fresh.
+/// The last renewal is old when the server is started, so the disk may be old too. A lock, such as that of a VACUUM,
+/// prevents the registry from recording that. A renewal after the start does not make the old one recent.
 #[test]
 fn a_renewal_since_the_start_is_not_fresh() {
     let cluster = super::member::start(Cluster::builder());
@@ -21,7 +21,7 @@ fn a_renewal_since_the_start_is_not_fresh() {
     eventually("the renewal to be old", || single::<bool>(&mut client, is_old));
     let mut vacuum = cluster.connect();
     vacuum.run("BEGIN; LOCK TABLE snowflake_registry.settings IN SHARE UPDATE EXCLUSIVE MODE");
-    // It may have to ask again.
+    // The server may have to ask again.
     let first = member.renew(&mut client).map_err(|error| sqlstate(&error).to_owned());
     vacuum.run("COMMIT");
     assert_eq!(Member::new().acquire(&mut client, 1024).unwrap().outcome, "taken", "{first:?}");

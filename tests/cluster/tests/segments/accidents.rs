@@ -1,7 +1,8 @@
-//! Rounds of accidents of all kinds, while clients take numbers of segments: two of five begin with a date. Three servers
-//! have one registry with a synchronous standby, a fourth has one of its own. Processes, servers and registries are
-//! killed and paused, cut off and replaced, clocks are set over midnight and back. Some registries lose commits: their
-//! administrator says where numbers go on. No number comes twice, and those of each client rise.
+//! Rounds of accidents of all kinds, while clients take numbers of segments. The numbers of two of the five segments
+//! begin with a date. Three servers use one registry with a synchronous standby, a fourth has its own registry.
+//! Processes, servers and registries are killed, paused, cut off and replaced. Clocks are set over midnight and back.
+//! Some registries lose commits, and their administrator says where numbers continue. No number is repeated, and the
+//! numbers of each client increase.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use harness::accidents::{Client, FaultTarget, Pair, recovered, rounds_of_acciden
 use harness::segments::*;
 use harness::*;
 
-/// Each with its increment and its number of digits, if its numbers begin with the date.
+/// Each segment with its increment, and its number of digits if its numbers begin with the date.
 const SEGMENTS: [(&str, i64, Option<u32>, &str); 5] = [
     ("orders", 1, None, "min_step => 20, max_step => 200"),
     ("items", 3, None, "start => 7, increment => 3, min_step => 20, max_step => 100"),
@@ -26,21 +27,21 @@ const SEGMENTS: [(&str, i64, Option<u32>, &str); 5] = [
         "period => 'day', digits => 10, time_zone => 'Asia/Tokyo', min_step => 50, max_step => 200",
     ),
 ];
-/// More numbers than all servers together can have in hand, with what they took in commits that are lost.
+/// More numbers than all servers together can have in hand, including the numbers taken in lost commits.
 const MARGIN: i64 = 1_000_000;
-/// Which of the servers has a registry of its own.
+/// The index of the server with its own registry.
 const ALONE: usize = 3;
 
-/// What clients were given, by the registry it is from and the name.
+/// The numbers that clients were given, by registry and name.
 type Numbers = BTreeMap<(bool, &'static str), Vec<i64>>;
 
-/// The servers, and what the test does to them.
+/// The servers, and the accidents that happen to them.
 struct Servers {
     registry: Pair,
-    /// By how many seconds the registry's clock differs from the real one.
+    /// The difference of the registry's clock from the real one, in seconds.
     shift: f64,
     servers: Vec<Arc<Cluster>>,
-    /// Whether the registry has lost commits and not been told yet where numbers go on.
+    /// Whether the registry has lost commits and has not yet been told where numbers continue.
     has_lost: bool,
     random: Random,
     all: Numbers,
@@ -53,7 +54,7 @@ fn create_segments(registry: &Cluster) {
     }
 }
 
-/// A client that takes numbers of all segments, over crashes as well. Those of a name have to rise.
+/// A client that takes numbers of all segments and reconnects after crashes. The numbers of each name must increase.
 fn take(server: &Cluster, is_alone: bool, stop: &AtomicBool) -> Numbers {
     let ways = [
         |name| format!("SELECT snowflake_segment_nextval('{name}')"),
@@ -75,7 +76,7 @@ impl Servers {
         let registry = registry_with_clock("2027-05-09 12:00:00");
         registry.configure(&[
             ("wal_keep_size", "64MB"),
-            // The standby is to look for its primary often; and a clock that is set is no reason to part.
+            // The standby retries its primary often, and does not disconnect when a clock is set.
             ("wal_retrieve_retry_interval", "200ms"),
             ("wal_sender_timeout", "0"),
             ("wal_receiver_timeout", "0"),
@@ -109,7 +110,7 @@ impl Servers {
         self.random.milliseconds(end * 1000).as_secs_f64()
     }
 
-    /// Sets the clocks of registry and servers.
+    /// Sets the clocks of the registry and of the servers.
     fn set_clocks(&mut self, shift: f64) {
         self.shift = shift;
         [&self.registry.primary, &self.registry.standby]
@@ -133,14 +134,14 @@ impl Servers {
         }
     }
 
-    /// Tells a server where the registry is.
+    /// Tells a server the address of the registry.
     fn tell_where(&self, server: &Cluster) {
         server.configure(&[("snowflake_id.registry", &connection_string(&self.registry.primary))]);
-        // It may be down.
+        // The server may be down.
         server.try_run("SELECT pg_reload_conf()");
     }
 
-    /// The registry is elsewhere, and its standby is new.
+    /// Tells all servers the new address of the registry, which has a new standby.
     fn tell_all(&self) {
         self.registry.standby.set_clock(self.shift);
         self.servers[..ALONE].iter().for_each(|server| self.tell_where(server));
@@ -152,11 +153,11 @@ impl Servers {
         kind
     }
 
-    /// The registry dies, and what takes its place has not seen its last commits. If that is its standby, it finds out
-    /// by itself; if it is a backup, its administrator says so.
+    /// The registry fails, and its replacement lacks the last commits. A standby detects that by itself; for a backup
+    /// the administrator has to say so.
     fn lose_commits(&mut self) {
         if self.random.below(2) == 0 {
-            // The standby gets to know that it may miss some.
+            // The standby is told that it may lack some commits.
             administer(&self.registry.primary, "configure(synchronous => false)");
             self.registry.primary.change("synchronous_standby_names", "");
             self.registry.standby.stop_receiving();
@@ -172,14 +173,14 @@ impl Servers {
         self.tell_all();
     }
 
-    /// What an administrator does where segments are closed. Returns what was said, for a failure.
+    /// Resumes closed segments, as an administrator would. Returns the error if that fails.
     fn resume(&mut self) -> Result<(), postgres::Error> {
         let mut client = self.registry.primary.try_connect("postgres")?;
         if !self.has_lost {
             client.batch_execute("SELECT snowflake_registry.resume_segments()")?;
             return Ok(());
         }
-        // Nobody may have asked yet: what was not noticed is noticed now.
+        // Perhaps no server has asked yet: the registry detects the loss at this call.
         client.batch_execute("SELECT snowflake_registry.take(NULL, '[]', 'administrator')")?;
         for (name, increment, digits, _) in SEGMENTS {
             let row = client.query_one(
@@ -272,7 +273,7 @@ impl FaultTarget for Servers {
             15 => {
                 let seconds = self.seconds(3);
                 self.set_clocks_before_midnight(seconds);
-                // Over midnight.
+                // Wait until after midnight.
                 thread::sleep(Duration::from_secs_f64(seconds + 0.3));
                 "midnight"
             }
@@ -297,7 +298,7 @@ impl FaultTarget for Servers {
         }
     }
 
-    /// Has all servers give numbers of all segments again.
+    /// Waits until all servers give numbers of all segments again.
     fn recover(&mut self) {
         self.registry.primary.bring_up();
         for (at, server) in self.servers.clone().iter().enumerate() {
@@ -310,7 +311,7 @@ impl FaultTarget for Servers {
                             println!("resume: {}", text(&error));
                         }
                     } else if problem.contains("quarantine until") && !self.has_lost {
-                        // Whatever was lost was seen to.
+                        // All losses have been handled.
                         self.registry.primary.try_run("SELECT snowflake_registry.end_quarantine()");
                     } else if problem.contains("in a later period") || problem.contains("has no numbers yet")
                     {
@@ -320,7 +321,7 @@ impl FaultTarget for Servers {
                 self.all.entry((at == ALONE, name)).or_default().push(number);
             }
         }
-        // All have numbers in hand, and nobody has noticed.
+        // All servers have numbers in hand, so the loss has not been detected.
         if self.has_lost {
             self.resume().unwrap_or_else(|error| panic!("resume: {}", text(&error)));
         }

@@ -1,4 +1,5 @@
-//! Names for which the registry's statement fails, such as one that its database cannot write: they alone get no numbers.
+//! Names for which the registry's statement fails, for example because its database cannot represent them. Only these
+//! names get no numbers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ const GOOD: [&str; 10] =
     ["orders", "items", "users", "größe", "bills", "parcels", "notes", "events", "jobs", "files"];
 const BAD: [&str; 3] = ["заказ", "注文", "παραγγελία"];
 
-/// Makes a registry in a database in Latin 1 of a server that may be in another encoding.
+/// Creates a registry in a Latin 1 database of a server that may use another encoding.
 fn make_latin_registry(server: &Cluster) {
     server.connect().run("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
     let mut client = server.connect_to("latin");
@@ -21,7 +22,7 @@ fn make_latin_registry(server: &Cluster) {
     }
 }
 
-/// A server that takes from that registry, whose own name cannot be written there either.
+/// A server that takes from that registry. The server's own name cannot be represented there either.
 fn server_of_latin(registry: &Cluster) -> Cluster {
     make_latin_registry(registry);
     registry.connect_to("latin").run(
@@ -32,7 +33,7 @@ fn server_of_latin(registry: &Cluster) -> Cluster {
     preloaded().set("snowflake_id.registry", registry).set("snowflake_id.node_name", "сервер").start()
 }
 
-/// All names are asked for at once, again and again: the good ones get numbers, the others an error.
+/// Asks for all names at once, repeatedly: the good names get numbers, the others an error.
 fn ask_for_all(server: &Cluster) {
     thread::scope(|scope| {
         for name in GOOD {
@@ -67,7 +68,7 @@ fn a_name_that_the_registry_cannot_write_harms_no_other() {
     let registry = registry();
     let server = server_of_latin(&registry);
     ask_for_all(&server);
-    // The registry logs each failure, however often somebody asks.
+    // The registry logs each failure, but only a limited number of them, however often calls are repeated.
     let mut client = server.connect();
     let failures = || registry.log().matches("has no equivalent in encoding").count();
     let (before, began) = (failures(), Instant::now());
@@ -88,7 +89,7 @@ fn nor_does_it_where_the_registry_is_in_the_servers_own_database() {
     ask_for_all(&server);
 }
 
-/// Bad names give their places to others.
+/// Bad names free their slots for others.
 #[test]
 fn bad_names_take_no_place() {
     let registry = registry();
@@ -104,7 +105,7 @@ fn bad_names_take_no_place() {
     }
 }
 
-/// Whatever makes the statement fail. When it works again, so does the name.
+/// The statement may fail for any reason. When it works again, so does the name.
 #[test]
 fn a_name_for_which_the_registry_fails_comes_back() {
     let registry = registry();
@@ -137,7 +138,7 @@ fn a_name_for_which_the_registry_fails_comes_back() {
     assert_eq!(first, 1);
 }
 
-/// A database in SQL_ASCII stores any bytes. It could not send those that are no UTF-8 to a server that asks in UTF-8.
+/// A database in SQL_ASCII stores any bytes. It cannot send invalid UTF-8 to a server that asks in UTF-8.
 #[test]
 fn a_name_that_is_no_text_is_refused() {
     let registry = registry();

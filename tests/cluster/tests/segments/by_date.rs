@@ -1,4 +1,4 @@
-//! Numbers that begin with a date, on real servers: midnights, years, changes of clocks, and registries that are away.
+//! Numbers that begin with a date, on real servers: midnights, years, changes of clocks, and unreachable registries.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use harness::*;
 
 const BY_DAY: &str = "create_segment('bills', period => 'day', digits => 6, min_step => 100)";
 
-/// A connection to a server that has lost its shared memory, as soon as that is new.
+/// Connects to a server that has lost its shared memory, as soon as that is reinitialized.
 fn reconnect(server: &Cluster) -> Client {
     eventually("the server", || {
         let mut client = server.try_connect("postgres").ok()?;
@@ -17,7 +17,8 @@ fn reconnect(server: &Cluster) -> Client {
     })
 }
 
-/// A segment whose period ends: its number of digits, the prefixes before and after, and when, by the registry's clock.
+/// The change from one period of a segment to the next: its number of digits, the prefixes before and after, and the
+/// instant by the registry's clock.
 struct Change<'a> {
     name: &'a str,
     digits: u32,
@@ -26,16 +27,16 @@ struct Change<'a> {
     instant: &'a str,
 }
 
-/// That of most tests.
+/// The change that most tests use.
 const MIDNIGHT: Change =
     Change { name: "bills", digits: 6, before: 20270509, after: 20270510, instant: "2027-05-10 00:00:00" };
 
-/// Takes numbers until one is of the next period. None is of the one before once that has ended.
+/// Takes numbers until one is of the next period. After the first period has ended, none may be of that period.
 #[track_caller]
 fn until(registry: &Cluster, client: &mut Client, change: &Change) -> Vec<i64> {
     let mut all = vec![];
     let mut registry = registry.connect();
-    // What a server knows of the clock may be late by half the time of a question, on a busy machine.
+    // A server's knowledge of the registry's clock may be late by half the time of a query, on a busy machine.
     let has_ended =
         format!("SELECT clock_timestamp() > timestamptz '{} UTC' + interval '1 s'", change.instant);
     eventually("the next period", || {
@@ -50,7 +51,7 @@ fn until(registry: &Cluster, client: &mut Client, change: &Change) -> Vec<i64> {
     all
 }
 
-/// Waits until a server has noted numbers of a period.
+/// Waits until a server has recorded numbers of a period.
 fn wait_for_note(server: &Cluster, prefix: i64) {
     let file = server.data_dir().join("snowflake_id.segments");
     eventually("numbers of the next period", || {
@@ -78,7 +79,7 @@ fn at_midnight_numbers_start_over() {
     assert!(!all.contains(&202705100000000000));
 }
 
-/// The first range of the next day is there before: the registry is not needed at midnight.
+/// The first range of the next day is fetched before it begins, so the registry is not needed at midnight.
 #[test]
 fn midnight_comes_without_the_registry() {
     let registry = registry_with_clock("2027-05-09 23:59:50");
@@ -93,8 +94,8 @@ fn midnight_comes_without_the_registry() {
     assert_eq!(*all.last().unwrap(), 20270510000001, "{all:?}");
 }
 
-/// The next day may have begun for the registry and not yet for the server, which holds numbers of that day: they come
-/// before those that it is given then.
+/// The next day may have begun for the registry but not yet for the server, which has numbers of that day. They are
+/// used before those that it is granted after that.
 #[test]
 fn the_next_day_begins_at_the_registry_first() {
     let registry = registry_with_clock("2027-05-09 23:59:30");
@@ -115,11 +116,11 @@ fn the_next_day_begins_at_the_registry_first() {
     assert!(all.contains(&20270510000001), "{all:?}");
 }
 
-/// As `until`, where today's numbers may be used up before midnight.
+/// Like `until`, for a day whose numbers may be exhausted before midnight.
 fn until_dry(client: &mut Client, day: i64) -> Vec<i64> {
     let mut all = vec![];
     eventually("the next day", || {
-        // So slowly that those of today last.
+        // Slowly, so that the numbers of today last.
         thread::sleep(Duration::from_millis(200));
         let number = next(client, "bills");
         all.push(number);
@@ -128,7 +129,8 @@ fn until_dry(client: &mut Client, day: i64) -> Vec<i64> {
     all
 }
 
-/// Without numbers of the next day, and without the registry, there are none after midnight, until it is back.
+/// Without numbers of the next day and without the registry, no numbers are available after midnight until the registry
+/// is back.
 #[test]
 fn a_registry_comes_back_after_midnight() {
     let registry = registry_with_clock("2027-05-09 23:59:50");
@@ -139,7 +141,7 @@ fn a_registry_comes_back_after_midnight() {
     assert_eq!(next(&mut client, "bills"), 20270509000001);
     let after_midnight = shift_to(&registry, "2027-05-10 00:00:01");
     registry.stop_server("immediate");
-    // What it may have of the next day is lost with the shared memory.
+    // Numbers of the next day are lost with the shared memory.
     server.crash_a_backend();
     let mut client = reconnect(&server);
     let (code, said) = refusal(&mut client, "bills");
@@ -153,7 +155,7 @@ fn a_registry_comes_back_after_midnight() {
     assert_eq!(number / 1_000_000, 20270510);
 }
 
-/// A server that loses its shared memory before midnight, when it has numbers of the next day, goes on with today's.
+/// A server that loses its shared memory before midnight, when it has numbers of the next day, continues with today's.
 #[test]
 fn a_crash_before_midnight_does_not_lead_into_the_next_day() {
     let registry = registry_with_clock("2027-05-09 23:59:30");
@@ -177,7 +179,7 @@ fn a_crash_before_midnight_does_not_lead_into_the_next_day() {
 
 #[test]
 fn years_end_and_clocks_change() {
-    // A quarter of an hour before the year ends in London, the summer begins in Berlin, or a month ends in New York.
+    // A quarter of an hour before the year ends in London, summer time begins in Berlin, or a month ends in New York.
     for (name, setting, instant, before, after) in [
         ("year", "period => 'year', digits => 9", "2027-12-31 23:59:30", 2027, 2028),
         (
@@ -220,7 +222,7 @@ fn years_end_and_clocks_change() {
     }
 }
 
-/// The day that has begun stays, wherever clocks are set to.
+/// A day that has begun stays current, whatever clocks are set to.
 #[test]
 fn clocks_are_set_back_over_midnight() {
     let registry = registry_with_clock("2027-05-09 23:59:57");
@@ -239,7 +241,7 @@ fn clocks_are_set_back_over_midnight() {
     }
     assert_increasing(&all);
     assert_eq!(all.last().unwrap() / 1_000_000, 20270510);
-    // Also after a restart.
+    // This holds after a restart too.
     server.restart("immediate");
     all.push(next(&mut server.connect(), "bills"));
     assert_increasing(&all);
@@ -254,13 +256,13 @@ fn the_clock_of_a_single_server_is_set() {
     let mut client = server.connect();
     let mut all = vec![next(&mut client, "bills")];
     assert_eq!(all[0], 20270509000001);
-    // Ahead: it is the next day, as soon as that is noticed.
+    // Set forward: the next day begins as soon as that is noticed.
     set_clock_to(&server, "2027-05-10 08:00:00");
     eventually("the next day", || {
         all.push(next(&mut client, "bills"));
         all.last().unwrap() / 1_000_000 == 20270510
     });
-    // And back.
+    // Set back.
     set_clock_to(&server, "2027-05-09 12:00:00");
     for _ in 0..300 {
         all.push(next(&mut client, "bills"));
@@ -296,7 +298,7 @@ fn a_period_has_no_more_numbers() {
         }
     });
     assert_eq!(first, 2027051001);
-    // Not before it was midnight.
+    // The next day must not begin before midnight.
     let clock: String =
         single(&mut registry.connect(), "SELECT (clock_timestamp() AT TIME ZONE 'UTC')::text");
     assert!(clock.starts_with("2027-05-10 00:00:"), "{clock}");

@@ -1,5 +1,5 @@
-//! What a server notes of the numbers that it has had goes wherever its rows go: to another registry no number is new that
-//! is in a row.
+//! A server's record of the numbers that it has had is replicated with its rows. Another registry gives no number that
+//! is already in a row.
 
 use std::time::Instant;
 
@@ -12,8 +12,8 @@ const ORDERS: &str =
     "CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_segment_nextval('orders'))";
 const THOUSAND_ORDERS: &str = "INSERT INTO orders SELECT FROM generate_series(1, 1000)";
 
-/// Another registry takes the place of one whose numbers are in the rows of a standby, which is then promoted. Its file is
-/// none, or that of the base backup.
+/// Another registry replaces one whose numbers are in the rows of a standby, which is then promoted. Its file is
+/// missing, or is that of the base backup.
 #[test]
 fn a_standby_is_promoted_and_meets_another_registry() {
     for has_file in [false, true] {
@@ -41,13 +41,13 @@ fn a_standby_is_promoted_and_meets_another_registry() {
         let mut client = standby.connect();
         client.run(THOUSAND_ORDERS);
         let highest: i64 = single(&mut client, "SELECT max(id) FROM orders");
-        // Nor does another server get what is in the rows.
+        // Other servers are not given the numbers in the rows either.
         let other = server_of(&new).start();
         assert!(next(&mut other.connect(), "orders") > highest - 1000);
     }
 }
 
-/// `pg_upgrade` does not carry over files that PostgreSQL does not know.
+/// `pg_upgrade` does not copy files that PostgreSQL does not know.
 #[test]
 fn an_upgraded_server_meets_another_registry() {
     let (before, after) = (registry(), registry());
@@ -66,8 +66,8 @@ fn an_upgraded_server_meets_another_registry() {
     new.connect().run(THOUSAND_ORDERS);
 }
 
-/// A server has numbers in hand when it comes to another registry, and asks that for others first. It has told of those in
-/// hand by then: nobody else gets them.
+/// A server with numbers in hand is connected to another registry, and first asks it for other numbers. It has reported
+/// those in hand by then, so no other server gets them.
 #[test]
 fn numbers_are_in_hand_when_the_registry_changes() {
     let (old, new) = (registry(), registry());
@@ -86,7 +86,7 @@ fn numbers_are_in_hand_when_the_registry_changes() {
     let mut other = two.connect();
     all.extend(some(&mut other, "orders", 300));
     bills.extend(some(&mut other, "bills", 300));
-    // Its old ranges, and then new ones.
+    // First the old ranges, then new ones.
     for _ in 0..5 {
         all.extend(some(&mut client, "orders", 100));
         bills.extend(some(&mut client, "bills", 300));
@@ -97,7 +97,7 @@ fn numbers_are_in_hand_when_the_registry_changes() {
     assert_distinct(&bills);
 }
 
-/// The same without a number that is wanted: the new registry is told all the same, and soon.
+/// The same while no number is requested: the new registry still receives the report, and soon.
 #[test]
 fn another_registry_is_told_at_once() {
     let (old, new) = (registry(), registry());
@@ -113,8 +113,9 @@ fn another_registry_is_told_at_once() {
     eventually("the new registry to know", || single::<i64>(&mut client, next_value) > highest);
 }
 
-/// What was had is noted in the keeper's database. Without the extension there, nothing can be: numbers in hand go on, and
-/// then there is an error that says what to do. Created again, it is told what the server knows.
+/// The record is in the keeper's database. Without the extension there, nothing can be recorded: numbers in hand are
+/// given, and then an error says what to do. When the extension is created again, the server's knowledge is recorded in
+/// it.
 #[test]
 fn the_extension_is_not_in_the_keepers_database() {
     let registry = registry();
@@ -152,7 +153,8 @@ fn the_extension_is_not_in_the_keepers_database() {
     assert!(noted >= *all.last().unwrap(), "{noted}");
 }
 
-/// A commit that notes a range waits for the synchronous standby, as those of horizons do. Nobody gets a number before.
+/// A commit that records a range waits for the synchronous standby, as commits of horizons do. No number is given
+/// before that.
 #[test]
 fn numbers_wait_for_a_synchronous_standby() {
     let registry = registry();
@@ -168,7 +170,7 @@ fn numbers_wait_for_a_synchronous_standby() {
     client.run("SET snowflake_id.max_wait = '20s'");
     some(&mut client, "orders", 120);
     drop(client);
-    // One that waits does not keep the server from being stopped.
+    // A waiting commit does not prevent a stop of the server.
     server.change("synchronous_standby_names", "gone");
     let start = Instant::now();
     server.stop_server("fast");

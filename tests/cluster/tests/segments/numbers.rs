@@ -1,4 +1,4 @@
-//! Numbers in ranges on real servers: none comes twice, whatever dies, and whatever becomes of the registry.
+//! Numbers in ranges on real servers: none is repeated, whichever process dies, and whatever happens to the registry.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,13 +39,13 @@ fn a_single_server_needs_nothing_else() {
     let (code, _) = failure(&mut server.connect(), "SELECT snowflake_segment_currval('orders')");
     assert_eq!(code, "55000");
 
-    // A clean stop loses what was in hand, and repeats nothing.
+    // A clean stop loses the numbers in hand, but repeats none.
     drop((client, other));
     server.restart("fast");
     assert!(next(&mut server.connect(), "orders") > 5);
 }
 
-/// Waits until a server gives numbers, and lets its clients have some of them.
+/// Waits until a server gives numbers, and lets its clients take some of them.
 fn wait_for_numbers(server: &Cluster) {
     let query = "SELECT snowflake_segment_nextval('orders')";
     eventually("numbers", || server.try_run(query));
@@ -142,7 +142,7 @@ fn the_next_range_is_there_before_it_is_needed() {
     assert_eq!(single::<i64>(&mut client, "SELECT calls_waited FROM snowflake_segments"), 1);
 }
 
-/// Nobody waits for longer than `max_wait`, for example where somebody holds the row of the segment.
+/// No call waits longer than `max_wait`, for example while another session locks the row of the segment.
 #[test]
 fn waits_are_bounded() {
     let registry = registry();
@@ -171,7 +171,7 @@ fn a_name_is_dropped_and_created_again() {
     let mut client = server.connect();
     let mut all = vec![next(&mut client, "orders")];
     administer(&registry, "drop_segment('orders')");
-    // What it has it may use up; how far that goes depends on what was fetched.
+    // The server may use the numbers that it has. How many it has depends on what was fetched.
     let error = loop {
         match client.query_one("SELECT snowflake_segment_nextval('orders')", &[]) {
             Ok(row) => all.push(row.get(0)),
@@ -183,7 +183,7 @@ fn a_name_is_dropped_and_created_again() {
     all.push(next(&mut client, "orders"));
     assert_increasing(&all);
 
-    // One that nobody has known before works as soon as it is there.
+    // A new name works as soon as it is created.
     for round in 0..3 {
         let name = format!("new{round}");
         assert_eq!(refusal(&mut client, &name).0, "42704");
@@ -203,7 +203,7 @@ fn unknown_names_take_no_place_and_few_questions() {
     for at in 0..20 {
         assert_eq!(refusal(&mut client, &format!("nobody {at}")).0, "42704");
     }
-    // Ten a second are asked for.
+    // The server asks for ten a second.
     assert!(began.elapsed() > Duration::from_secs(1), "{:?}", began.elapsed());
     for name in ["a", "b", "c"] {
         administer(&registry, &format!("create_segment('{name}')"));
@@ -223,7 +223,7 @@ fn extensions_are_dropped_and_created_again() {
     let mut all = some(&mut client, "orders", 10);
     client.run("DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id");
     all.extend(some(&mut client, "orders", 10));
-    // The registry forgets all; what the server had it knows itself.
+    // The registry forgets everything, but the server knows which numbers it had.
     client.run(
         "SELECT snowflake_registry.drop_segment('orders');
          DROP EXTENSION snowflake_id_registry;
@@ -234,10 +234,10 @@ fn extensions_are_dropped_and_created_again() {
     assert_increasing(&all);
 }
 
-/// Extensions are dropped while the workers use them. Where that would be a deadlock it is the workers who give way.
+/// Extensions are dropped while the workers use them. Where that would be a deadlock, the workers give way.
 #[test]
 fn extensions_are_dropped_while_they_are_used() {
-    // On a busy machine it is late when the workers give way.
+    // On a busy machine the workers give way late.
     let server = single_server().worker(1).short_horizon().set("deadlock_timeout", "1500ms");
     let server = server.set("snowflake_id.max_wait", "200ms").start();
     administer(&server, SMALL);
@@ -252,7 +252,7 @@ fn extensions_are_dropped_while_they_are_used() {
     beside([use_all, use_all], || {
         let mut client = server.connect();
         for _ in 0..15 {
-            // Each is a transaction: one that has a lock and wants a stronger one is ended at once.
+            // Each is a transaction: one that holds a lock and requests a stronger one is canceled at once.
             client.run("SELECT snowflake_registry.drop_segment('orders')");
             client.run("DROP EXTENSION snowflake_id_registry");
             client.run("CREATE EXTENSION snowflake_id_registry");
@@ -276,7 +276,8 @@ fn without_preloading_there_are_no_numbers() {
     assert_eq!(failure(&mut client, "SELECT * FROM snowflake_segments").0, "55000");
 }
 
-/// A server that cannot note what it is given does not go on to ask: what it is given is lost for the whole fleet.
+/// A server that cannot record its ranges must not ask again, because each granted range would be lost for the whole
+/// fleet.
 #[test]
 fn a_file_that_cannot_be_written() {
     let registry = registry();
@@ -295,12 +296,12 @@ fn a_file_that_cannot_be_written() {
     std::fs::remove_dir(&in_the_way).unwrap();
     let first =
         eventually("a number", || client.query_one("SELECT snowflake_segment_nextval('orders')", &[]).ok());
-    // One range was.
+    // One range was lost.
     assert_eq!(first.get::<_, i64>(0), lost);
     assert_eq!(lost, 51);
 }
 
-/// Without the file nobody could say what the server has had; a damaged one is not passed over.
+/// Without the file the server's earlier numbers would be unknown. A damaged file is not ignored.
 #[test]
 fn a_file_that_cannot_be_read() {
     let server = single_server().start();
@@ -315,13 +316,14 @@ fn a_file_that_cannot_be_read() {
     let (code, said) = refusal(&mut client, "orders");
     assert_eq!(code, "55000", "{said}");
     assert!(said.contains("cannot use file snowflake_id.segments"), "{said}");
-    // As soon as it is mended, or gone.
+    // As soon as the file is repaired or removed, numbers are given again.
     std::fs::remove_file(&file).unwrap();
     assert!(next(&mut client, "orders") > highest);
     assert!(file.exists());
 }
 
-/// Whoever opens a pipe to read it waits until somebody writes. Neither the keeper nor the segments worker does.
+/// Opening a pipe for reading blocks until a process opens it for writing. Neither the keeper nor the segments worker
+/// does that.
 #[test]
 fn a_pipe_in_the_place_of_the_file() {
     let server = single_server().set("snowflake_id.worker_id", 1).start();

@@ -1,4 +1,4 @@
-//! Whatever becomes of the registry that a server takes numbers from, or stands in its place, no number comes twice.
+//! No number is repeated, whatever happens to the registry of a server or replaces it.
 
 use std::time::Instant;
 
@@ -39,7 +39,7 @@ fn a_registry_that_may_have_lost_commits_closes_its_segments() {
     });
     assert_eq!(closed.code().unwrap().code(), "55000", "{}", text(&closed));
     assert!(text(&closed).contains("resume_segment"), "{}", text(&closed));
-    // The other one gets none of them either.
+    // The other server gets none of them either.
     assert_eq!(refusal(&mut other.connect(), "orders").0, "55000");
 
     administer(&copy, &format!("resume_segment('orders', {highest})"));
@@ -49,7 +49,7 @@ fn a_registry_that_may_have_lost_commits_closes_its_segments() {
     assert!(all[all.len() - 2] >= highest, "{:?}", &all[all.len() - 2..]);
 }
 
-/// The highest number up to which a server can show that a segment goes on, whoever has signed that.
+/// The highest value from which a segment continues, by the server's tokens, whoever has signed them.
 fn shown_value(server: &Cluster) -> i64 {
     let file = std::fs::read_to_string(server.data_dir().join("snowflake_id.segments")).unwrap_or_default();
     let numbers =
@@ -57,7 +57,7 @@ fn shown_value(server: &Cluster) -> i64 {
     numbers.max().unwrap_or(0)
 }
 
-/// Sets a registry back while nobody but this server knows what it gave, and waits until it has found that out.
+/// Sets a registry back while only this server knows what it granted, and waits until the registry has detected that.
 fn assert_setting_back_is_proved(registry: &Cluster, server: &Cluster) {
     let copy = registry.duplicate_in_between();
     administer(registry, "end_quarantine()");
@@ -71,8 +71,8 @@ fn assert_setting_back_is_proved(registry: &Cluster, server: &Cluster) {
     });
 }
 
-/// What another registry has signed shows more, as others had taken from it. It does not take the place of what this one
-/// signs.
+/// The token that another registry has signed has a higher value, because others had taken from it. It does not replace
+/// the token of this registry.
 #[test]
 fn evidence_of_another_registry_pushes_out_none() {
     let (old, new) = (registry(), registry());
@@ -88,7 +88,7 @@ fn evidence_of_another_registry_pushes_out_none() {
     assert_setting_back_is_proved(&new, &server);
 }
 
-/// The same where something lies in the registry's name, and signs more than the registry ever does.
+/// The same with an impostor that uses the registry's ID, and signs higher values than the registry ever does.
 #[test]
 fn evidence_that_is_made_up_pushes_out_none() {
     let registry = registry();
@@ -109,7 +109,7 @@ fn evidence_that_is_made_up_pushes_out_none() {
     assert_setting_back_is_proved(&registry, &server);
 }
 
-/// From the server's own database to a registry that begins lower.
+/// The server moves from a registry in its own database to another registry, which starts lower.
 #[test]
 fn a_segment_moves_to_another_registry() {
     let registry = registry();
@@ -157,8 +157,8 @@ fn a_standby_has_no_numbers_and_goes_on_above_when_it_is_promoted() {
     client.run("INSERT INTO orders SELECT FROM generate_series(1, 1000)");
 }
 
-/// With a registry elsewhere the standby gets numbers above all that the primary was given, rows that had not arrived
-/// included.
+/// With a registry elsewhere the standby gets numbers above all that the primary was given, including those of rows
+/// that had not arrived.
 #[test]
 fn a_standby_with_a_registry_elsewhere_is_promoted() {
     let registry = registry();
@@ -169,7 +169,7 @@ fn a_standby_with_a_registry_elsewhere_is_promoted() {
     standby.stop_receiving();
     all.extend(some(&mut primary.connect(), "orders", 1000));
     standby.promote();
-    // Both go on for a while.
+    // Both continue for a while.
     for server in [&standby, &primary, &standby, &primary] {
         let numbers = some(&mut server.connect(), "orders", 300);
         assert_increasing(&numbers);
@@ -178,7 +178,7 @@ fn a_standby_with_a_registry_elsewhere_is_promoted() {
     assert_distinct(&all);
 }
 
-/// Who owns the database may put objects there that have the names of the registry's.
+/// The owner of the database may create objects with the names of the registry's.
 #[test]
 fn a_registry_that_is_not_the_extension_is_not_asked() {
     let server = preloaded().start();
@@ -195,7 +195,7 @@ fn a_registry_that_is_not_the_extension_is_not_asked() {
     assert_eq!(ids(&mut client, "SELECT n::bigint FROM trap"), Vec::<i64>::new());
 }
 
-/// A registry that answers each request with so many rows, each of which grants 1 to 10.
+/// A registry that replies to each request with so many rows, each of which grants 1 to 10.
 fn lying_registry(rows: i32) -> Cluster {
     let registry = Cluster::builder().extensions(&[]).start();
     registry
@@ -218,7 +218,7 @@ fn lying_registry(rows: i32) -> Cluster {
     registry
 }
 
-/// What a registry gives that has forgotten what it gave, and whom it gave it to.
+/// The registry has forgotten what it granted, and to which server.
 #[test]
 fn numbers_that_a_server_has_had_are_refused() {
     let registry = lying_registry(1);
@@ -228,13 +228,13 @@ fn numbers_that_a_server_has_had_are_refused() {
     let (code, said) = refusal(&mut client, "orders");
     assert_eq!(code, "55000", "{said}");
     assert!(said.contains("numbers from 1 on, and this server has had numbers up to 10"), "{said}");
-    // Not after a restart either.
+    // It does not accept them after a restart either.
     drop(client);
     server.restart("immediate");
     assert_eq!(refusal(&mut server.connect(), "orders").0, "55000");
 }
 
-/// The same within one answer.
+/// The same within one reply.
 #[test]
 fn numbers_that_come_twice_in_one_answer_are_refused() {
     let registry = lying_registry(2);
@@ -244,8 +244,8 @@ fn numbers_that_come_twice_in_one_answer_are_refused() {
     assert_eq!(refusal(&mut client, "orders").0, "55000");
 }
 
-/// Whoever owns the extension in the keeper's database can exchange its function. Then there are no numbers, but the server
-/// can be stopped.
+/// The owner of the extension in the keeper's database can replace its function. Then there are no numbers, but the
+/// server can be stopped.
 #[test]
 fn a_function_that_never_ends() {
     let server = single_server().set("snowflake_id.max_wait", "1s").start();
@@ -265,7 +265,7 @@ fn a_function_that_never_ends() {
     assert!(start.elapsed() < 2 * SLACK, "{:?}", start.elapsed());
 }
 
-/// The same, and it says more than any answer has.
+/// The same, but the function returns more than any reply contains.
 #[test]
 fn a_function_that_says_too_much() {
     let server = single_server().set("snowflake_id.max_wait", "1s").start();
@@ -299,12 +299,12 @@ fn a_function_that_says_too_much() {
     assert!(peak < 200, "{peak} MB");
 }
 
-/// The registry names all of its segments in each answer, of which the server needs none.
+/// The registry lists all of its segments in each reply, although the server needs none of them.
 #[test]
 fn a_registry_with_very_many_segments() {
     let registry = registry();
     administer(&registry, SMALL);
-    // To create them takes long.
+    // Creating them takes long.
     registry.connect().run(
         "CREATE SCHEMA aside;
          ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) SET SCHEMA aside;
@@ -322,12 +322,12 @@ fn a_registry_with_very_many_segments() {
     assert_eq!(next(&mut client, "orders"), 1);
     some(&mut client, "orders", 100);
     drop(client);
-    // Another process of the server meets the registry again.
+    // Another process of the server connects to the registry.
     server.restart("fast");
     assert!(next(&mut server.connect(), "orders") > 100);
 }
 
-/// The worker is a superuser: it calls nothing that others could exchange.
+/// The worker is a superuser, so it calls no functions that others could replace.
 #[test]
 fn a_registry_whose_schema_belongs_to_somebody_else_is_not_asked() {
     let server = single_server().start();

@@ -1,5 +1,4 @@
-//! Tables that are moved over to snowflake IDs: under load, with a subscriber, and on a server that cannot
-//! make IDs.
+//! Existing tables are changed to snowflake IDs: under load, with a subscriber, and on a server that cannot issue IDs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,18 +6,17 @@ use std::time::Instant;
 
 use harness::*;
 
-/// No number from a sequence comes near this, no snowflake ID below it.
+/// A bound between numbers from a sequence, which are smaller, and snowflake IDs.
 const SMALLEST_ID: i64 = 1 << 40;
 
-/// What `snowflake_adopt` returns.
+/// Runs `snowflake_adopt` and returns its result.
 fn adopt(client: &mut Client, arguments: &str) -> Vec<String> {
     let rows = client.query(&format!("SELECT snowflake_adopt({arguments})"), &[]);
     let rows = rows.unwrap_or_else(|error| panic!("{arguments}: {}", text(&error)));
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Clients that insert rows into a table, and rows that point at them, wait while it is adopted; none of them
-/// fails.
+/// Clients that insert rows into a table, and rows that reference them, wait while it is adopted. None of them fails.
 #[test]
 fn writers_only_wait() {
     let cluster = Cluster::builder().worker(1).start();
@@ -28,7 +26,7 @@ fn writers_only_wait() {
          CREATE TABLE bookings (id serial PRIMARY KEY, account_id int NOT NULL REFERENCES accounts)",
     );
     let stop = AtomicBool::new(false);
-    // If the test fails, nobody tells the writers to stop.
+    // Bounded, because nothing stops the writers if the test fails.
     let end = Instant::now() + TIMEOUT;
     let write = || {
         let mut client = cluster.connect();
@@ -58,8 +56,8 @@ fn writers_only_wait() {
     assert_eq!(stored, ids.len() as i64);
 }
 
-/// An `INSERT` that has locked its table, and is about to look at the one that its foreign key points at, is
-/// no deadlock.
+/// An `INSERT` that has locked its table, and is about to read the table that its foreign key references, does not
+/// cause a deadlock.
 #[test]
 fn referencing_tables_are_locked_first() {
     let cluster = Cluster::builder().worker(1).start();
@@ -81,7 +79,7 @@ fn referencing_tables_are_locked_first() {
     });
 }
 
-/// Whoever widens the subscriber first, as the warnings say, keeps replication going.
+/// Replication continues if the subscriber is widened first, as the warnings say.
 #[test]
 fn the_subscriber_is_widened_first() {
     let cluster = Cluster::builder()
@@ -97,7 +95,7 @@ fn the_subscriber_is_widened_first() {
         "{table}; CREATE PUBLICATION orders FOR TABLE orders; INSERT INTO orders (n) VALUES (1)"
     ));
     subscriber.run(&format!("CREATE EXTENSION snowflake_id; {table}"));
-    // On one server the slot has to be there beforehand.
+    // If both are on one server, the slot must be created beforehand.
     publisher.execute("SELECT pg_create_logical_replication_slot('orders', 'pgoutput')", &[]).unwrap();
     subscriber.run(&format!(
         "CREATE SUBSCRIPTION orders CONNECTION 'host={} user=test dbname=postgres' PUBLICATION orders
@@ -130,7 +128,7 @@ fn the_subscriber_is_widened_first() {
     subscriber.run("DROP SUBSCRIPTION orders");
 }
 
-/// Each table is named, with its size, before it is rewritten.
+/// A notice gives the name and size of each table before it is rewritten.
 #[test]
 fn the_table_that_is_being_rewritten_is_named() {
     let cluster = Cluster::builder().worker(1).start();
@@ -168,7 +166,7 @@ fn the_table_that_is_being_rewritten_is_named() {
     });
 }
 
-/// A table is not given a default that would fail; the dry run warns, and its statements can be used later.
+/// A table is not given a default that would fail. The dry run warns about it, and its statements can be used later.
 #[test]
 fn not_preloaded() {
     let cluster = Cluster::builder().start();
@@ -192,7 +190,7 @@ fn not_preloaded() {
     assert!(single::<i64>(&mut client, "INSERT INTO orders (n) VALUES (2) RETURNING id") > SMALLEST_ID);
 }
 
-/// A wait for a lock ends with lock_timeout, and nothing has happened.
+/// A wait for a lock ends with lock_timeout, without any change.
 #[test]
 fn a_table_in_use() {
     let cluster = Cluster::builder().worker(1).start();
@@ -201,7 +199,7 @@ fn a_table_in_use() {
     let mut reader = cluster.connect();
     reader.run("BEGIN; SELECT FROM orders");
     client.run("SET lock_timeout = '50ms'");
-    // The dry run takes no lock that another one could be waiting for.
+    // The dry run does not wait for the lock of the other session.
     assert_eq!(adopt(&mut client, "'orders', 'id'").len(), 3);
     let (state, message) = failure(&mut client, "SELECT snowflake_adopt('orders', 'id', false)");
     assert_eq!(state, "55P03", "{message}");

@@ -1,8 +1,8 @@
-//! A database that uses all that the extension has, dumped and restored elsewhere.
+//! A database that uses every feature of the extension is dumped and restored elsewhere.
 
 use harness::*;
 
-/// The extension stands in a schema of its own, which is on nobody's search_path.
+/// The extension is in a schema of its own, which is not on any search_path.
 const SHOP: &str = r#"
     CREATE SCHEMA ids;
     CREATE EXTENSION snowflake_id SCHEMA ids;
@@ -61,7 +61,7 @@ const SHOP: &str = r#"
     GRANT SELECT ON orders TO clerk;
 "#;
 
-/// What is asked before and after.
+/// Queries whose results must be the same before and after.
 const QUESTIONS: &[&str] = &[
     "SHOW snowflake_id.layout",
     "SELECT string_agg(o::text, E'\\n' ORDER BY o.id) FROM orders AS o",
@@ -75,7 +75,7 @@ const QUESTIONS: &[&str] = &[
     "SELECT string_agg(g::text, E'\\n' ORDER BY g.id, g.layout) FROM guesses AS g",
     "SELECT string_agg(m::text, E'\\n' ORDER BY m.id) FROM masked AS m",
     "SELECT count(*)::text FROM orders WHERE ids.snowflake_timestamp(id, 'wide') < '2025-07-01 00:00Z'",
-    // The definitions, and what was granted and revoked in the extension itself.
+    // The definitions, and the privileges granted and revoked on objects of the extension.
     "SELECT string_agg(pg_get_indexdef(indexrelid), E'\\n' ORDER BY indexrelid::regclass::text)
      FROM pg_index WHERE indrelid = 'orders'::regclass",
     "SELECT string_agg(pg_get_expr(adbin, adrelid), E'\\n' ORDER BY adrelid::regclass::text, adnum)

@@ -1,8 +1,8 @@
-//! Names that have to be quoted, in a database whose encoding is not UTF-8.
+//! Names that must be quoted, in a database whose encoding is not UTF-8.
 
 use harness::*;
 
-/// The schema of the extension, those of tables, the tables and their columns.
+/// The names of the extension's schema, of other schemas, of tables and of columns.
 const NAMES: &str = r#"
     CREATE SCHEMA "IDs für 100%s.";
     CREATE EXTENSION snowflake_id SCHEMA "IDs für 100%s.";
@@ -36,7 +36,7 @@ fn a_database_in_latin1() {
             failure(&mut client, r#"SELECT "IDs für 100%s.".snowflake_adopt('"Möbel"', '%I')"#);
         assert_eq!(state, "0A000", "{message}");
         assert!(message.contains(r#"column "%I" of table "Größe ""é"""."Möbel""#), "{message}");
-        // How much room the name leaves is counted in the bytes of this encoding.
+        // The remaining length of the name is counted in bytes of this encoding.
         let (state, message) = failure(
             &mut client,
             &format!(

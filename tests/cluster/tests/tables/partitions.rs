@@ -1,4 +1,4 @@
-//! Partitions that two sessions make at the same time.
+//! Two sessions create partitions at the same time.
 
 use std::thread;
 
@@ -22,7 +22,7 @@ fn two_sessions_make_the_same_partitions() {
     assert_eq!(single::<i64>(&mut first, count), 12);
 }
 
-/// Makes the partitions of a year; how many there were to make.
+/// Creates the partitions of a year. Returns how many were created.
 fn made(client: &mut Client) -> i64 {
     let query = "SELECT count(*) FILTER (WHERE created)
                  FROM snowflake_create_partitions('orders', '2026-01-01Z', '2027-01-01Z', '1 month')";

@@ -1,4 +1,4 @@
-//! pg_partman with tables whose partitions are ranges of snowflake IDs: what the page says, with Debian's package.
+//! pg_partman with tables whose partitions are ranges of snowflake IDs, as the page describes, with Debian's package.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,10 +8,10 @@ use std::process::Command;
 use harness::*;
 
 const PAGE: &str = include_str!("../../../../docs/how-to/time-ranges.md");
-/// Where `postgresql-15-partman` is unpacked: see scripts/test.sh.
+/// The directory in which `postgresql-15-partman` is unpacked: see scripts/test.sh.
 const PARTMAN: &str = "SNOWFLAKE_ID_PARTMAN";
 
-/// The two examples of the page: what is done once, and what is done each night.
+/// The two examples of the page: the initial setup and the nightly job.
 fn examples() -> [String; 2] {
     let (_, section) = PAGE.split_once("### pg_partman\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
@@ -20,11 +20,11 @@ fn examples() -> [String; 2] {
     blocks.try_into().expect("two examples")
 }
 
-/// A copy of the installation with pg_partman in it: its directory, and its `pg_config`.
+/// A copy of the installation with pg_partman: its directory and its `pg_config`.
 fn installation_with_partman(package: &Path) -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // PostgreSQL finds everything else from where its programs are.
+    // PostgreSQL finds its other files relative to its programs.
     let mut copy = Command::new("cp");
     copy.args(["-R", "--parents"]);
     for option in ["--bindir", "--pkglibdir", "--sharedir"] {
@@ -42,7 +42,7 @@ fn run(client: &mut Client, statements: &str) {
     client.run(statements);
 }
 
-/// Rows that find no partition.
+/// The number of rows outside all partitions.
 fn strays(client: &mut Client) -> i64 {
     single(client, "SELECT count(*) FROM clicks_default")
 }
@@ -70,7 +70,7 @@ fn partitions_are_made_by_the_clock() {
         format!("SELECT (snowflake_timestamp(substr('{first}', 9)::bigint) AT TIME ZONE 'UTC')::time::text");
     assert_eq!(single::<String>(&mut client, &bound), "00:00:00");
 
-    // Nobody comes for forty days. pg_partman alone looks at rows, and makes nothing.
+    // No rows are inserted for forty days. pg_partman alone depends on rows, and creates nothing.
     const DAY: f64 = 86400.0;
     cluster.set_clock(40.0 * DAY);
     let mut client = cluster.connect();
@@ -86,7 +86,7 @@ fn partitions_are_made_by_the_clock() {
     assert!(why.contains("default partition \"clicks_default\" would be violated"), "{why}");
     client.run("ROLLBACK");
 
-    // What the page has done each night makes them by the clock, and may be repeated. Old ones go.
+    // The nightly job of the page creates partitions by the clock, and may be repeated. It drops old ones.
     run(&mut client, &each_night);
     let second = click();
     assert!(second > first, "{second} after {first}");

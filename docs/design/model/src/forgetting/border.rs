@@ -1,4 +1,5 @@
-//! Between the compact state of the model and the types of the product: here a server calls the code of the product.
+//! The border between the compact state of the model and the types of the product. The code of the product is called
+//! here.
 
 use std::num::NonZeroU64;
 
@@ -30,7 +31,7 @@ fn range_of(lease: &Lease) -> Range {
 }
 
 fn no_name() -> Uuid {
-    Uuid::nil() // Names are in the model of the lease.
+    Uuid::nil() // Names are part of the model of the lease.
 }
 
 impl Token {
@@ -61,8 +62,8 @@ impl Server {
         LeaseState { held, evidence: evidence.into_iter().collect(), ..LeaseState::default() }
     }
 
-    /// Takes a grant or a renewal, and what the registry has signed. Returns whether the lease is used. Of all that a
-    /// server can show, the newest is kept: it shows more grants than the others.
+    /// Accepts a grant or a renewal with the registry's signature. Returns whether the lease is used. Of all tokens
+    /// that a server can show, only the newest is kept, because it proves more grants than the others.
     pub fn take_grant(&mut self, range: Range, is_renewal: bool, token: Option<Token>, clock: u8) -> bool {
         let mut state = self.lease_state();
         if is_renewal {

@@ -1,4 +1,4 @@
-//! What must hold although the registry forgets, and within which bounds.
+//! The properties of a registry that forgets, and the bounds.
 
 use stateright::{Model, Property};
 
@@ -8,18 +8,22 @@ use crate::forgetting::state::*;
 
 pub const DISJOINT: &str = "no tick of the identity is given to two servers";
 pub const NO_REPEAT: &str = "no number is given twice";
-pub const NO_ALARM: &str = "a registry that has forgotten nothing does not believe that it has";
-/// Once all are heard, and the wait is over.
-pub const GIVEN: &str = "in the end a server gets the identity, and numbers unless they are closed";
+pub const NO_ALARM: &str = "a registry that has forgotten nothing does not conclude that it has";
+/// After all servers have been heard and the wait is over.
+pub const GIVEN: &str = "in the end a server gets the identity, and a number unless the segment is closed";
 
-/// A name, the bounds.
+/// The bounds, with their names and descriptions.
 pub const CORRECT: [(&str, &str, Protocol); 8] = [
-    ("set-back", "each server reaches the registry, which is set back twice", SET_BACK),
+    ("set-back", "every server reaches the registry, which is set back twice", SET_BACK),
     ("ranges", "the same once; numbers are given two at a time", RANGES),
-    ("liars", "the same once; somebody with the rights of a server lies", LIARS),
+    ("liars", "the same once; a liar has the privileges of a server", LIARS),
     ("clocks", "the same; clocks are wrong, leases are left", CLOCKS),
-    ("cut-off", "servers are cut off, of identities; the whole wait, the clock is set", CUT_OFF),
-    ("orders", "the same; starts without a loss, after which an administrator ends the wait", ORDERS),
+    (
+        "cut-off",
+        "servers are cut off, no witness shortens the wait, the clock is set; only identities",
+        CUT_OFF,
+    ),
+    ("requests", "the same; starts without a loss, after which an administrator ends the wait", REQUESTS),
     ("frozen", "the registry is frozen, and set back; another one begins where its leases end", FROZEN),
     ("proved", "servers are cut off, a witness shortens the wait, and others prove the loss", PROVED),
 ];
@@ -39,7 +43,7 @@ const SET_BACK: Protocol = Protocol {
     offs: false,
     leaves: false,
     restarts: true,
-    orders: false,
+    requests: false,
     freezes: 0,
     lies: 0,
     names_servers: false,
@@ -47,7 +51,8 @@ const SET_BACK: Protocol = Protocol {
 };
 const RANGES: Protocol = Protocol { numbers: 4, step: 2, forgets: 1, ..SET_BACK };
 const LIARS: Protocol = Protocol { forgets: 1, lies: 2, ..SET_BACK };
-const ORDERS: Protocol = Protocol { time_max: 2, clock_steps: 1, restarts: true, orders: true, ..CUT_OFF };
+const REQUESTS: Protocol =
+    Protocol { time_max: 2, clock_steps: 1, restarts: true, requests: true, ..CUT_OFF };
 const CLOCKS: Protocol = Protocol {
     time_max: 3,
     numbers: 0,
@@ -85,14 +90,14 @@ const FROZEN: Protocol = Protocol {
 };
 const PROVED: Protocol = Protocol { ways: &[Way::Silently], forgets: 1, cuts: true, ..SET_BACK };
 
-/// The bounds that show what is wrong.
+/// The bounds in which a mutation is caught.
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let bounds = match mutation {
         WaitByClock | FloorStays => CUT_OFF,
         ProofIgnored | LossForgotten => PROVED,
         FormerForgotten | RefusedUnheard => CLOCKS,
-        EndLowersFloor | StartAgainEndsWait => ORDERS,
+        EndLowersFloor | StartAgainEndsWait => REQUESTS,
         ClaimsBelieved | ClaimsBlind | SignedEarly => LIARS,
         FreezeUntold | FrozenRenewed => FROZEN,
         PastTheEnd => RANGES,
@@ -149,7 +154,7 @@ impl Model for Protocol {
 }
 
 impl Protocol {
-    /// From now on time passes, clocks are right, and both servers call every so often.
+    /// Whether both servers get what they need if from now on time passes, clocks are right, and both call regularly.
     fn gives(&self, state: &State) -> bool {
         let patient = Protocol { names_servers: true, numbers: 100, ..*self };
         (0..SERVERS).all(|at| {

@@ -1,4 +1,4 @@
-//! A registry that forgets: it is set back to an earlier state, and does not notice. One rule for identities and for
+//! A registry that forgets: it is set back to an earlier state without noticing. There is one rule for identities and
 //! numbers.
 
 mod border;
@@ -13,7 +13,7 @@ use mutation::Mutation;
 
 use crate::run;
 
-/// What can be asked for on the command line.
+/// The names that are accepted on the command line.
 pub fn names() -> Vec<&'static str> {
     let bounds = check::CORRECT.iter().map(|(name, ..)| *name);
     bounds.chain(Mutation::ALL.map(|mutation| mutation.name().0)).collect()

@@ -1,5 +1,5 @@
-//! The rule with one thing broken. Each shows what a part of the rule is there for; several are what the registry did before
-//! there was the rule.
+//! The rule with one part broken. Each mutation shows the purpose of a part of the rule. Several of them describe the
+//! registry before there was the rule.
 
 use crate::forgetting::check::{DISJOINT, NO_ALARM, NO_REPEAT};
 
@@ -55,25 +55,23 @@ impl Mutation {
         Mutation::PastTheEnd,
     ];
 
-    /// The name on the command line, and what is broken.
+    /// The name on the command line, and the broken part.
     pub fn name(self) -> (&'static str, &'static str) {
         match self {
-            Mutation::StartUnnoticed => ("start-unnoticed", "nothing waits after a start"),
+            Mutation::StartUnnoticed => ("start-unnoticed", "there is no wait after a start"),
             Mutation::NewcomersFirst => {
-                ("one-witness", "the first witness ends the wait, and others are still on their way")
+                ("one-witness", "the first witness ends the wait before others are heard")
             }
-            Mutation::NumbersUnwaited => ("numbers-unwaited", "after a start numbers are given at once"),
+            Mutation::NumbersUnwaited => ("numbers-unwaited", "after a start, numbers are granted at once"),
             Mutation::NumbersUnreported => {
-                ("numbers-unreported", "a server tells what numbers it had only when it wants more")
+                ("numbers-unreported", "a server reports its numbers only when it requests more")
             }
             Mutation::ProofIgnored => {
-                ("proof-ignored", "a loss that is proved repairs the row, and nothing else follows")
+                ("proof-ignored", "a proved loss repairs the row and has no other effect")
             }
-            Mutation::ClaimsBelieved => ("claims-believed", "what is not signed is believed"),
-            Mutation::ClaimsBlind => {
-                ("claims-blind", "a claim that cannot be true makes what others say incredible")
-            }
-            Mutation::SignedEarly => ("signed-early", "what is not committed yet is signed"),
+            Mutation::ClaimsBelieved => ("claims-believed", "unsigned claims are believed"),
+            Mutation::ClaimsBlind => ("claims-blind", "an impossible claim discredits what others report"),
+            Mutation::SignedEarly => ("signed-early", "uncommitted grants are signed"),
             Mutation::Overwritten => ("overwritten", "replication may overwrite rows of the registry"),
             Mutation::LapsedRenewed => {
                 ("lapsed-renewed", "a lease that has ended is renewed while the registry waits")
@@ -81,12 +79,12 @@ impl Mutation {
             Mutation::StartAgainEndsWait => {
                 ("started-twice", "start_fleet() ends the wait of a registry that was started before")
             }
-            Mutation::AcquireDeaf => ("acquire-deaf", "only renewals are listened to"),
+            Mutation::AcquireDeaf => ("acquire-deaf", "only renewals are heard"),
             Mutation::LossForgotten => ("loss-forgotten", "a start ends the wait after a proved loss"),
-            Mutation::WaitByClock => ("wait-by-clock", "the wait is read off the clock"),
+            Mutation::WaitByClock => ("wait-by-clock", "the wait is measured by the clock"),
             Mutation::FloorStays => ("floor-stays", "the end of a wait does not raise the floor"),
             Mutation::FormerForgotten => {
-                ("former-untold", "a server tells the lease in hand, and none that it had")
+                ("former-untold", "a server reports the lease in hand, but no earlier one")
             }
             Mutation::RefusedUnheard => {
                 ("refused-unheard", "a server whose clock is wrong is refused before it is heard")
@@ -97,9 +95,9 @@ impl Mutation {
             Mutation::FrozenRenewed => ("frozen-renewed", "a frozen registry extends leases as before"),
             Mutation::UnsignedUsed => ("unsigned-used", "a lease is used before the registry has signed it"),
             Mutation::PastTheEnd => {
-                ("past-the-end", "a server takes one number more of a range than it was given")
+                ("past-the-end", "a server takes one number more of a range than it was granted")
             }
-            Mutation::FreezeUntold => ("freeze-untold", "tokens do not tell that the registry is frozen"),
+            Mutation::FreezeUntold => ("freeze-untold", "tokens do not say that the registry is frozen"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Every step that can be taken, and what becomes of the state.
+//! Every possible step, and the state after it.
 
 use crate::forgetting::mutation::Mutation;
 use crate::forgetting::state::*;
@@ -6,11 +6,11 @@ use crate::forgetting::state::*;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     Tick,
-    /// The clock of the registry is set, and with it those of the servers.
+    /// The clock of the registry is set, and those of the servers with it.
     SetClock {
         ahead: u8,
     },
-    /// The clock of a server goes wrong, or is right again.
+    /// The clock of a server goes wrong, or is set right.
     SetOff(usize),
     /// A server is cut off, or reaches the registry again.
     Cut(usize),
@@ -18,21 +18,21 @@ pub enum Action {
         server: usize,
         ask: Ask,
     },
-    /// A server hands out a number that it was given before.
+    /// A server issues a number that it was given before.
     Draw(usize),
-    /// A server has no use for its lease any more.
+    /// A server gives up its lease.
     Leave(usize),
-    /// The present state is one that may come back.
+    /// The present state is kept, and may come back.
     Keep,
-    /// The server of the registry is started again, and nothing is lost.
+    /// The server of the registry is restarted, and nothing is lost.
     Restart,
     Forget(Way),
     Lie(Lie),
-    /// An administrator says that nothing was lost, and is right.
+    /// An administrator states correctly that nothing was lost.
     EndWait,
     /// An administrator calls a function that is for new registries.
     StartAgain,
-    /// An administrator is going to another registry.
+    /// An administrator prepares to use another registry.
     Freeze,
 }
 
@@ -41,28 +41,28 @@ pub enum Ask {
     Acquire,
     Renew,
     Take,
-    /// Says what it has, and wants nothing.
+    /// Reports what the server has, and requests nothing.
     Report,
 }
 
 /// How the registry is set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// An older disk, a base backup that is started as it is: nothing shows that but the start.
+    /// To an older disk, or a base backup started as it is: only the start shows it.
     Silently,
-    /// A promotion, a dump, another place: noticed.
+    /// By a promotion, a dump, or in another location: the registry notices.
     Noticed,
-    /// Rows are overwritten while the server runs. Only when broken.
+    /// Rows are overwritten while the server runs. Only in a broken protocol.
     Overwritten,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// Says that it has more than was ever given.
+    /// Claims more than was ever granted.
     Claim,
-    /// Shows what it was told in a transaction that it then rolled back.
+    /// Shows a token from a transaction that it rolled back.
     RolledBack,
-    /// Shows something old and true.
+    /// Shows an old token that is valid.
     Witness,
 }
 
@@ -70,29 +70,29 @@ pub enum Lie {
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
     pub time_max: u8,
-    /// How far ahead of the clock a range is given.
+    /// How far ahead of the clock a range is granted.
     pub lease: u8,
-    /// By how much a wait is longer.
+    /// How much longer than a lease a wait is.
     pub margin: u8,
-    /// The most numbers.
+    /// The maximum of the numbers.
     pub numbers: u8,
-    /// How many are given at once.
+    /// How many numbers are granted at once.
     pub step: u8,
     pub ways: &'static [Way],
     pub forgets: u8,
-    /// Which readings of the clock are possible: how far ahead. The first one is right.
+    /// The possible readings of the clock, as differences from the time. The first one is right.
     pub clocks: &'static [u8],
-    /// How often it is set.
+    /// How often the clock is set.
     pub clock_steps: u8,
     /// Whether servers may be cut off. Otherwise each server calls while the registry waits.
     pub cuts: bool,
     /// Whether a witness shortens the wait.
     pub shortens: bool,
-    /// Whether clocks of servers go wrong.
+    /// Whether the clocks of servers go wrong.
     pub offs: bool,
     pub leaves: bool,
     pub restarts: bool,
-    pub orders: bool,
+    pub requests: bool,
     pub freezes: u8,
     pub lies: u8,
     pub names_servers: bool,
@@ -123,7 +123,7 @@ impl Protocol {
         if self.restarts {
             steps.push(Action::Restart);
         }
-        if self.orders {
+        if self.requests {
             if state.registry.wait.is_some() && !state.is_older {
                 steps.push(Action::EndWait);
             }
@@ -162,7 +162,7 @@ impl Protocol {
         }
     }
 
-    /// `None` if the step changes nothing.
+    /// Returns `None` if the step changes nothing.
     pub fn step(&self, before: &State, action: Action) -> Option<State> {
         let mut state = *before;
         match action {
@@ -222,7 +222,7 @@ impl Protocol {
         state.servers.iter_mut().for_each(|server| server.is_heard = false);
     }
 
-    /// Makes one of states that differ in nothing that matters.
+    /// Merges states that differ in nothing relevant.
     fn normalize(&self, state: &mut State) {
         if state.forgets_left == 0 {
             state.older = Registry::default();

@@ -1,14 +1,15 @@
-//! The rule: what the registry does in each call.
+//! The rule: the registry's actions in each call.
 
 use crate::forgetting::mutation::Mutation;
 use crate::forgetting::protocol::{Ask, Lie, Protocol};
 use crate::forgetting::state::*;
 
-/// A gap between two calls counts up to this.
+/// The longest gap between two calls that is counted.
 const MOST_COUNTED: u8 = 1;
 
 impl Protocol {
-    /// Begins like every call: notes the start, counts, listens. What that leads to is committed, also if the call is refused.
+    /// The start of every call: notes a restart, counts, and evaluates the evidence. The result is committed even if
+    /// the call is refused.
     pub fn call(&self, state: &mut State, at: usize, ask: Ask) {
         self.note_start(state);
         self.count(state);
@@ -19,7 +20,7 @@ impl Protocol {
         }
         self.end_wait(state);
         if server.is_off {
-            return; // Told that its clock is wrong.
+            return; // The server is told that its clock is wrong.
         }
         match ask {
             Ask::Acquire => self.acquire(state, at),
@@ -29,7 +30,7 @@ impl Protocol {
         }
     }
 
-    /// Who starts the server may have put an older disk under it.
+    /// The disk may have been replaced by an older one before a start.
     pub fn note_start(&self, state: &mut State) {
         let clock = self.clock(state);
         let registry = &mut state.registry;
@@ -64,7 +65,7 @@ impl Protocol {
     fn end_wait(&self, state: &mut State) {
         let clock = self.clock(state);
         let Some(wait) = state.registry.wait else { return };
-        // Whoever is not cut off calls every so often, and the wait is longer than that.
+        // Every server that is not cut off calls regularly, and the wait is longer than the interval.
         let all_are_heard = state.servers.iter().all(|server| server.is_heard || server.is_cut);
         let is_shortened = self.shortens && wait.is_witnessed && !wait.is_proved;
         let is_over = match self.cuts {
@@ -109,7 +110,7 @@ impl Protocol {
         self.is(Mutation::AcquireDeaf) && ask == Ask::Acquire
     }
 
-    /// Returns whether the token proves a loss. The row is repaired, so that it does so once.
+    /// Evaluates a token. Returns whether it proves a loss. The row is repaired, so that the token does so only once.
     fn listen_to_lease(&self, state: &mut State, at: usize, token: Token) -> bool {
         let registry = &mut state.registry;
         if registry.is_blind {
@@ -136,7 +137,7 @@ impl Protocol {
             }
             row.until = until;
         } else if until > row.from {
-            // It was given to two. Both go on to their ends, and nobody holds it.
+            // It was granted to two servers. Both continue to their ends, and no server holds it.
             let until = until.max(row.until);
             *row = Row { from: until, until, grants: row.grants + 1, holder: None };
         } else {
@@ -145,7 +146,7 @@ impl Protocol {
         true
     }
 
-    /// An administrator is going to have another registry give the same identity from this time on.
+    /// An administrator will let another registry grant the same identity from the returned time on.
     pub fn freeze(&self, state: &mut State) {
         self.note_start(state);
         let until = self.clock(state).max(state.registry.row.until);
@@ -153,7 +154,7 @@ impl Protocol {
         state.other_from = Some(until);
     }
 
-    /// Something was forgotten.
+    /// A loss is proved.
     pub fn prove(&self, state: &mut State) {
         let (left, counted_at) = (self.longest_wait(), self.clock(state));
         let registry = &mut state.registry;
@@ -184,9 +185,9 @@ impl Protocol {
         let registry = &mut state.registry;
         let row = &mut registry.row;
         if row.holder != Some(at) || row.from != held.from {
-            return; // Not known. It goes on to its end.
+            return; // The holder is not known. The lease continues to its end.
         }
-        // To go on after a gap is a new grant in all but name.
+        // Renewing after a gap is effectively a new grant.
         let is_lapsed = row.until <= clock;
         let is_frozen = registry.frozen_until.is_some();
         let is_below = row.until < registry.floor || is_lapsed && (registry.wait.is_some() || is_frozen);
@@ -203,8 +204,8 @@ impl Protocol {
         self.give(state, at, range, held.until, true, has_heard);
     }
 
-    /// A range is the server's. What of it is new begins at `new_from`. If the registry may not know that it is frozen, a
-    /// server does.
+    /// Grants a range to the server. The new part of it begins at `new_from`. A server may know that the registry is
+    /// frozen when the registry does not.
     fn give(
         &self,
         state: &mut State,
@@ -238,7 +239,8 @@ impl Protocol {
         }
     }
 
-    /// A holder who is cut off while a witness shortens the wait is not covered, unless others prove the loss.
+    /// Whether the state is covered. A holder that is cut off while a witness shortens the wait is not, unless others
+    /// prove the loss.
     fn counts(&self, state: &State) -> bool {
         !(self.cuts && self.shortens) || state.is_shown
     }
@@ -262,7 +264,7 @@ impl Protocol {
         self.draw(state, at, Some(Numbers { first, count }));
     }
 
-    /// A server hands out a number, out of what it has and what it was given just now.
+    /// A server issues a number, from those that it has and those that it was just given.
     pub fn draw(&self, state: &mut State, at: usize, granted: Option<Numbers>) {
         let Some(number) = state.servers[at].segment.draw(granted) else { return };
         let number: u8 = 1 << number;
@@ -274,12 +276,12 @@ impl Protocol {
         state.servers[at].drawn |= number;
     }
 
-    /// Somebody with the rights of a server, who is none.
+    /// A liar has the privileges of a server but is not one.
     pub fn lie(&self, state: &mut State, lie: Lie) {
         self.note_start(state);
         self.count(state);
         match lie {
-            // What is not signed is a wish.
+            // An unsigned claim proves nothing.
             Lie::Claim if self.is(Mutation::ClaimsBelieved) => self.prove(state),
             Lie::Claim if self.is(Mutation::ClaimsBlind) => state.registry.is_blind = true,
             Lie::RolledBack if self.is(Mutation::SignedEarly) => self.prove(state),

@@ -1,16 +1,16 @@
-//! What there is: the registry and an earlier state of it, the servers, and what the checker remembers.
+//! The state: the registry and an earlier state of it, the servers, and the checker's records.
 
-/// How many servers there are.
+/// The number of servers.
 pub const SERVERS: usize = 2;
 
-/// Everything. Instants are ticks of the registry's clock. There is one identity and one segment.
+/// The whole state. Instants are ticks of the registry's clock. There is one identity and one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
     /// The time that has passed.
     pub now: u8,
-    /// How far the registry's clock is ahead of it. What is right is up to the bounds.
+    /// How far the registry's clock is ahead of the time. The bounds say which difference is right.
     pub ahead: u8,
-    /// As it is committed.
+    /// The committed state.
     pub registry: Registry,
     /// Any earlier committed state: an old disk, a base backup, a dump, a standby.
     pub older: Registry,
@@ -19,13 +19,13 @@ pub struct State {
     pub clocks_left: u8,
     pub lies_left: u8,
     pub freezes_left: u8,
-    /// Where another registry begins: this one has said that its leases end there.
+    /// The start of another registry: this one has said that its leases end then.
     pub other_from: Option<u8>,
     /// Whether the registry was ever set back.
     pub has_forgotten: bool,
-    /// Whether it was set back since a wait has ended the last time. An administrator knows.
+    /// Whether it was set back since the last end of a wait. An administrator knows that.
     pub is_older: bool,
-    /// Whether a token has shown, since it was set back the last time, that it was.
+    /// Whether a token has proved the last set-back.
     pub is_shown: bool,
     pub verdict: Verdict,
 }
@@ -34,31 +34,31 @@ pub struct State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Registry {
     pub row: Row,
-    /// The number that is given next.
+    /// The number that is granted next.
     pub next: u8,
-    /// No numbers before an administrator says where to go on.
+    /// Whether no numbers are granted before an administrator says where to continue.
     pub is_closed: bool,
     /// No range begins earlier.
     pub floor: u8,
     pub wait: Option<Wait>,
-    /// Nothing new is given, and no lease reaches further.
+    /// Nothing new is granted, and no lease extends beyond this.
     pub frozen_until: Option<u8>,
-    /// Whether the present start of its server is noted. In a state that was set back it is not.
+    /// Whether the present start of the registry's server has been noted. In a state that was set back it has not.
     pub is_start_noted: bool,
-    /// Only when broken: a liar has said something, and others are not believed any more.
+    /// Only in a broken protocol: a liar has made a claim, and other servers are no longer believed.
     pub is_blind: bool,
 }
 
-/// Nothing new is given.
+/// A wait, during which nothing new is granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Wait {
     /// How much is left to count.
     pub left: u8,
-    /// The clock when it was counted last.
+    /// The clock at the last count.
     pub counted_at: u8,
-    /// A loss is proved: it lasts to its end.
+    /// Whether a loss is proved. The wait then lasts to its end.
     pub is_proved: bool,
-    /// Somebody has shown a token.
+    /// Whether a server has shown a token.
     pub is_witnessed: bool,
 }
 
@@ -67,7 +67,7 @@ pub struct Wait {
 pub struct Row {
     pub from: u8,
     pub until: u8,
-    /// How often it was given.
+    /// How often it was granted.
     pub grants: u8,
     pub holder: Option<usize>,
 }
@@ -76,24 +76,24 @@ pub struct Row {
 pub struct Server {
     /// The lease in hand.
     pub held: Option<Range>,
-    /// What it can prove of leases: the last grant, kept also when the lease is not in hand any more.
+    /// Its evidence of leases: the last grant, which is kept even after the lease.
     pub token: Option<Token>,
-    /// What it can prove of numbers: all below this were given.
+    /// Its evidence of numbers: all below this were granted.
     pub numbers: u8,
-    /// The ticks of the identity that it was ever given, the numbers that it was given, and those that it has handed out: a
-    /// bit for each.
+    /// Bit sets: the ticks of the identity that it was ever granted, the numbers that it was granted, and the numbers
+    /// that it issued.
     pub ticks: u16,
     pub had: u8,
     pub drawn: u8,
-    /// What is left of the numbers.
+    /// The remaining numbers.
     pub segment: Segment,
     /// Whether it was granted something since the registry was frozen.
     pub has_heard_of_freeze: bool,
     /// Whether it has called since the registry was started.
     pub is_heard: bool,
-    /// It does not reach the registry.
+    /// Whether it is cut off from the registry.
     pub is_cut: bool,
-    /// Its clock is far from the registry's.
+    /// Whether its clock is far from the registry's.
     pub is_off: bool,
 }
 
@@ -103,11 +103,11 @@ pub struct Range {
     pub until: u8,
 }
 
-/// Ranges of numbers, as a `Segment` has them.
+/// Ranges of numbers, as in a `Segment`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Segment {
     pub current: Option<Numbers>,
-    /// How many of the current ones are gone.
+    /// How many of the current ones were issued.
     pub gone: u8,
     pub next: Option<Numbers>,
 }
@@ -118,7 +118,7 @@ pub struct Numbers {
     pub count: u8,
 }
 
-/// A signed statement of the registry: this was given, and is committed.
+/// A signed statement of the registry that this was granted and committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token {
     pub grants: u8,
@@ -130,10 +130,11 @@ pub struct Token {
 pub enum Verdict {
     #[default]
     Good,
-    /// Two servers were given the same tick of the identity, or one what another registry may give.
+    /// Two servers were granted the same tick of the identity, or a server was granted a tick that another registry may
+    /// grant.
     Overlap,
     /// A number was given twice.
     Repeated,
-    /// The registry believes that it has forgotten something, and it never has.
+    /// The registry concludes that it has forgotten something, but it never has.
     FalseAlarm,
 }

@@ -1,4 +1,4 @@
-//! Tells a run in words.
+//! Describes a run in words.
 
 use stateright::Path;
 
@@ -19,7 +19,7 @@ impl Tale for Protocol {
 }
 
 impl Protocol {
-    /// Who does a step, and what it is.
+    /// The actor and the description of a step.
     fn describe(&self, action: Action, before: &State, after: &State) -> (String, String) {
         let server = |at: usize| format!("server {}", ["A", "B"][at]);
         let row = &after.registry.row;
@@ -35,12 +35,12 @@ impl Protocol {
             Action::Cut(at) => {
                 (server(at), if after.servers[at].is_cut { "is CUT OFF" } else { "is back" }.into())
             }
-            Action::Leave(at) => (server(at), "has no use for its lease any more".into()),
+            Action::Leave(at) => (server(at), "gives up its lease".into()),
             Action::Draw(at) => {
                 let again = if after.verdict == Verdict::Repeated { " AGAIN" } else { "" };
                 (
                     server(at),
-                    format!("hands out number {}{again}", number(&before.servers[at], &after.servers[at])),
+                    format!("issues number {}{again}", number(&before.servers[at], &after.servers[at])),
                 )
             }
             Action::Keep => ("registry".into(), "its state is kept".into()),
@@ -74,13 +74,13 @@ impl Protocol {
                 } else {
                     "nothing".into()
                 };
-                (server(at), format!("asks ({ask:?}) at clock {}: {what}{wait}", self.clock(after)))
+                (server(at), format!("calls ({ask:?}) at clock {}: {what}{wait}", self.clock(after)))
             }
         }
     }
 }
 
-/// The number that was handed out.
+/// The number that was issued.
 fn number(before: &Server, after: &Server) -> u32 {
     (before.drawn ^ after.drawn).trailing_zeros()
 }

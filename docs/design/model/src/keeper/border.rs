@@ -1,4 +1,4 @@
-//! The border between the model and the product: makes the product's types of a state, and turns them back.
+//! The border between the model and the product: converts the state to the product's types and back.
 
 use std::num::NonZeroU64;
 
@@ -36,11 +36,11 @@ impl Shape {
     }
 }
 
-/// What can become a slot: a key of some layout.
+/// A possible slot: the key of some layout.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotShape {
     pub key: SlotKey,
-    /// One that has such a slot, with the narrowest clock sequence.
+    /// A layout with this slot, with the narrowest clock sequence.
     pub layout: Layout,
 }
 
@@ -138,8 +138,8 @@ impl Protocol {
         self.slot_shapes().all(|(_, slot_shape)| slot_shape.key.track() == 0)
     }
 
-    /// What a record is, written down. One about values that no layout has says no instant: that concerns nobody, and makes
-    /// states of it.
+    /// A record as a write. A record about values that no layout has contains no instant, because it has no effect and
+    /// would multiply the states.
     pub fn write_of(&self, record: &Use) -> Write {
         let who = record.identity.map_or(0, |identity| 1 + identity.worker as usize);
         let scope = match record.scope {
@@ -183,7 +183,7 @@ impl Protocol {
         Word { value, counter: counter.try_into().expect("bug: a counter beyond the bounds") }
     }
 
-    /// Who makes IDs from a slot with a value.
+    /// The generator of a slot with a value.
     pub fn generator(
         &self,
         slot_shape: &SlotShape,
@@ -195,7 +195,7 @@ impl Protocol {
         generator.expect("bug: the identity fits").with_clock_seq(value)
     }
 
-    /// The next ID, given a word: with the counter that follows.
+    /// The next ID after a word, and the counter that follows.
     pub fn advance(
         &self,
         slot_shape: &SlotShape,
@@ -217,7 +217,7 @@ impl Protocol {
         Some((id as u16, next as u8))
     }
 
-    /// The first tick of a slot that may not be used, given a horizon. `State::first_unusable_tick`.
+    /// The first tick of a slot that must not be used under a horizon. `State::first_unusable_tick`.
     pub fn limit(&self, slot_shape: &SlotShape, published: i64, range: Range) -> u8 {
         match published {
             0 => 0,

@@ -1,4 +1,4 @@
-//! What a caller decides and takes.
+//! The decisions of a caller, and its exchange.
 
 use snowflake_id_core::SlotKey;
 
@@ -7,12 +7,12 @@ use crate::keeper::protocol::Protocol;
 use crate::keeper::state::*;
 
 impl Protocol {
-    /// Which slot is that of a place.
+    /// The slot at an index.
     pub fn slot_of(&self, slot_index: u8) -> usize {
         if self.is(Mutation::KeyWithoutValue) { 0 } else { slot_index.into() }
     }
 
-    /// Loads the counter *first*; for IDs with a value. `None` if nothing can come of that.
+    /// Loads the counter *first*, for IDs with a value. `None` if the attempt cannot succeed.
     pub fn load(&self, shared: &Shared, slot_index: u8, value: u8) -> Option<Caller> {
         let Slot { word, limit, .. } = shared.slots[self.slot_of(slot_index)]?;
         let at = Some((slot_index, value));
@@ -31,7 +31,8 @@ impl Protocol {
         Some(Caller { at, current: Some(word), ..Caller::default() })
     }
 
-    /// Loads gate and limit, reads the clock, and decides. A stall ends the attempt, and nothing is taken: then `None`.
+    /// Loads gate and limit, reads the clock, and decides. A stall ends the attempt and takes nothing: the result is
+    /// `None`.
     pub fn decide(
         &self,
         caller: Caller,
@@ -53,14 +54,14 @@ impl Protocol {
         Some(Caller { current: Some(current), identity: Some(identity), limit: None, taken, ..caller })
     }
 
-    /// The exchange. When it succeeds, the ID counts as handed out.
+    /// The exchange. If it succeeds, the ID has been issued.
     pub fn exchange(&self, state: &mut State, caller: usize, watch: bool) -> Option<()> {
         let Caller { at, current, identity, taken, retired, .. } = std::mem::take(&mut state.callers[caller]);
         let ((at, value), identity, (number, next)) = (at?, identity?, taken?);
         let slot = state.shared.slots[self.slot_of(at)].as_mut();
         let word = retired.or(slot.as_ref().map(|slot| slot.word))?;
         if Some(word) != current {
-            return (!watch).then_some(()); // Failed: everything is loaded again.
+            return (!watch).then_some(()); // It failed: everything is loaded again.
         }
         if let (None, Some(slot)) = (retired, slot) {
             slot.word.counter = next;
@@ -77,7 +78,7 @@ impl Protocol {
             Some(watched) if (id.slot_index, id.number) == (watched.slot_index, watched.number) => {
                 state.verdict = Verdict::Repeated;
             }
-            // Who begins anew gives up the order.
+            // A reset gives up the order.
             Some(watched)
                 if !self.resets
                     && (watched.slot_index, watched.value) == (slot_index, value)
@@ -96,7 +97,7 @@ impl Protocol {
         Some(())
     }
 
-    /// Whether the registry has given an identity for this time.
+    /// Whether the registry has granted an identity for this time.
     fn is_leased(&self, state: &State, identity: Identity, starts: Instant) -> bool {
         self.leases.is_empty()
             || (0..self.leases.len()).any(|at| {

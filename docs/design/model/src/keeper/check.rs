@@ -1,4 +1,4 @@
-//! What must hold, and within which bounds.
+//! The properties, and the bounds.
 
 use snowflake_id_core::clock_sequence::FAR_AHEAD_US;
 use stateright::{Model, Property};
@@ -8,24 +8,25 @@ use crate::keeper::mutation::Mutation;
 use crate::keeper::protocol::{Action, Emptied, Grant, Protocol, Wanted};
 use crate::keeper::state::*;
 
-pub const NO_REPEAT: &str = "no ID is handed out twice";
-/// It holds across restarts as well.
+pub const NO_REPEAT: &str = "no ID is issued twice";
+/// This holds across restarts too.
 pub const ORDER: &str = "the IDs of a slot with one value increase";
-/// What is stored covers every ID, so that whoever knows no more than that repeats none.
-pub const HORIZON: &str = "every ID handed out starts before what is durable for its identity and value";
-pub const WITHDRAWN: &str = "a request that was withdrawn leaves no trace";
-pub const ADVANCED: &str = "no ID is made below what an administrator was told";
-pub const LEASED: &str = "every ID lies in a lease of its identity";
-pub const FOLLOWED: &str = "no horizon lies further ahead than a clock that is followed allows";
-/// Calls do not hang for ever, whatever happened.
-pub const RESUMES: &str = "generation resumes from everywhere";
+/// The stored data covers every ID, so that a server that knows nothing else repeats none.
+pub const HORIZON: &str =
+    "every issued ID starts before the durable horizon or the recorded end of its value";
+pub const WITHDRAWN: &str = "a withdrawn request leaves no trace";
+pub const ADVANCED: &str = "no ID is issued below the floor that an administrator was told";
+pub const LEASED: &str = "every ID is in a lease of its identity";
+pub const FOLLOWED: &str = "no horizon is further ahead than a followed clock allows";
+/// Calls never hang forever.
+pub const RESUMES: &str = "generation resumes from every state";
 pub const GOES_ON: &str = "a call gets an ID in the present, or no value is free";
 
 /// Every unit of time is a tick of one ID.
 const FINE: Shape = Shape { tick: 1, clock_seq_bits: 0, worker_bits: 1, sequence_bits: 0 };
 /// Long ticks of two IDs each, so that rounding matters.
 const COARSE: Shape = Shape { tick: 2, sequence_bits: 1, ..FINE };
-/// Without a clock sequence; the others share its slot as long as their value is 0.
+/// Without a clock sequence. The other layouts share its slot while their value is 0.
 const PLAIN: Shape = Shape { worker_bits: 3, ..FINE };
 const NARROW: Shape = Shape { worker_bits: 2, clock_seq_bits: 1, ..FINE };
 const WIDE: Shape = Shape { worker_bits: 1, clock_seq_bits: 2, ..FINE };
@@ -36,17 +37,18 @@ const ALL: &[Action] = &[Action::Drop, EMPTY];
 const HORIZONS: Action = Action::Empty { what: Emptied::Horizons };
 const ALL_AND_HORIZONS: &[Action] = &[Action::Drop, EMPTY, HORIZONS];
 
-/// A tick may begin at the start of the lease, and no later: the least that a lease can be.
+/// A tick may begin at the start of the lease, and no later: the shortest possible lease.
 const ONE_US: i64 = 1;
-/// So long that what lies a unit ahead is far ahead (`FAR_AHEAD_US`).
+/// Long enough that an instant one unit ahead is far ahead (`FAR_AHEAD_US`).
 const LONG_US: i64 = 2_000_000;
-/// So long that an identity that lies two units ahead is refused (`MOST_AHEAD_US`).
+/// Long enough that an identity two units ahead is refused (`MOST_AHEAD_US`).
 const LONGER_US: i64 = 6_000_000;
 
 /// Bounds that take too long for every run.
 pub const SLOW: [&str; 2] = ["values-reset", "leases"];
 
-/// A name, the bounds. The states are finite: counters beyond the last ID that any clock allows are one. Crashes, restarts, errors, losses, orders and IDs are not counted.
+/// The bounds, with their names and descriptions. The number of states is finite: counters beyond the last ID that any
+/// clock allows are equivalent, and crashes, restarts, errors, losses, requests and IDs are not counted.
 pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
     let settings = Protocol { changes_settings: true, ..bounds(&[FINE], 1, 1) };
     vec![
@@ -72,9 +74,9 @@ pub fn correct() -> Vec<(&'static str, &'static str, Protocol)> {
             "one layout, two identities, all losses, resets, one caller, clock 0 to 1",
             Protocol { losses: ALL, ..small(1) },
         ),
-        ("far", "the same without losses, where an identity far ahead is refused", small(LONGER_US)),
+        ("far", "the same without losses; an identity far ahead is refused", small(LONGER_US)),
         ("settings", "one layout, settings that change, clock 0 to 1", settings),
-        ("jumps", "one layout, a clock that jumps from 0 to 1 to 5", jumps()),
+        ("jumps", "one layout, clock 0 to 1, which may jump to 5", jumps()),
         ("values", "values 0 to 2, two callers, clock 0 to 1", values(&[PLAIN, WIDE], 2, 1)),
         ("values-longer", "values 0 and 1, one caller, clock 0 to 2", values(&[PLAIN, NARROW], 1, 2)),
         (
@@ -134,7 +136,7 @@ fn in_units_of(unit_us: i64, shapes: &[Shape], bounds: Protocol) -> Protocol {
     }
 }
 
-/// For what takes many steps.
+/// For properties that take many steps.
 fn small(unit_us: i64) -> Protocol {
     let bounds = Protocol { resets: true, callers: 1, ..bounds(&[FINE], 2, 1) };
     Protocol { horizon_margin_us: unit_us, ..in_units_of(unit_us, &[FINE], bounds) }
@@ -165,7 +167,7 @@ fn leases() -> Protocol {
     in_units_of(LONG_US, &[FINE], bounds)
 }
 
-/// The smallest bounds that show what is wrong.
+/// The smallest bounds in which a mutation is caught.
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let one = bounds(&[FINE], 1, 1);
@@ -198,8 +200,7 @@ impl Model for Protocol {
     type State = State;
     type Action = Action;
 
-    /// A new server; and one that was started once, for worker 0, and has handed out nothing, so that it
-    /// begins at 0.
+    /// A new server, and a server that was started once for worker 0 and has issued no ID, so that it begins at 0.
     fn init_states(&self) -> Vec<State> {
         let begin = |durable| State {
             disk: Some(Disk { durable, ..Disk::default() }),
@@ -240,7 +241,7 @@ impl Model for Protocol {
             Property::always(LEASED, |_, state: &State| state.verdict != Verdict::Outside),
             Property::always(WITHDRAWN, |_, state: &State| {
                 let is_carried_out = match state.keeper {
-                    Keeper::WrittenLow { anew, .. } => anew.is_ordered,
+                    Keeper::WrittenLow { reset, .. } => reset.is_requested,
                     Keeper::Written(cycle) | Keeper::Committed(cycle) => cycle.advance.is_some(),
                     _ => false,
                 };
@@ -282,7 +283,7 @@ impl Protocol {
         disk.is_emptied(&state.shared.history) || id.starts < until
     }
 
-    /// From now on nobody else interferes, the extension is there, and a keeper is started.
+    /// From now on no other process interferes, the extension exists, and a keeper is started.
     fn settled(&self, mut state: State, clock: u8) -> Option<State> {
         while matches!(state.keeper, Keeper::Hidden(_) | Keeper::Moved(_)) {
             state = self.keeper_goes_on(&state)?;
@@ -296,14 +297,14 @@ impl Protocol {
         self.run_keeper(state, self.cycle_for_worker_0(clock))
     }
 
-    /// A slot gives an ID to worker 0 if nobody else interferes, and the clock has come to `max_ahead` before the start of
-    /// its next tick, and to where the identity may be used. `None` if it does not.
+    /// Checks that a slot gives worker 0 an ID if no other process interferes, and if the clock has reached `max_ahead`
+    /// before the start of its next tick and the instant from which the identity may be used. `None` if it does not.
     fn resume(&self, state: State, at: usize) -> Option<State> {
         let mut state = self.settled(state, 0)?;
         let Some(slot_shape) =
             self.slot_shapes[at].filter(|slot_shape| self.is_of(slot_shape, state.shared.value()))
         else {
-            return Some(state); // No layout has it now.
+            return Some(state); // No layout has this slot now.
         };
         if state.shared.gate.is_none() {
             let until_us = self.uses(&state.disk?.readable().uses).until_us(identity(0), 0)?;
@@ -319,9 +320,10 @@ impl Protocol {
         self.attempt(&state, at, clock)
     }
 
-    /// At clock 0 a call of a layout with a clock sequence asks for another value. If one is opened that the layout can have,
-    /// it gets an ID; a unit later if the slot has had that value before. If none is, what the layout has used is not far
-    /// ahead, or all values are used that it can have. `None`: there is no such layout, or no identity.
+    /// At clock 0, a call of a layout with a clock sequence requests another value. If a value is opened that fits the
+    /// layout, the call gets an ID, or a unit later if the slot has had that value before. If none is opened, the ticks
+    /// that the layout has used are not far ahead, or all values that fit it have been used. `None` if there is no such
+    /// layout, or no identity.
     fn go_on(&self, state: State, at: usize) -> Option<bool> {
         let slot_shape = self.slot_shape(at);
         if slot_shape.key.track() == 0 {
@@ -340,7 +342,7 @@ impl Protocol {
             return Some(!is_far || !(1..=max_value).any(|value| value != begun[1].value && is_free(value)));
         };
         if !(1..=max_value).contains(&state.shared.value()) {
-            return None; // Another layout has asked as well, and got what it can have.
+            return None; // Another layout has requested a value too, and got one that fits it.
         }
         if state.shared.slots[at].is_none() {
             state = self.step(&state, Action::Allocate { slot_index: at as u8, clock: 0 })?;
@@ -350,7 +352,7 @@ impl Protocol {
         Some(is_given((&state, 0)) || is_given((&later, 1)))
     }
 
-    /// The first clock that reads at least that.
+    /// The first clock that is not earlier than this instant.
     fn clock_at(&self, us: i64) -> u8 {
         let units = us.div_euclid(self.unit_us) + i64::from(us.rem_euclid(self.unit_us) > 0);
         (units - 1).max(0) as u8
@@ -373,7 +375,7 @@ impl Protocol {
         attempt.into_iter().try_fold(*state, |state, step| protocol.step(&state, step))
     }
 
-    /// Has the keeper do something, with all that follows.
+    /// Lets the keeper take a step, and all steps that follow from it.
     fn run_keeper(&self, state: State, first: Action) -> Option<State> {
         let mut state = self.step(&state, first)?;
         while !matches!(state.keeper, Keeper::Up { .. }) {

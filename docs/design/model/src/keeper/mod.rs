@@ -1,5 +1,5 @@
-//! The durable horizon of one server, its identities, and its clock sequence. What the keeper decides, and what a caller
-//! takes, the product's own functions say.
+//! The durable horizon of one server, its identities, and its clock sequence. The product's own functions make the
+//! decisions of the keeper and of callers.
 
 mod border;
 mod caller;
@@ -15,7 +15,7 @@ use mutation::Mutation;
 
 use crate::run;
 
-/// What can be asked for on the command line.
+/// The names that are accepted on the command line.
 pub fn names() -> Vec<&'static str> {
     let bounds = check::correct().into_iter().map(|(name, ..)| name);
     bounds.chain(Mutation::ALL.iter().map(|mutation| mutation.name().0)).collect()

@@ -1,7 +1,6 @@
-//! What can happen: each step of each process, and when it is possible.
+//! The steps of each process, and when they are possible.
 //!
-//! There is no variable for the clock: it may be set at any moment, so that every reading of it is any that
-//! there is.
+//! There is no variable for the clock: it may be set at any moment, so each reading may be anything.
 
 use snowflake_id_core::reset::check_reset;
 
@@ -11,13 +10,12 @@ use crate::keeper::state::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The postmaster is killed, or the power fails: all shared memory is gone, and of what was not flushed all but the
-    /// first writes. Also the end of a clean stop, and a promotion.
+    /// The postmaster is killed, or the power fails: all shared memory is lost, and of the writes that were not flushed
+    /// only a prefix survives. Also the end of a clean stop, and a promotion.
     Crash { kept: u8 },
-    /// A backend crashes: shared memory is made anew, but the past is carried over. Nothing of the disk is
-    /// lost.
+    /// A backend crashes: shared memory is reinitialized, but the history is preserved. The disk loses nothing.
     CrashOfBackend,
-    /// The WAL writer, or the commit of anybody else, flushes what was written.
+    /// The WAL writer, or the commit of any other process, flushes the writes.
     FlushWal,
     /// DROP EXTENSION.
     Drop,
@@ -25,77 +23,75 @@ pub enum Action {
     Create,
     /// The records of use are emptied, or the horizons.
     Empty { what: Emptied },
-    /// A slot is given to a layout when it is first used. It begins at the floor.
+    /// A layout gets a slot when it is first used. The slot begins at the floor.
     Allocate { slot_index: u8, clock: u8 },
-    /// The keeper locks what is stored, looks at everything and makes a plan; notes the horizons; writes the
-    /// plan down.
+    /// A cycle: the keeper locks and reads the stored data and makes a plan. It notes the horizons and writes the plan.
     Cycle { clock: u8, wanted: Wanted, is_active: bool, is_wide: bool },
-    /// The commit of whatever is written.
+    /// The commit of the present transaction.
     Commit,
-    /// Publishes the horizons, to the server_status and to the slots, in which it is one step: the directory is
-    /// locked.
+    /// Publishes the horizons to server_status and to the slots. This is one step, because the directory is locked.
     Publish,
-    /// Opens the gate, after a fence if there has to be one.
+    /// Opens the gate, after a fence if one is needed.
     Open,
-    /// Fence: close the gate, ...
+    /// A fence: close the gate, ...
     Close(Then),
     /// ... then raise every slot's counter by at least one, then act.
     Raise,
-    /// Opens the gate again after a request to advance, and answers.
+    /// Opens the gate again after a request to advance, and replies.
     Reopen,
-    /// Publishes the ends of what was handed out.
+    /// Publishes the high-water marks.
     ShutdownHorizon,
-    /// Writes them down.
+    /// Writes the high-water marks.
     WriteEnd,
-    /// Lets no promise be higher than the end that is committed.
+    /// Lowers the promises to the committed high-water marks.
     Forget,
-    /// An administrator orders to begin anew for an identity. The keeper looks at that.
+    /// An administrator requests a reset for an identity. The keeper examines the request.
     Request(Identity),
-    /// He orders that no ID be made below this.
+    /// An administrator requests that no ID be issued below this instant.
     RequestAdvance(u8),
-    /// His call ends, and takes the order back.
+    /// The administrator's call ends, and withdraws the request.
     Withdraw,
-    /// The order is gone: nothing is done about it.
+    /// The request is gone: the keeper does nothing about it.
     LeaveRequest,
-    /// After the fence: what is stored shows that not everything may begin anew.
+    /// After the fence, the stored data shows that the reset is not permitted.
     RefuseReset,
-    /// It may: shuts out the identities that were used, and writes a horizon in the present.
+    /// The reset is permitted: excludes the identities that were used, and writes a horizon in the present.
     WriteLow { clock: u8 },
-    /// It is committed: layouts get new slots.
+    /// The reset is committed: layouts get new slots.
     Reset,
-    /// A call has asked for another value of the clock sequence: promises and writes it.
+    /// A call has requested another value of the clock sequence: promises and writes the value.
     WriteValue { clock: u8 },
-    /// The horizons of the slots that are to move to it are set to nothing; ...
+    /// The slots that are to move to the value lose their horizon, ...
     Hide,
-    /// ... then their words are changed; then it is published.
+    /// ... then their words change, and then the horizon is published.
     Move,
-    /// The keeper is terminated, or fails, wherever it stands, also when it has written only the first of its writes. What
-    /// it has written stays. So does shared memory.
+    /// The keeper is terminated, or fails, at any step, perhaps after only the first of its writes. Its writes and
+    /// shared memory stay.
     Die { wrote: u8 },
-    /// Only when broken: goes on without its own commit.
+    /// Only in a broken protocol: continues without its own commit.
     Skip,
     /// A caller loads the counter *first*.
     Load { caller: usize, slot_index: u8, value: u8 },
-    /// It loads gate and limit, reads the clock, and decides. As the clock may be anything at any moment, to
-    /// read it later would make no difference.
+    /// The caller loads gate and limit, reads the clock, and decides. Reading the clock later would make no difference,
+    /// because the clock may be anything at any moment.
     Decide { caller: usize, clock: u8, is_wide: bool },
     /// The exchange.
     Exchange { caller: usize, watch: bool },
 }
 
-/// What is emptied.
+/// The data that is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emptied {
     Records,
     Horizons,
 }
 
-/// Which identity the settings give, or the registry: one of the leases, which it may renew.
+/// The identity from the settings, or a lease from the registry, which may be renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Nobody,
     ForGood(Identity),
-    /// The registry may have found that the clock is right, and an administrator may want everything to begin anew.
+    /// The registry may have confirmed the clock, and an administrator may have requested a reset.
     Leased {
         at: u8,
         is_renewed: bool,
@@ -103,8 +99,8 @@ pub enum Wanted {
     },
 }
 
-/// A lease that the registry may grant: the clock where its range begins, where it ends, and where it ends once it is
-/// renewed. All ranges of an identity are apart.
+/// A lease that the registry may grant: the clocks at which its range begins and ends, and the end after a renewal. The
+/// ranges of an identity are disjoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant {
     pub identity: Identity,
@@ -113,7 +109,7 @@ pub struct Grant {
     pub renewed: u8,
 }
 
-/// The protocol with its bounds, and with at most one thing broken.
+/// The protocol with its bounds, and with at most one part broken.
 #[derive(Clone, Copy)]
 pub struct Protocol {
     pub slot_shapes: [Option<SlotShape>; SLOTS],
@@ -124,24 +120,24 @@ pub struct Protocol {
     /// The settings.
     pub max_ahead_us: i64,
     pub horizon_margin_us: i64,
-    /// Whether they are changed while the server runs: each is what it is here, or one unit more.
+    /// Whether the settings change while the server runs: each has its value here, or one unit more.
     pub changes_settings: bool,
     pub clock_max: u8,
-    /// Calls ask for values up to this.
+    /// Calls request values up to this.
     pub max_value: u8,
-    /// Where the clock may jump to, which is not followed.
+    /// The reading to which the clock may jump, which is not followed.
     pub jump: Option<u8>,
-    /// How what is stored may be lost while the server runs.
+    /// How the stored data may be lost while the server runs.
     pub losses: &'static [Action],
-    /// Whether everything may begin anew.
+    /// Whether there are resets.
     pub resets: bool,
-    /// What an administrator may order.
+    /// The instant to which an administrator may request to advance.
     pub advance: Option<u8>,
-    /// If the registry gives the identities.
+    /// The leases, if the registry grants the identities.
     pub leases: &'static [Grant],
-    /// Whether there is a server that is new.
+    /// Whether the initial states include a new server.
     pub has_new_server: bool,
-    /// Whether callers are told apart, which only a story needs.
+    /// Whether callers are distinguished, which is only necessary to print a story.
     pub names_callers: bool,
     pub broken: Option<Mutation>,
 }
@@ -151,7 +147,7 @@ impl Protocol {
         self.broken == Some(mutation)
     }
 
-    /// What a clock can read.
+    /// The possible readings of the clock.
     pub fn clocks(&self) -> impl Iterator<Item = u8> + use<> {
         (0..=self.clock_max).chain(self.jump)
     }
@@ -170,11 +166,12 @@ impl Protocol {
         self.max_ahead_us + if self.changes_settings { self.unit_us } else { 0 }
     }
 
-    /// Every step that some process or the world can take now.
+    /// Collects every step that is possible now.
     pub fn steps(&self, state: &State, steps: &mut Vec<Action>) {
         let State { disk, shared, .. } = state;
         match disk {
-            // A server that leases its identity knows that its lease was there before. Nobody else does.
+            // Without stored data only a server that leases its identity is covered, because its file shows that the
+            // lease is from before the start.
             None if !self.leases.is_empty() => steps.push(Action::Crash { kept: 0 }),
             Some(disk) if !disk.is_emptied(&shared.history) || !self.leases.is_empty() => {
                 steps.extend((0..=disk.pending.len() as u8).map(|kept| Action::Crash { kept }));
@@ -207,13 +204,13 @@ impl Protocol {
         }
     }
 
-    /// What is stored can be lost whenever the keeper has not locked it, once the keeper has seen it.
+    /// The stored data can be lost whenever the keeper has not locked it, after the keeper has seen it.
     fn losses(&self, state: &State, steps: &mut Vec<Action>) {
         match state.disk {
             None => steps.push(Action::Create),
             Some(_) if state.keeper.is_in_transaction() || state.shared.history.highest == Instant(0) => {}
             Some(_) => {
-                // A server that has published nothing yet cannot tell that anything is gone from where it is.
+                // A server that has published nothing yet cannot detect that its stored data is gone.
                 let is_seen = state.shared.history.published[0] != Mark::NONE;
                 steps.extend(self.losses.iter().filter(|loss| is_seen || **loss == Action::Drop));
             }
@@ -222,8 +219,9 @@ impl Protocol {
 
     pub fn steps_of_keeper(&self, state: &State, steps: &mut Vec<Action>) {
         let State { disk, shared, keeper, .. } = state;
-        // What an earlier transaction wrote that was rolled back is durable before another one writes. Nothing is left out by
-        // that: until that other one commits nobody notices it, and a crash that takes both back is one before it.
+        // A transaction starts writing only when the writes of earlier, rolled-back ones are durable. This omits
+        // nothing: before its commit no process notices the difference, and a crash that undoes both is a crash before
+        // it.
         let can_write = disk.is_some_and(|disk| disk.pending.is_empty());
         match *keeper {
             Keeper::Up { has_committed } => {
@@ -251,7 +249,7 @@ impl Protocol {
                 GatePlan::Open { lease, is_another, from } if is_another || from != [Instant(0); TRACKS] => {
                     Action::Close(Then::Open { lease, is_another, from })
                 }
-                GatePlan::Reset(lease) => Action::Close(Then::Reset(Reset { lease, is_ordered: false })),
+                GatePlan::Reset(lease) => Action::Close(Then::Reset(Reset { lease, is_requested: false })),
                 GatePlan::Close => Action::Close(Then::Close),
                 GatePlan::Stay(_) | GatePlan::Open { .. } => Action::Open,
             }),
@@ -263,16 +261,16 @@ impl Protocol {
             }),
             Keeper::AtShutdownHorizon(_) if can_write => steps.push(Action::WriteEnd),
             Keeper::CommittedEnd(_) => steps.push(Action::Forget),
-            Keeper::Requested(anew) => steps.push(match state.request {
+            Keeper::Requested(reset) => steps.push(match state.request {
                 Request::None => Action::LeaveRequest,
-                _ => Action::Close(Then::Reset(anew)),
+                _ => Action::Close(Then::Reset(reset)),
             }),
-            Keeper::ShuttingOut(anew) if can_write => {
-                if !self.may_reset(state, anew.lease.identity, 0) {
+            Keeper::ShuttingOut(reset) if can_write => {
+                if !self.may_reset(state, reset.lease.identity, 0) {
                     steps.push(Action::RefuseReset);
                 }
-                // The clock is read again for the check.
-                if self.may_reset(state, anew.lease.identity, self.clock_max) {
+                // The check reads the clock again.
+                if self.may_reset(state, reset.lease.identity, self.clock_max) {
                     steps.extend(self.clocks().map(|clock| Action::WriteLow { clock }));
                 }
             }
@@ -281,7 +279,7 @@ impl Protocol {
                 true => Action::Publish,
                 false => Action::Hide,
             }),
-            // Under a lock that no interrupt breaks.
+            // This step follows under a lock that no interrupt breaks.
             Keeper::Hidden(_) => return steps.push(Action::Move),
             Keeper::Moved(_) => return steps.push(Action::Publish),
             Keeper::AtShutdownHorizon(_) | Keeper::ShuttingOut(_) => {}
@@ -325,8 +323,8 @@ impl Protocol {
         }
     }
 
-    /// The settings may give any identity, and the registry any lease that it has not given before. An idle keeper does
-    /// something only about a loss.
+    /// The settings may give any identity, and the registry any lease that it has not granted before. An idle keeper
+    /// acts only on a loss.
     fn cycles(&self, state: &State, steps: &mut Vec<Action>) {
         let held = state.leases.iter().rposition(|granted| *granted != Granted::No);
         let leased = (held.unwrap_or(0)..self.leases.len()).flat_map(|at| {
@@ -386,7 +384,7 @@ impl Protocol {
         }
     }
 
-    /// Whether everything may begin anew at this time for an identity.
+    /// Whether a reset for an identity is permitted at this time.
     pub fn may_reset(&self, state: &State, who: Identity, clock: u8) -> bool {
         let Some(disk) = state.disk else { return false };
         let mut history = state.shared.history;

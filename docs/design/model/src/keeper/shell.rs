@@ -1,5 +1,5 @@
-//! What the shell does to shared memory and to what is stored, as src/shared/{tracks,past,places}.rs and
-//! src/keeper/store.rs do it.
+//! The shell's changes to shared memory and to the stored data, as in src/shared/{tracks,history,slot_table}.rs and
+//! src/keeper/store.rs.
 
 use snowflake_id_core::Slot as ProductSlot;
 use snowflake_id_core::track::{Begun, Horizon};
@@ -11,7 +11,7 @@ use crate::keeper::protocol::Protocol;
 use crate::keeper::state::*;
 
 impl Shared {
-    /// The value of the clock sequence that is in use; 0 if there is no other one.
+    /// The value of the clock sequence in use; 0 if there is no other value.
     pub fn value(&self) -> u8 {
         self.begun.unwrap_or_default()[1].value
     }
@@ -29,7 +29,7 @@ impl History {
 }
 
 impl Protocol {
-    /// Reads what is stored, and notes how far IDs may have come. `Store::read`.
+    /// Reads the stored data, and notes how far IDs may have advanced. `Store::read`.
     pub fn read(&self, disk: &Disk, history: &mut History) -> (ProductUses, [Horizon; TRACKS]) {
         let Facts { uses, horizons } = disk.readable();
         let (uses, horizons) = (self.uses(&uses), horizons.map(|horizon| self.horizon(horizon)));
@@ -66,7 +66,7 @@ impl Protocol {
         (0..SLOTS).filter(move |&at| slots[at].is_some() && is_it(at))
     }
 
-    /// Whether there is no value in the words of slots.
+    /// Whether the words of slots contain no value.
     pub fn has_raw_words(&self) -> bool {
         self.is(Mutation::KeyWithoutValue) || self.is(Mutation::WordWithoutValue)
     }
@@ -77,14 +77,14 @@ impl Protocol {
         slot.end_before.unwrap_or_else(|| self.instant(self.slot_shape(at).key.end_of_use_us(counter)))
     }
 
-    /// The end of what was handed out, over all slots of a track.
+    /// The high-water mark of all slots of a track.
     pub fn end_of_use(&self, shared: &Shared, track: usize) -> Instant {
         let slots = self.on_track(shared, track);
         let ends = slots.filter_map(|at| Some(self.end_of_slot(at, shared.slots[at].as_ref()?)));
         ends.max().unwrap_or_default()
     }
 
-    /// `State::published_us`, and what slots of the track make of it.
+    /// `State::published_us`, and the limit of a slot of the track under it.
     fn limit_of(&self, shared: &Shared, at: usize, track: usize) -> u8 {
         let published = shared.history.published[track];
         let published_us = match published.value == shared.begun.unwrap_or_default()[track].value {
@@ -120,8 +120,8 @@ impl Protocol {
         }
     }
 
-    /// Gives a slot to the layouts that have it now. `find_or_assign` of src/shared/slots.rs. (The clock is asked only if the
-    /// protocol is broken.)
+    /// Assigns a slot to the layouts that have it now. `find_or_assign` of src/shared/slots.rs. (The clock is read only
+    /// if the protocol is broken.)
     pub fn allocate(&self, shared: &mut Shared, at: usize, clock: Instant) -> Option<()> {
         let (slot_shape, track) = (self.slot_shape(at), self.track(shared, at));
         let begun = shared.begun?[track];
@@ -134,7 +134,8 @@ impl Protocol {
         Some(())
     }
 
-    /// Raises a slot by at least one, and to what the function makes of its word. `Slot::raise`, `Record::note_raised`.
+    /// Raises the counter of a slot by at least one, and at least to the result of the function. `Slot::raise`,
+    /// `Record::note_raised`.
     pub fn raise(&self, at: usize, slot: &mut Slot, floor: impl Fn(u64) -> u64) {
         let slot_shape = self.slot_shape(at);
         let (_, after) = ProductSlot::new(self.word(slot_shape, slot.word), 0).raise(floor);
@@ -145,7 +146,7 @@ impl Protocol {
         slot.word = self.word_of(slot_shape, after, slot.word.value);
     }
 
-    /// The part of a fence that is about one slot.
+    /// The part of a fence that applies to one slot.
     pub fn raise_for(&self, shared: &mut Shared, at: usize, then: Then) {
         let Some(mut slot) = shared.slots[at] else { return };
         let (key, track) = (self.slot_shape(at).key, self.track(shared, at));
@@ -163,7 +164,7 @@ impl Protocol {
         shared.slots[at] = Some(slot);
     }
 
-    /// The second track is about to move: its slots have no horizon. The first part of `Slot::change_value`.
+    /// The second track is about to move, so its slots lose their horizon. The first part of `Slot::change_value`.
     pub fn hide(&self, shared: &mut Shared, value: u8) {
         for (at, slot) in self.of_second_track(shared) {
             let is_moving = slot.word.value != value && !self.is(Mutation::ValueKeepsLimit);
@@ -173,7 +174,7 @@ impl Protocol {
         }
     }
 
-    /// Its words move to the value: the second part. Those that have it already are raised.
+    /// The words of the slots move to the value: the second part. Slots that have it already are raised.
     pub fn move_to(&self, shared: &mut Shared, opening: &Opening) {
         let value = opening.horizon.value;
         for (at, mut slot) in self.of_second_track(shared) {
@@ -201,7 +202,7 @@ impl Protocol {
         history.published = [horizon, Mark::NONE];
         history.promised = [horizon, Mark::NONE];
         if !self.is(Mutation::ResetKeepsLast) {
-            // It was promised more: a record of its use up to this horizon would say too little.
+            // A higher horizon was promised, so a record of its use up to this horizon would be too low.
             history.last_identity = None;
         }
         if self.is(Mutation::ResetLowersHighest) {
@@ -209,7 +210,7 @@ impl Protocol {
         }
     }
 
-    /// `State::reset`. Whoever is in the middle of an attempt still has the old slot.
+    /// `State::reset`. A caller in the middle of an attempt still has the old slot.
     pub fn reset(&self, shared: &mut Shared, callers: &mut [Caller; 2], floor: Instant) {
         for caller in callers {
             if let (Some((at, _)), None) = (caller.at, caller.retired)
@@ -226,7 +227,7 @@ impl Protocol {
         }
     }
 
-    /// What the script of CREATE EXTENSION stores, in a place that nobody knows. `store_history`.
+    /// The data that the script of CREATE EXTENSION stores, in a new location. `store_history`.
     pub fn create(&self, shared: &Shared) -> Disk {
         let mut disk = Disk::default();
         let history = shared.history;
@@ -249,7 +250,7 @@ impl Protocol {
         disk
     }
 
-    /// What is recorded after a loss, unless that is broken.
+    /// The records after a loss, unless that is broken.
     pub fn after_loss(&self, mut records: Vec<Use>, history: &History) -> Vec<Use> {
         let last = history.last_identity.map(identity);
         if self.is(Mutation::ScriptOwnOnly) {

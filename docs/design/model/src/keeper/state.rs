@@ -1,35 +1,35 @@
-//! What there is: the disk, shared memory, the processes, and what the checker remembers. Instants are few
-//! (see [`Instant`]), so that a state is small. The product's types are made of this at the border
-//! ([`super::border`]) when its functions are called.
+//! The state: the disk, shared memory, the processes, and the checker's records. There are few instants (see
+//! [`Instant`]), so that a state is small. The border ([`super::border`]) converts them to the product's types when it
+//! calls the product's functions.
 
 use std::hash::{Hash, Hasher};
 
 pub use snowflake_id_core::track::TRACKS;
 
-/// How many identities there are at most.
+/// The maximum number of identities.
 pub const IDENTITIES: usize = 2;
-/// How many values of the clock sequence there are at most, 0 included.
+/// The maximum number of values of the clock sequence, including 0.
 pub const VALUES: usize = 4;
-/// How many slots there are at most.
+/// The maximum number of slots.
 pub const SLOTS: usize = 3;
-/// Which of the configured identities: worker 0 or worker 1.
+/// One of the configured identities: worker 0 or worker 1.
 pub type Identity = u8;
 
 /// One of the few instants that occur: `2 * n` stands for the start of unit `n` of Unix time, `2 * n + 1` for a
-/// microsecond later. Clocks begin at unit 1: to the product 0 means that there is no instant.
+/// microsecond later. Clocks begin at unit 1, because 0 means "no instant" in the product.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instant(pub u8);
 
 impl Instant {
     pub const NEVER: Instant = Instant(u8::MAX);
 
-    /// What the clock reads in the model's unit of time: a clock that reads 0 stands at the epoch of all layouts.
+    /// The reading of the clock in units of the model. A clock that reads 0 is at the epoch of all layouts.
     pub const fn of_clock(clock: u8) -> Instant {
         Instant(2 * (clock + 1))
     }
 }
 
-/// A value of the clock sequence with an instant: a horizon, or where slots begin.
+/// A value of the clock sequence with an instant: a horizon, or the start of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
     pub value: u8,
@@ -40,74 +40,75 @@ impl Mark {
     pub const NONE: Mark = Mark { value: 0, at: Instant(0) };
 }
 
-/// Everything: the disk, shared memory, the processes, and what the checker remembers.
+/// The whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// `None` between DROP and CREATE EXTENSION.
     pub disk: Option<Disk>,
     pub shared: Shared,
     pub keeper: Keeper,
-    /// The order that lies on the desk.
+    /// The request in the command slot.
     pub request: Request,
     pub callers: [Caller; 2],
-    /// One ID that was handed out, any one. Whatever ID is handed out twice, in some run it is the watched
-    /// one, so that the number of IDs need not be bounded.
+    /// Any one of the issued IDs. An ID that is issued twice is the watched ID in some run, so the number of IDs does
+    /// not have to be bounded.
     pub watched: Option<Id>,
     pub verdict: Verdict,
-    /// Below this no ID is made any more, as an administrator has been told.
+    /// An administrator has been told that no more IDs are issued below this.
     pub advanced: Instant,
     /// The leases of [`super::protocol::Protocol::leases`].
     pub leases: [Granted; IDENTITIES],
 }
 
-/// What becomes of a lease. The file on disk knows.
+/// The state of a lease, which is also in the file on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granted {
     #[default]
     No,
     Now {
         is_renewed: bool,
-        /// Before the server was started.
+        /// Whether it was granted before the server was started.
         is_inherited: bool,
     },
 }
 
-/// The records of use by their kinds: 0 is none, else the instant plus 1.
+/// The records of use by kind: 0 means none, otherwise the instant plus 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses(pub [u8; KINDS]);
 
-/// How many scopes there are: each value, and the others.
+/// The number of scopes: each value, and all others.
 pub const SCOPES: usize = VALUES + 1;
 pub const KINDS: usize = (IDENTITIES + 1) * SCOPES;
 
-/// What is stored.
+/// The stored data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Facts {
     pub uses: Uses,
     pub horizons: [Mark; TRACKS],
 }
 
-/// Something that is written in place.
+/// An in-place write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Write {
     Record { kind: u8, until: Instant },
     Horizon { track: u8, horizon: Mark },
 }
 
-/// What is stored. What is written in place is read at once, even if it was rolled back; a crash takes back what was not
-/// flushed yet. A commit flushes all the WAL before it, anybody else may flush any part of it, from its beginning, at any time.
+/// The stored data on disk. In-place writes can be read at once, even if they were rolled back. A crash undoes writes
+/// that were not flushed. A commit flushes all earlier WAL, and any other process may flush any prefix of it at any
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Disk {
-    /// Whether it is where the server stored last, as far as the keeper has come to note it; and whether it is where the
-    /// keeper stores what it has in hand.
+    /// Whether the data is where the server last stored it, as far as the keeper has noted that, and whether it is
+    /// where the present keeper transaction stores it.
     pub is_known: bool,
     pub is_in_hand: bool,
     pub durable: Facts,
-    /// What was written since, in this order.
+    /// Later writes, in order.
     pub pending: Writes,
 }
 
-/// A list. None is longer: an end of everything and three horizons.
+/// A list with its maximum length: an end of everything and three horizons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writes([Option<Write>; Writes::MOST]);
 
@@ -162,12 +163,12 @@ impl Facts {
 }
 
 impl Disk {
-    /// What can be read.
+    /// The data as it is read.
     pub fn readable(&self) -> Facts {
         self.after(self.pending.len())
     }
 
-    /// What is there if this much of what was written is.
+    /// The data after so many of the pending writes.
     pub fn after(&self, writes: usize) -> Facts {
         let mut facts = self.durable;
         self.pending.iter().take(writes).for_each(|write| facts.apply(write));
@@ -182,7 +183,7 @@ impl Disk {
         }
     }
 
-    /// Everything that was written is durable up to there, and the rest is lost.
+    /// So many of the pending writes become durable, and the rest is lost.
     pub fn settle(&mut self, writes: usize) {
         self.durable = self.after(writes);
         self.pending = Writes::default();
@@ -193,15 +194,15 @@ impl Disk {
     }
 }
 
-/// Shared memory: a crash of the server wipes it out. A crash of a backend does as well, but for the past.
+/// Shared memory. A crash of the server erases it. A crash of a backend erases all of it except the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shared {
-    /// One word with the identity; empty, it is closed.
+    /// A word with the identity; `None` if the gate is closed.
     pub gate: Option<Identity>,
-    /// The range of the lease on the server_status.
+    /// The range of the lease in server_status.
     pub range: Range,
     pub history: History,
-    /// The values of the tracks, and where slots begin; unknown until the keeper has found that out.
+    /// The values of the tracks and the start of their slots; unknown until the keeper has determined them.
     pub begun: Option<[Mark; TRACKS]>,
     pub slots: [Option<Slot>; SLOTS],
 }
@@ -218,21 +219,21 @@ impl Default for Range {
     }
 }
 
-/// `HistoryWords` of src/shared/past.rs.
+/// `HistoryWords` of src/shared/history.rs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     pub published: [Mark; TRACKS],
     pub promised: [Mark; TRACKS],
     pub highest: Instant,
     pub last_identity: Option<Identity>,
-    /// Whether the server has stored anything anywhere.
+    /// Whether the server has ever stored data.
     pub has_place: bool,
-    /// The highest clock that was ever accepted. (The time since boot stands still.)
+    /// The highest clock that was accepted. (The time since boot stands still.)
     pub clock: Instant,
 }
 
-/// The word of a slot in parts, of which the product's own functions make a word: the value of the clock
-/// sequence, and the counter.
+/// The word of a slot in parts: the value of the clock sequence and the counter. The product's own functions combine
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Word {
     pub value: u8,
@@ -242,9 +243,9 @@ pub struct Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
     pub word: Word,
-    /// The horizon in ticks: the first that may not be used.
+    /// The horizon in ticks: the first tick that must not be used.
     pub limit: u8,
-    /// As long as nothing was taken since the word was set: the end of what was handed out before that.
+    /// While nothing has been taken since the word was set: the high-water mark before that.
     pub end_before: Option<Instant>,
 }
 
@@ -255,10 +256,10 @@ pub struct Lease {
     pub range: Range,
 }
 
-/// What is to become of the gate; `Close` also if the identity is refused.
+/// The planned state of the gate. `Close` also if the identity is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GatePlan {
-    /// If the lease was renewed, with its range.
+    /// The lease with its range, if it was renewed.
     Stay(Option<Lease>),
     Open {
         lease: Lease,
@@ -269,7 +270,7 @@ pub enum GatePlan {
     Close,
 }
 
-/// What one look has led to.
+/// The result of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cycle {
     pub begun: [Mark; TRACKS],
@@ -280,39 +281,39 @@ pub struct Cycle {
     pub had_committed: bool,
 }
 
-/// Everything begins anew, for the identity of a lease.
+/// A reset, for the identity of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reset {
     pub lease: Lease,
-    pub is_ordered: bool,
+    pub is_requested: bool,
 }
 
-/// What the keeper does next.
+/// The keeper's position between two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Keeper {
-    /// Looks around. Also when there is none: until it acts, nobody can tell the difference.
+    /// Between cycles. Also when there is no keeper: until it acts, there is no difference.
     Up { has_committed: bool },
-    /// Its plan is written, but not committed.
+    /// The plan is written but not committed.
     Written(Cycle),
-    /// The plan is committed, but not published.
+    /// The plan is committed but not published.
     Committed(Cycle),
-    /// All is published. An order to advance is carried out, and then comes the gate.
+    /// Everything is published. A request to advance is carried out, and then the gate is handled.
     Published { gate: GatePlan, advance: Option<Instant>, has_committed: bool },
-    /// The gate is closed; raises the counter of this slot.
+    /// The gate is closed. The keeper raises the counter of this slot next.
     Fencing(Then, u8),
-    /// Everything is fenced and these ends are published, but not stored.
+    /// All slots are fenced, and these high-water marks are published but not stored.
     AtShutdownHorizon([Mark; TRACKS]),
-    /// They are written, but not committed.
+    /// The high-water marks are written but not committed.
     WrittenEnd([Mark; TRACKS]),
-    /// They are committed, but the higher promise is not forgotten yet.
+    /// The high-water marks are committed, but the higher promise is not forgotten yet.
     CommittedEnd([Mark; TRACKS]),
-    /// Everything is about to begin anew: the order is looked at.
+    /// A reset is about to begin: the request is examined.
     Requested(Reset),
     /// The same, after the fence.
     ShuttingOut(Reset),
-    /// Who was used is shut out, and the low horizon is written; nothing is committed.
-    WrittenLow { anew: Reset, floor: Instant },
-    /// The same, committed, but slots go on as before.
+    /// The used identities are excluded and the low horizon is written, but not committed.
+    WrittenLow { reset: Reset, floor: Instant },
+    /// The same, committed, but slots are unchanged.
     CommittedLow { floor: Instant },
     /// Another value of the clock sequence is promised and written, but not committed.
     WrittenValue(Opening),
@@ -320,11 +321,11 @@ pub enum Keeper {
     CommittedValue(Opening),
     /// Its slots have no horizon.
     Hidden(Opening),
-    /// Its slots have words with the new value, and no horizon.
+    /// The words of its slots have the new value, but no horizon.
     Moved(Opening),
 }
 
-/// A value of the clock sequence that is opened.
+/// A value of the clock sequence that is being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Opening {
     pub floor: Instant,
@@ -332,7 +333,7 @@ pub struct Opening {
     pub has_committed: bool,
 }
 
-/// What a fence is for.
+/// The purpose of a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Then {
     Open {
@@ -354,36 +355,36 @@ pub enum Then {
     Reset(Reset),
 }
 
-/// An order of an administrator.
+/// A request of an administrator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Request {
     #[default]
     None,
-    /// To begin anew.
+    /// A request for a reset.
     Waiting,
-    /// To make no more IDs below this.
+    /// A request to issue no more IDs below this.
     Advance(Instant),
     Claimed,
 }
 
-/// A caller of `snowflake_nextval()`: what its attempt holds in registers. It may stay like that for ever.
+/// A caller of `snowflake_nextval()`: the values that its attempt holds in registers. It may pause forever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Caller {
-    /// Which slot, and with which value of the clock sequence it makes IDs.
+    /// The slot, and the value of the clock sequence with which it issues IDs.
     pub at: Option<(u8, u8)>,
     pub current: Option<Word>,
     pub identity: Option<Identity>,
     pub limit: Option<u8>,
-    /// Decided: this ID is the caller's if the exchange succeeds, and the counter is this one then.
+    /// The decision: if the exchange succeeds, this ID belongs to the caller, and the counter becomes this value.
     pub taken: Option<(u16, u8)>,
-    /// The slot was retired under the attempt: its word from then on.
+    /// The slot was retired during the attempt: its word since then.
     pub retired: Option<Word>,
 }
 
-/// An ID that was handed out.
+/// An issued ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Id {
-    /// The slot from which IDs of this layout come that have its value of the clock sequence.
+    /// The slot that issues the IDs of this layout with its value of the clock sequence.
     pub slot_index: u8,
     pub value: u8,
     pub identity: Identity,
@@ -393,22 +394,22 @@ pub struct Id {
     pub starts: Instant,
 }
 
-/// How the IDs handed out after the watched one compare with it, and what else is wrong with any ID.
+/// How the IDs that were issued after the watched one compare with it, and other errors of any ID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Verdict {
     #[default]
     Larger,
     Repeated,
     Smaller,
-    /// It is below what an administrator has been told.
+    /// The ID is below the floor that an administrator was told.
     Early,
-    /// It is outside the lease.
+    /// The ID is outside its lease.
     Outside,
 }
 
 impl Disk {
-    /// Whether the records of use, or the horizons, were there once and are gone. A server that ends then has forgotten
-    /// who was shut out, or where its IDs ended.
+    /// Whether the records of use, or the horizons, existed once and are gone. A server that ends in this state has
+    /// forgotten which identities were excluded, or where its IDs ended.
     pub fn is_emptied(&self, history: &History) -> bool {
         let Facts { uses, horizons } = self.durable;
         (uses == Uses::default() && horizons != [Mark::NONE; TRACKS])
@@ -417,7 +418,7 @@ impl Disk {
 }
 
 impl Keeper {
-    /// Then what is stored is locked.
+    /// Whether the stored data is locked.
     pub fn is_in_transaction(&self) -> bool {
         matches!(
             self,
@@ -430,7 +431,7 @@ impl Keeper {
         )
     }
 
-    /// Then the directory of the slots is locked.
+    /// Whether the directory of the slots is locked.
     pub fn has_directory(&self) -> bool {
         matches!(self, Keeper::Fencing(..) | Keeper::Hidden(_) | Keeper::Moved(_))
     }

@@ -1,4 +1,4 @@
-//! What becomes of the state in each step.
+//! The state after each step.
 
 use std::cmp::Reverse;
 
@@ -13,7 +13,7 @@ use crate::keeper::mutation::Mutation;
 use crate::keeper::protocol::{Action, Emptied, Protocol, Wanted};
 use crate::keeper::state::*;
 
-/// What the keeper sees by the clock, besides what is there.
+/// The keeper's view in a cycle, besides the stored data and shared memory.
 struct Glance {
     clock: Instant,
     wanted: Wanted,
@@ -23,7 +23,7 @@ struct Glance {
 }
 
 impl Protocol {
-    /// What becomes of the state; `None` if the step changes nothing.
+    /// The state after a step; `None` if the step changes nothing.
     pub fn step(&self, before: &State, action: Action) -> Option<State> {
         let mut state = *before;
         self.act(&mut state, action)?;
@@ -93,12 +93,12 @@ impl Protocol {
                 };
             }
             (Action::Publish, Keeper::Committed(cycle) | Keeper::Written(cycle)) => {
-                // If it was dropped meanwhile, what is there now is elsewhere.
+                // If it was dropped meanwhile, the present data is in another location.
                 disk.iter_mut().for_each(|disk| disk.is_known = disk.is_in_hand);
                 shared.history.has_place = true;
                 shared.begun.get_or_insert(cycle.begun);
                 for (track, horizon) in cycle.horizons.into_iter().enumerate() {
-                    // It was promised, unless that is broken.
+                    // It was promised before, unless that is broken.
                     horizon.into_iter().for_each(|horizon| shared.history.promise(track, horizon));
                 }
                 self.publish(shared, cycle.horizons);
@@ -141,7 +141,7 @@ impl Protocol {
                         begun.at = begun.at.max(floors[track]);
                     }
                 }
-                if let (Then::Reset(Reset { is_ordered: true, .. }), false) =
+                if let (Then::Reset(Reset { is_requested: true, .. }), false) =
                     (then, self.is(Mutation::ClaimLate))
                 {
                     *request = Request::Claimed;
@@ -176,8 +176,8 @@ impl Protocol {
                     self.publish(shared, ends.map(Some));
                 }
                 *keeper = match then {
-                    Keeper::Fencing(Then::Reset(anew), _) => Keeper::ShuttingOut(anew),
-                    // What is stored is not ours to lower.
+                    Keeper::Fencing(Then::Reset(reset), _) => Keeper::ShuttingOut(reset),
+                    // The keeper must not lower stored data that is not its own.
                     Keeper::Fencing(Then::ShutdownHorizon { has_committed: false }, _) => Keeper::default(),
                     _ => Keeper::AtShutdownHorizon(ends),
                 };
@@ -198,16 +198,16 @@ impl Protocol {
             (Action::Request(identity), _) => {
                 *request = Request::Waiting;
                 let lease = Lease { identity, range: Range::default() };
-                *keeper = Keeper::Requested(Reset { lease, is_ordered: true });
+                *keeper = Keeper::Requested(Reset { lease, is_requested: true });
             }
             (Action::RequestAdvance(floor), _) => *request = Request::Advance(Instant::of_clock(floor)),
             (Action::Withdraw, _) => *request = Request::None,
             (Action::LeaveRequest, _) => *keeper = Keeper::default(),
             (Action::RefuseReset, _) => (*keeper, *request) = Default::default(),
-            (Action::WriteLow { clock }, Keeper::ShuttingOut(anew)) => {
+            (Action::WriteLow { clock }, Keeper::ShuttingOut(reset)) => {
                 let disk = disk.as_mut()?;
                 let (uses, _) = self.read(disk, &mut shared.history);
-                let Lease { identity: who, range } = anew.lease;
+                let Lease { identity: who, range } = reset.lease;
                 let floor = Instant::of_clock(clock).max(range.from);
                 let reached = self.us(floor) + self.reach_us();
                 let horizon_us = reached.min(self.us(range.until)).max(self.us(floor));
@@ -219,7 +219,7 @@ impl Protocol {
                 }
                 self.promise_reset(&mut shared.history, horizon);
                 self.write(disk, &records, [Some(horizon), Some(Mark::NONE)]);
-                *keeper = Keeper::WrittenLow { anew, floor };
+                *keeper = Keeper::WrittenLow { reset, floor };
             }
             (Action::Reset, Keeper::CommittedLow { floor }) => {
                 self.reset(shared, callers, floor);
@@ -275,7 +275,7 @@ impl Protocol {
         Some(())
     }
 
-    /// One look: `Keeper::store_plan` of src/keeper/cycle.rs.
+    /// A cycle: `Keeper::store_plan` of src/keeper/cycle.rs.
     fn cycle(&self, state: &mut State, glance: &Glance) -> Option<Cycle> {
         let clock_us = self.us(glance.clock);
         let is_clock_good = self.watch(&mut state.shared.history, glance.clock);
@@ -347,7 +347,7 @@ impl Protocol {
         })
     }
 
-    /// Changes what the plan says, if that is broken.
+    /// Changes the plan if that is broken.
     fn break_plan(&self, seen: &Seen, history: &History, plan: &mut keeper_plan::Plan) {
         let records = std::mem::take(&mut plan.records);
         plan.records = match plan.loss {
@@ -375,7 +375,7 @@ impl Protocol {
         }
     }
 
-    /// Which lease is wanted, and whether it was granted before the server was started. Notes what the registry does.
+    /// The wanted lease, and whether it was granted before the server was started. Records the registry's actions.
     fn wanted(&self, state: &mut State, wanted: Wanted) -> (Option<snowflake_id_core::Lease>, bool) {
         match wanted {
             Wanted::Nobody => (None, false),
@@ -404,8 +404,8 @@ impl Protocol {
         jump.is_none()
     }
 
-    /// Opens another value of the clock sequence, if that is called for: `open_next` of src/keeper/clock_sequence.rs up to the
-    /// commit. Returns where it begins, and its horizon.
+    /// Opens another value of the clock sequence if one is needed: `open_next` of src/keeper/clock_sequence.rs up to
+    /// the commit. Returns its start and its horizon.
     fn write_value(&self, state: &mut State, clock: Instant) -> Option<(Instant, Mark)> {
         let State { disk, shared, .. } = state;
         let disk = disk.as_mut()?;
@@ -424,7 +424,7 @@ impl Protocol {
         let lease = self.lease(Lease { identity: shared.gate?, range: shared.range });
         let now_us = self.us(clock);
         let asked = Asked { now_us, reach_us: self.reach_us(), widths: Widths(widths), lease };
-        // Only when broken: what is recorded of values is passed over.
+        // Only in a broken protocol: records of values are ignored.
         let is_passed_over = |record: &Use| self.is(Mutation::ReusedEarly) && record.scope != Scope::ZERO;
         let known: ProductUses = uses.iter().filter(|record| !is_passed_over(record)).collect();
         let next = match next_value(&tracks, &known, &asked) {
@@ -448,14 +448,14 @@ impl Protocol {
         Some((self.instant(floor_us), horizon))
     }
 
-    /// Makes one of states that differ in nothing that matters.
+    /// Merges states that differ in nothing relevant.
     fn normalize(&self, state: &mut State) {
         let State { disk, shared, keeper, callers, .. } = state;
         if let (None, Keeper::Up { .. }) = (shared.gate, *keeper) {
-            *keeper = Keeper::default(); // Only while the gate is open it matters who has committed.
+            *keeper = Keeper::default(); // Who has committed matters only while the gate is open.
         }
         if self.jump.is_some() && shared.history.clock == Instant(0) {
-            shared.history.clock = Instant::of_clock(0); // As it was at the start.
+            shared.history.clock = Instant::of_clock(0); // The same value as at the start.
         }
         if let Some(disk) = disk
             && !matches!(keeper, Keeper::Written(_) | Keeper::Committed(_))
@@ -463,7 +463,8 @@ impl Protocol {
             disk.is_in_hand = false;
         }
         for (at, slot_shape) in self.slot_shapes() {
-            // One that was raised there by a fence: it is raised further by the next, as if it were not.
+            // A slot that was raised to this counter by a fence is raised further by the next fence, so the two states
+            // are equivalent.
             if let Some(Slot { word, end_before: Some(_), .. }) = &mut shared.slots[at] {
                 word.counter = word.counter.min(self.beyond(slot_shape));
             }
@@ -472,21 +473,22 @@ impl Protocol {
             let Some(((at, _), current)) = caller.at.zip(caller.current) else { continue };
             let slot = shared.slots[self.slot_of(at)];
             let word = caller.retired.or(slot.map(|slot| slot.word));
-            // It will fail, whatever it does, as counters only grow as long as the value is one.
+            // It will fail in any case, because counters only grow while the value stays the same.
             let fails = word.is_none_or(|word| word.value == current.value && word.counter > current.counter);
             if fails && !self.is(Mutation::ResetSameSlots) && !self.is(Mutation::WordWithoutValue) {
                 *caller = Caller::default();
             }
         }
         if !self.names_callers {
-            callers.sort_unstable_by_key(|&caller| Reverse(caller)); // Whoever is idle comes last.
+            callers.sort_unstable_by_key(|&caller| Reverse(caller)); // Idle callers come last.
         }
     }
 }
 
-/// Says what a record says, for a story.
+/// Describes a record, for a story.
 pub fn describe(record: &Use) -> String {
-    let who = record.identity.map_or("everybody".into(), |identity| format!("worker {}", identity.worker));
+    let who =
+        record.identity.map_or("every identity".into(), |identity| format!("worker {}", identity.worker));
     match record.scope {
         Scope::ZERO => who,
         Scope::Value(value) => format!("{who} with value {value}"),

@@ -1,4 +1,4 @@
-//! Tells a run in words: one line for what a process does until another one's turn comes.
+//! Describes a run in words: one line for consecutive steps of a process.
 
 use stateright::Path;
 
@@ -26,7 +26,7 @@ impl Tale for Protocol {
 }
 
 impl Protocol {
-    /// Who does a step, and what it is. `None` if it is not worth a word.
+    /// The actor and the description of a step. `None` if the step is not worth mentioning.
     fn describe(&self, step: Action, before: &State, after: &State) -> Option<(String, String)> {
         let State { disk, shared, .. } = after;
         let caller_of = |caller: usize| format!("caller {}", ["A", "B"][caller]);
@@ -37,7 +37,7 @@ impl Protocol {
         let floors = || marks(&shared.begun.unwrap_or_default());
         Some(match step {
             Action::Crash { .. } => (server, format!("CRASHES; what is stored is {}; starts", stored())),
-            Action::CrashOfBackend => ("backend".into(), "CRASHES; shared memory is made anew".into()),
+            Action::CrashOfBackend => ("backend".into(), "CRASHES; shared memory is reinitialized".into()),
             Action::FlushWal => ("WAL".into(), "is flushed".into()),
             Action::Drop => (superuser, "DROPS the extension".into()),
             Action::Create => (superuser, format!("CREATES it: stores {}", stored())),
@@ -82,10 +82,10 @@ impl Protocol {
             Action::Close(then) => {
                 let why = match then {
                     Then::Open { lease, .. } => format!("for worker {}", lease.identity),
-                    Then::Close => "as there is no worker that it may open it for".into(),
+                    Then::Close => "because there is no worker ID for which it may open it".into(),
                     Then::Advance { floor, .. } => format!("to advance to {}", time(floor)),
-                    Then::ShutdownHorizon { .. } => "as it is stopped, or settings were lowered".into(),
-                    Then::Reset(anew) => format!("to begin anew for worker {}", anew.lease.identity),
+                    Then::ShutdownHorizon { .. } => "because it is stopped, or settings were lowered".into(),
+                    Then::Reset(reset) => format!("to reset for worker {}", reset.lease.identity),
                 };
                 let what = if shared.gate.is_some() { "leaves the gate OPEN" } else { "closes the gate" };
                 (keeper, format!("{what}, {why}"))
@@ -97,23 +97,21 @@ impl Protocol {
                 }
                 _ => return None,
             },
-            Action::Reopen => (keeper, "opens the gate again, and answers".into()),
+            Action::Reopen => (keeper, "opens the gate again, and replies".into()),
             Action::ShutdownHorizon => match after.keeper {
                 Keeper::AtShutdownHorizon(ends) => (keeper, format!("finds the end {}", marks(&ends))),
                 _ => (keeper, format!("publishes the end {}", marks(&shared.history.published))),
             },
             Action::WriteEnd => (keeper, format!("writes the end: {}", self.written(before, after))),
-            Action::Forget => (keeper, "forgets what it promised beyond".into()),
-            Action::Request(identity) => {
-                (administrator, format!("orders to begin anew for worker {identity}"))
-            }
-            Action::RequestAdvance(floor) => (administrator, format!("orders to advance to {floor}")),
+            Action::Forget => (keeper, "forgets higher promises".into()),
+            Action::Request(identity) => (administrator, format!("requests a reset for worker {identity}")),
+            Action::RequestAdvance(floor) => (administrator, format!("requests to advance to {floor}")),
             Action::Withdraw => (administrator, "WITHDRAWS the request".into()),
             Action::LeaveRequest => (keeper, "leaves the request alone".into()),
-            Action::RefuseReset => (keeper, "refuses to begin anew".into()),
+            Action::RefuseReset => (keeper, "refuses the reset".into()),
             Action::WriteLow { clock } => {
                 let what = self.written(before, after);
-                (keeper, format!("at clock {clock} writes, to begin anew, {what}"))
+                (keeper, format!("at clock {clock} writes, for the reset, {what}"))
             }
             Action::Reset => (keeper, format!("gives layouts new slots, from {}", floors())),
             Action::WriteValue { clock } => (
@@ -122,9 +120,9 @@ impl Protocol {
             ),
             Action::Hide => match before.keeper {
                 Keeper::WrittenValue(_) => {
-                    (keeper, "does NOT commit yet; takes the horizon off slots".into())
+                    (keeper, "does NOT commit yet; removes the horizon of slots".into())
                 }
-                _ => (keeper, "takes the horizon off slots".into()),
+                _ => (keeper, "removes the horizon of slots".into()),
             },
             Action::Move => (keeper, "moves their words to the new value".into()),
             Action::Die { .. } => (keeper, format!("is terminated; what can be read is {}", stored())),
@@ -149,7 +147,7 @@ impl Protocol {
                 let verdict = match after.verdict {
                     Verdict::Repeated => "takes AGAIN",
                     Verdict::Smaller => "takes, after a LARGER ID,",
-                    Verdict::Early => "takes, BELOW what an administrator was told,",
+                    Verdict::Early => "takes, BELOW the floor that an administrator was told,",
                     Verdict::Outside => "takes, OUTSIDE the lease,",
                     Verdict::Larger if before.shared == after.shared => "fails to take",
                     Verdict::Larger => "takes",
@@ -168,7 +166,7 @@ impl Protocol {
         })
     }
 
-    /// What was written in this step.
+    /// The writes of this step.
     fn written(&self, before: &State, after: &State) -> String {
         let Some((before, after)) = before.disk.zip(after.disk) else { return "nothing".into() };
         let writes: Vec<_> =
@@ -202,7 +200,7 @@ impl Protocol {
         if records.is_empty() { "no records".into() } else { records.join(", ") }
     }
 
-    /// What each kind of record says.
+    /// The description of each kind of record.
     fn kinds(&self) -> Vec<String> {
         let record = |kind: usize| {
             let mut uses = Uses::default();
@@ -213,11 +211,11 @@ impl Protocol {
     }
 }
 
-/// As the clock would read; a microsecond later has a `+`.
+/// An instant as a reading of the clock. A `+` marks a microsecond later.
 fn time(instant: Instant) -> String {
     match instant {
         Instant(0) => "nothing".into(),
-        Instant::NEVER => "ever".into(),
+        Instant::NEVER => "infinity".into(),
         Instant(half) => {
             format!("{}{}", i32::from(half / 2) - 1, if half % 2 > 0 { "+" } else { "" })
         }

@@ -1,4 +1,5 @@
-//! Between the compact state of the model and the types of the product: here the code of the product is called.
+//! The border between the compact state of the model and the types of the product. The code of the product is called
+//! here.
 
 use std::cell::Cell;
 
@@ -12,9 +13,9 @@ use uuid::Uuid;
 use crate::lease::names::{UNUSED, UNUSED_TOO};
 use crate::lease::state::*;
 
-/// How long a tick is: more than any bound of the product by which it tells far from near.
+/// The length of a tick: more than any bound by which the product tells near from far.
 pub const TICK_US: i64 = 20_000_000;
-/// When time begins. 0 has a meaning of its own.
+/// The beginning of time. It is not 0, which has a special meaning.
 const BEGIN_US: i64 = 1_700_000_000_000_000;
 
 pub fn instant_us(instant: Instant) -> i64 {
@@ -25,7 +26,7 @@ pub fn instant_us(instant: Instant) -> i64 {
 }
 
 /// # Panics
-/// If the product makes an instant that the model has not.
+/// Panics if the product returns an instant that the model does not have.
 pub fn instant_of(us: i64) -> Instant {
     if us == 0 {
         return 0;
@@ -67,7 +68,7 @@ fn name_of(uuid: Uuid) -> Name {
     uuid.as_u128() as Name
 }
 
-/// What makes names that are not in use, two of them.
+/// Returns a generator of two unused names.
 pub fn new_token() -> impl Fn() -> Uuid {
     let made = Cell::new(0);
     move || uuid([UNUSED, UNUSED_TOO][made.replace(made.get() + 1)])
@@ -99,7 +100,7 @@ impl File {
         File { held, is_proved: state.is_proved(), asking }
     }
 
-    /// Changes what the server knows of its leases, by a function of the product.
+    /// Changes the server's knowledge of its leases by a function of the product.
     pub fn change<T>(&mut self, change: impl FnOnce(&mut LeaseState) -> T) -> T {
         let mut state = self.to_product();
         let result = change(&mut state);
@@ -107,7 +108,7 @@ impl File {
         result
     }
 
-    /// The lease to tell the keeper, by a clock of the server.
+    /// The lease to publish for the keeper, by a clock of the server.
     pub fn lease_at(&self, clock: u8) -> Option<Lease> {
         self.to_product().lease_at(instant_us(start_of(clock))).map(|lease| Lease::of(&lease))
     }
@@ -123,7 +124,7 @@ impl Stored {
         own.chain(record(None, self.uses_of_all)).collect()
     }
 
-    /// Stores records. Those of other values of the clock sequence are left out: there is none here.
+    /// Stores records. Those of other values of the clock sequence are left out, because the model has none.
     pub fn add(&mut self, records: impl IntoIterator<Item = Use>) {
         for Use { identity, scope, until_us } in self.uses().add(records) {
             if scope == Scope::ZERO {
@@ -137,19 +138,19 @@ impl Stored {
     }
 }
 
-/// Why everything may have to begin anew.
+/// A possible cause of a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Nothing,
     /// The registry has confirmed the clock.
     ClockConfirmed,
-    /// An administrator has ordered it.
-    Ordered,
+    /// An administrator has requested it.
+    Requested,
 }
 
 impl Server {
     pub fn history(&self) -> History {
-        // Read together with what is stored: see `Store::read()`.
+        // Read together with the stored data: see `Store::read()`.
         let latest_us = self.stored.uses().latest_us().max(instant_us(self.stored.horizon));
         History {
             highest_us: latest_us.max(instant_us(self.highest)),
@@ -170,7 +171,7 @@ impl Server {
         [first, Track { begun: begun.map(|_| Begun::NONE), ..Track::default() }]
     }
 
-    /// What the keeper sees, as `store_plan()` of the extension puts it together.
+    /// The input of the keeper's plan, as `store_plan()` of the extension collects it.
     pub fn seen(&self, clock: u8, margin_us: i64, cause: Cause) -> Seen {
         Seen {
             now_us: instant_us(start_of(clock)),
@@ -185,7 +186,7 @@ impl Server {
             open_for: self.gate.and(self.in_force).map(|published| published.lease.to_product()),
             is_lease_inherited: self.server_status.is_some_and(|published| published.is_inherited),
             is_clock_confirmed: cause == Cause::ClockConfirmed,
-            is_reset_requested: cause == Cause::Ordered,
+            is_reset_requested: cause == Cause::Requested,
             has_room_for_reset: true,
             is_active: true,
             is_clock_good: true,

@@ -1,4 +1,4 @@
-//! What must hold of a lease, and within which bounds.
+//! The properties of a lease, and the bounds.
 
 use stateright::{Model, Property};
 
@@ -9,28 +9,29 @@ use crate::lease::shell::next_step;
 use crate::lease::state::*;
 
 pub const NO_REPEAT: &str = "no tick of an identity is used twice";
-pub const DISJOINT: &str = "what two servers may use is disjoint";
+pub const DISJOINT: &str = "the ranges that two servers may use are disjoint";
 pub const INSIDE: &str = "every ID starts inside a lease that is on disk, and below the stored horizon";
-/// Only who has a twin is stopped before its range ends.
-pub const ALONE: &str = "nobody is called a twin who has none";
-pub const TWINS: &str = "of two live copies one is stopped at its second renewal";
-/// As soon as the registry's clock has come to where an identity is free, who asks gets it, and makes an ID.
+/// Only a server with a twin is stopped before its range ends.
+pub const ALONE: &str = "no server is told that it has a twin unless it has one";
+pub const TWINS: &str = "of two live copies, one is stopped at its second renewal";
+/// As soon as the registry's clock has passed the end of an identity's range, a server that asks gets the identity and
+/// issues an ID.
 pub const GIVEN: &str = "a free identity is given";
-/// Whatever the registry says or does not say, but for a twin.
+/// Whether or not the registry replies, unless it reports a twin.
 pub const GOES_ON: &str = "a server goes on to the end of its range without the registry";
 
-/// A name, the bounds.
+/// The bounds, with their names and descriptions.
 pub const CORRECT: [(&str, &str, Protocol); 10] = [
     ("keeper", "one server step by step, two identities", KEEPER),
-    ("keeper-anew", "the same, everything begins anew", KEEPER_RESETS),
+    ("keeper-resets", "the same with resets", KEEPER_RESETS),
     ("fleet", "two servers, one identity, copies, late calls", FLEET),
-    ("forgetful", "one server, two identities, what it has stored is lost", FORGETFUL),
-    ("restored", "one server, one identity, an older copy of it comes back", RESTORED),
+    ("forgetful", "one server, two identities, its stored data is lost", FORGETFUL),
+    ("restored", "one server, one identity, an older copy of its directory comes back", RESTORED),
     ("exchanges", "two servers, two identities", EXCHANGES),
-    ("anew", "two servers, two identities, everything begins anew", RESET),
+    ("fleet-resets", "two servers, two identities, resets", RESET),
     ("quarantine", "two servers, one identity, the registry loses commits", QUARANTINE),
     ("synchronous", "two servers, one identity, commits wait for a standby", SYNCHRONOUS),
-    ("twins", "one server, whose memory is copied", COPIED_MEMORY),
+    ("twins", "one server whose memory is copied", COPIED_MEMORY),
 ];
 
 /// The clock of the registry may be anything.
@@ -76,7 +77,7 @@ const RESTORED: Protocol = Protocol { servers: 1, restores: true, ..SMALLEST };
 const EXCHANGES: Protocol =
     Protocol { identities: 2, any_horizon: false, asks_twice: false, crashes: false, ..SMALLEST };
 const RESET: Protocol = Protocol { is_reset: true, time_max: 1, any_horizon: true, ..EXCHANGES };
-/// Here it moves on, as it counts.
+/// The clock moves on here, because time counts.
 const QUARANTINE: Protocol = Protocol {
     time_max: 3,
     late: 1,
@@ -91,7 +92,7 @@ const QUARANTINE: Protocol = Protocol {
 const SYNCHRONOUS: Protocol = Protocol { synchronous: true, losses: &[Loss::Failover], ..SMALLEST };
 const COPIED_MEMORY: Protocol = Protocol { copies_memory: true, ..SMALLEST };
 
-/// The bounds that show what is wrong.
+/// The bounds in which a mutation is caught.
 pub fn broken(mutation: Mutation) -> Protocol {
     use Mutation::*;
     let one_loss = Protocol { losses: &[Loss::Failover], losses_max: 1, time_max: 3, ..QUARANTINE };
@@ -115,7 +116,9 @@ pub fn broken(mutation: Mutation) -> Protocol {
         AnswerUnchecked => Protocol { strays: true, any_horizon: false, crashes: false, ..SMALLEST },
         EvidenceUnchecked => Protocol { copies: true, any_horizon: false, ..short },
         SuccessorAtClock => Protocol { any_horizon: false, ..short },
-        RenewalByName | TakeAwayLowers | RenewalLowers => Protocol { copies: false, crashes: false, ..FLEET },
+        RenewalByName | RevocationLowers | RenewalLowers => {
+            Protocol { copies: false, crashes: false, ..FLEET }
+        }
     };
     Protocol { broken: Some(mutation), ..bounds }
 }
@@ -124,7 +127,7 @@ impl Model for Protocol {
     type State = State;
     type Action = Action;
 
-    /// A fleet that has just been started: nobody has a lease.
+    /// A fleet that has just been started: no server has a lease.
     fn init_states(&self) -> Vec<State> {
         vec![State {
             servers: Default::default(),
@@ -162,7 +165,7 @@ impl Model for Protocol {
             properties.push(Property::always(GIVEN, |protocol: &Protocol, state| protocol.gives(state)));
             properties.push(Property::always(GOES_ON, |protocol: &Protocol, state| protocol.goes_on(state)));
         }
-        // A broken protocol need only be looked at for what it is expected to violate.
+        // A broken protocol is only checked for the property that it is expected to violate.
         properties.retain(|property| self.broken.is_none_or(|broken| broken.violates() == property.name));
         properties
     }
@@ -174,12 +177,12 @@ fn are_disjoint(state: &State) -> bool {
 }
 
 impl Protocol {
-    /// Whether an ID outside of its lease counts. A broken protocol is to show what comes of it.
+    /// Whether an ID outside of its lease is an error. A broken protocol is to show the consequences of such an ID.
     pub fn checks_inside(&self) -> bool {
         self.broken.is_none_or(|mutation| mutation.violates() == INSIDE)
     }
 
-    /// Long after everything. If from now on nobody else interferes, each server gets an identity.
+    /// Long after all events: if no other process interferes from now on, each server gets an identity.
     fn gives(&self, state: &State) -> bool {
         let patient = Protocol { time_max: 100, any_time: true, names_servers: true, ..*self };
         (0..self.servers).all(|at| patient.give(*state, at).is_some())
@@ -193,7 +196,7 @@ impl Protocol {
         state.servers[server] = rested(&state.servers[server]);
         let lease = |state: &State| state.servers[server].file.held.map(|held| held.lease);
         let had = lease(&state);
-        // The first call may begin a quarantine, the second one comes after it.
+        // The first call may start a quarantine. The second call comes after it.
         for now in [40, 80] {
             let call = |ask| Action::Call { server, ask, now, choice: 0, delivery };
             state = self.step_and_commit(state, call(Ask::Acquire));
@@ -218,7 +221,7 @@ impl Protocol {
             let server = &state.servers[at];
             let Some(held) = server.file.held.filter(|_| server.file.is_proved) else { return true };
             let lease = held.lease;
-            // What an earlier life may have used of it is not known.
+            // How much of it was used before the start is not known.
             let is_unknown = server.stored.horizon == 0 && server.published == 0;
             if is_unknown
                 && server.server_status.map_or(server.is_inherited, |published| published.is_inherited)
@@ -239,12 +242,12 @@ impl Protocol {
         })
     }
 
-    /// The keeper does what it has to do, and a caller comes.
+    /// The keeper does its work, and a caller takes an ID.
     fn make_id(&self, mut state: State, at: usize, clock: u8) -> Option<State> {
-        // After a loss it looks once more.
+        // After a loss it runs one more cycle.
         for _ in 0..2 {
             let cycle = Action::Server(at, Step::Cycle { clock, cause: Cause::Nothing });
-            // One that has nothing to do changes nothing.
+            // A cycle without work changes nothing.
             state = self.step(&state, cycle).unwrap_or(state);
             while let Some(step) = next_step(state.servers[at].keeper, clock) {
                 state = self.step(&state, Action::Server(at, step))?;
@@ -262,8 +265,8 @@ impl Protocol {
     }
 }
 
-/// Up to when it may have used an identity. If it was terminated while everything began anew, everything may have been
-/// used.
+/// Up to when the server may have used an identity. If the keeper was terminated during a reset, everything may have
+/// been used.
 fn used_until(server: &Server, identity: Identity) -> Instant {
     let Stored { horizon, uses, uses_of_all } = server.stored;
     let is_known = horizon >= server.published && (uses != [None; IDENTITIES] || uses_of_all.is_some());
@@ -273,7 +276,7 @@ fn used_until(server: &Server, identity: Identity) -> Instant {
     }
 }
 
-/// Whose processes have begun anew, while shared memory stays.
+/// The server with its processes restarted and shared memory kept.
 fn rested(server: &Server) -> Server {
     Server { keeper: Keeper::Up, caller: None, ..*server }
 }

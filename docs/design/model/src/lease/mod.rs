@@ -15,7 +15,7 @@ use mutation::Mutation;
 
 use crate::run;
 
-/// What can be asked for on the command line.
+/// The names that are accepted on the command line.
 pub fn names() -> Vec<&'static str> {
     let bounds = check::CORRECT.iter().map(|(name, ..)| *name);
     bounds.chain(Mutation::ALL.map(|mutation| mutation.name().0)).collect()

@@ -1,4 +1,4 @@
-//! The protocol of the lease with one thing broken. Each shows what a rule of the protocol is there for.
+//! The protocol of the lease with one part broken. Each mutation shows the purpose of a rule of the protocol.
 
 use crate::lease::check::{ALONE, DISJOINT, GIVEN, GOES_ON, INSIDE, NO_REPEAT, TWINS};
 
@@ -22,7 +22,7 @@ pub enum Mutation {
     QuarantineForever,
     LapsedKept,
     RenewalByName,
-    TakeAwayLowers,
+    RevocationLowers,
     RenewalLowers,
     NoNonce,
     NonceKept,
@@ -54,7 +54,7 @@ impl Mutation {
         Mutation::QuarantineForever,
         Mutation::LapsedKept,
         Mutation::RenewalByName,
-        Mutation::TakeAwayLowers,
+        Mutation::RevocationLowers,
         Mutation::RenewalLowers,
         Mutation::NoNonce,
         Mutation::NonceKept,
@@ -66,7 +66,7 @@ impl Mutation {
         Mutation::RenewalTakenTwice,
     ];
 
-    /// The name on the command line, and what is broken.
+    /// The name on the command line, and the broken part.
     pub fn name(self) -> (&'static str, &'static str) {
         match self {
             Mutation::SuccessorAtClock => {
@@ -85,54 +85,55 @@ impl Mutation {
             }
             Mutation::ExchangeUnfenced => ("exchange-unfenced", "the identity is exchanged without a fence"),
             Mutation::GateBeforeFile => ("gate-before-file", "a lease is published before it is in the file"),
-            Mutation::EvidenceUnchecked => ("evidence-unchecked", "a copied file is believed"),
+            Mutation::EvidenceUnchecked => ("evidence-unchecked", "a copied file is trusted"),
             Mutation::ReadBelieved => {
-                ("read-believed", "a lease that is asked for again is read, not written again, and used")
+                ("read-believed", "a lease that is requested again is read without writing it, and used")
             }
             Mutation::CancelledBelieved => {
-                ("cancelled-believed", "a grant is believed although the wait for the standby was cut short")
+                ("cancelled-believed", "a grant is used although the wait for the standby was canceled")
             }
             Mutation::UncommittedBelieved => {
-                ("uncommitted-believed", "a grant is believed when its row arrives, before the commit")
+                ("uncommitted-believed", "a grant is used when its row arrives, before the commit")
             }
             Mutation::FailoverUnnoticed => ("failover-unnoticed", "no quarantine after a failover"),
             Mutation::RestoreUnnoticed => ("restore-unnoticed", "no quarantine after a dump was restored"),
             Mutation::NewRegistryTrusted => {
-                ("new-registry-trusted", "a new registry begins without quarantine")
+                ("new-registry-trusted", "a new registry starts without a quarantine")
             }
             Mutation::QuarantineTooShort => {
                 ("quarantine-too-short", "the quarantine leaves no margin for two clocks that differ")
             }
             Mutation::QuarantineForever => {
-                ("quarantine-forever", "each call to a registry that lost commits begins the quarantine anew")
+                ("quarantine-forever", "each call to a registry that lost commits restarts the quarantine")
             }
             Mutation::LapsedKept => ("lapsed-kept", "a lapsed lease may be renewed after commits were lost"),
             Mutation::RenewalByName => {
-                ("renewal-by-name", "a renewal goes by node_name, and nobody looks at whose lease it is")
+                ("renewal-by-name", "a renewal is found by node_name, whoever holds the lease")
             }
-            Mutation::TakeAwayLowers => {
-                ("take-away-lowers", "who takes an identity away ends its lease as well")
-            }
+            Mutation::RevocationLowers => ("revocation-lowers", "revoking a lease also lowers its end"),
             Mutation::RenewalLowers => {
-                ("renewal-lowers", "a renewal sets the end of the lease also when that lowers it")
+                ("renewal-lowers", "a renewal sets the end of the lease even if that lowers it")
             }
-            Mutation::NoNonce => ("no-nonce", "a renewal does not ask for the nonce"),
-            Mutation::NonceKept => ("nonce-kept", "nonces count also when the last one may have been lost"),
+            Mutation::NoNonce => ("no-nonce", "a renewal does not check the nonce"),
+            Mutation::NonceKept => {
+                ("nonce-kept", "nonces are checked even when the last one may have been lost")
+            }
             Mutation::AnswerUnchecked => {
-                ("answer-unchecked", "a renewal is believed whichever lease the answer is about")
+                ("answer-unchecked", "a renewal is accepted whichever lease the reply is about")
             }
             Mutation::AnswerNeeded => {
-                ("answer-needed", "a server that was restarted goes on only when the registry has answered")
+                ("answer-needed", "a restarted server continues only when the registry has replied")
             }
             Mutation::LeaseInHandReset => {
-                ("lease-in-hand-anew", "everything begins anew in a lease of which something was used")
+                ("lease-in-hand-reset", "a reset is made in a lease that was partly used")
             }
-            Mutation::InheritedIgnored => {
-                ("inherited-ignored", "a lease of an earlier life is used although what was stored is gone")
-            }
-            Mutation::OlderFile => ("older-file", "an older copy of the data directory is believed"),
+            Mutation::InheritedIgnored => (
+                "inherited-ignored",
+                "a lease from before the start is used although the stored data is gone",
+            ),
+            Mutation::OlderFile => ("older-file", "an older copy of the data directory is trusted"),
             Mutation::RenewalTakenTwice => {
-                ("renewal-taken-twice", "a renewal that was taken already is taken once more")
+                ("renewal-taken-twice", "a renewal that was already accepted is accepted again")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Makes one of states that differ in nothing that matters.
+//! Merges states that differ in nothing relevant.
 
 use crate::lease::mutation::Mutation;
 use crate::lease::protocol::Protocol;
@@ -17,11 +17,11 @@ impl Protocol {
             self.normalize_server(server);
         }
         if state.losses_left == 0 && !self.synchronous {
-            state.standby = Registry::default(); // Nobody will ever look at it.
+            state.standby = Registry::default(); // It is never read.
         }
         forget_dead_names(state);
         if state.losses_left == 0 && !state.registry.is_suspect {
-            // Nonces are not forgotten any more.
+            // Nonces are not forgotten from here on.
             let waiting = state.waiting.as_mut().map(|waiting| &mut waiting.after);
             for registry in [&mut state.registry, &mut state.standby].into_iter().chain(waiting) {
                 registry.rows.iter_mut().for_each(|row| row.is_renewed &= row.nonce.is_none());
@@ -38,7 +38,7 @@ impl Protocol {
 
     fn normalize_server(&self, server: &mut Server) {
         server.counter = server.counter.min(self.end());
-        // It will fail, whatever it does, as counters only grow.
+        // It will fail, because counters only grow.
         if server.caller.is_some_and(|(counter, _)| counter < server.counter) {
             server.caller = None;
         }
@@ -46,7 +46,7 @@ impl Protocol {
         if is_closed && !matches!(server.keeper, Keeper::Ready(_) | Keeper::Uncapped) {
             (server.in_force, server.is_uncapped) = (None, false);
         }
-        // Only then it counts how old a lease is.
+        // Only in this case the age of a lease matters.
         let is_unknown = server.stored.horizon == 0 && server.published == 0;
         server.is_inherited &= is_unknown && server.file.held.is_some();
         let in_work = match &mut server.keeper {
@@ -59,10 +59,10 @@ impl Protocol {
         in_work.into_iter().chain(&mut server.in_force).for_each(|published| published.is_inherited = false);
         server.server_status.iter_mut().for_each(|published| published.is_inherited &= is_unknown);
         if !self.is(Mutation::OlderFile) {
-            server.older.file = File::default(); // It is not the original.
+            server.older.file = File::default(); // The file is not the original.
         }
         if !self.is_reset && !self.forgets {
-            // Records say only that there are some: nothing but the horizon limits who was used.
+            // Only the existence of records matters: identities are limited only by the horizon.
             for stored in [&mut server.stored, &mut server.older.stored] {
                 if stored.uses.iter().flatten().any(|&until| until == 0) && stored.uses_of_all.is_none() {
                     stored.uses = [Some(0); IDENTITIES];
@@ -73,7 +73,7 @@ impl Protocol {
         if !self.is_reset {
             server.highest = 0; // It only says which identities were used.
         }
-        // The later of the two counts. Only where identities are refused the floor has a meaning of its own.
+        // The later of the two counts. The floor has a meaning of its own only where identities are refused.
         if server.floor.is_some_and(|floor| server.used <= floor) {
             server.used = 0;
         } else if !self.is_reset && !self.forgets {
@@ -81,14 +81,14 @@ impl Protocol {
             server.used = 0;
         }
         if !self.is_reset && !self.crashes {
-            server.used = 0; // What is published lies beyond it.
+            server.used = 0; // The published horizon is beyond it.
             server.floor = server.floor.map(|_| start_of(0));
         }
     }
 }
 
-/// Those of a lease that nobody will ever name to the registry, and those that the registry has never seen:
-/// who asks with such a name can as well ask with a new one.
+/// Forgets the names of leases that no server will name to the registry again, and names that the registry has never
+/// seen: a server that asks with such a name could just as well ask with a new one.
 fn forget_dead_names(state: &mut State) {
     let mut asked = Names::default();
     let mut given = Names::default();
@@ -132,7 +132,7 @@ impl Names {
     }
 }
 
-/// Numbers the names in the order in which they are found.
+/// Renumbers the names in the order in which they are found.
 fn rename(state: &mut State) {
     let mut lease_ids = Numbers::default();
     let mut nonces = Numbers::default();

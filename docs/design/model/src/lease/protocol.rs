@@ -1,7 +1,6 @@
-//! What can happen: each step of each process, and when it is possible.
+//! The steps of each process, and when they are possible.
 //!
-//! There is no variable for the clock of a server: it may be set at any moment, so that every reading of it
-//! is anything.
+//! There is no variable for the clock of a server: it may be set at any moment, so each reading may be anything.
 
 use crate::lease::border::{Cause, TICK_US};
 use crate::lease::mutation::Mutation;
@@ -12,23 +11,23 @@ use crate::lease::state::*;
 pub enum Action {
     /// Time passes.
     Tick,
-    /// The standby of the registry receives what was committed. Also: a dump is taken.
+    /// The standby of the registry receives all commits. Equivalent to taking a dump.
     Replicate,
-    /// The registry loses what it had.
+    /// The registry loses commits.
     Lose(Loss),
-    /// An administrator takes an identity away.
-    TakeAway(Identity),
-    /// A server asks, and the registry carries that out, by this reading of its clock. If it gives an
-    /// identity, it gives this one. What comes of it at the server happens at once: nobody can tell that from
-    /// a late answer, as until it comes the server does only what does not concern the registry.
+    /// An administrator revokes the lease of an identity.
+    RevokeLease(Identity),
+    /// A server calls, and the registry executes the call at this reading of its clock. If it grants an identity, it
+    /// grants this one. The effects at the server happen at once: this is equivalent to a late reply, because until the
+    /// reply arrives the server takes only steps that do not concern the registry.
     Call { server: usize, ask: Ask, now: u8, choice: Identity, delivery: Delivery },
-    /// A server asks, and waits no longer: the call is on its way.
+    /// A server calls but does not wait for the reply: the call is in transit.
     CallLate { server: usize, ask: Ask },
-    /// The registry carries out what was asked late. It may come once more.
+    /// The registry executes the late call. It may arrive once more.
     CarryOutLate { now: u8, choice: Identity, again: bool },
-    /// The standby has the commit. The answer is sent.
+    /// The standby has the commit. The reply is sent.
     Acknowledge { delivery: Delivery },
-    /// The wait for the standby is cut short. The answer is sent, with a warning.
+    /// The wait for the standby is canceled. The reply is sent with a warning.
     CutShort,
     /// A step of a server.
     Server(usize, Step),
@@ -36,32 +35,32 @@ pub enum Action {
     Keep(usize),
     /// A server is overwritten with a copy of the other one's data directory, and started.
     Copy { to: usize },
-    /// The memory of a server is copied as well, and both go on.
+    /// The memory of a server is copied as well, and both continue.
     CopyMemory,
 }
 
-/// What a server asks for. Before that it writes down what it asks with.
+/// The request of a server. The server first writes down the names that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
     Acquire,
     Renew,
 }
 
-/// What becomes of an answer.
+/// The fate of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// It is written to the file, then published if it is signed.
+    /// It is written to the file, and then published if it is signed.
     Filed,
-    /// The same by a clock of the server that is beyond the end of the lease: so it is not published.
-    History,
-    /// It is lost, or whoever waited for it is.
+    /// As above, but the server's clock is beyond the end of the lease, so the lease is not published.
+    PastEnd,
+    /// The reply is lost, or the process that waited for it has ended.
     Lost,
-    /// Only when broken: it is published, and not yet in the file.
+    /// Only in a broken protocol: the lease is published before it is in the file.
     Early,
 }
 
-/// How a registry can lose commits. A failover goes to the standby. A dump is restored: the same step, of
-/// which something else tells. A new one knows nothing.
+/// How a registry can lose commits. A failover promotes the standby. Restoring a dump is the same step, but other
+/// evidence shows it. A new registry knows nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     Failover,
@@ -71,64 +70,65 @@ pub enum Loss {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The power fails, the postmaster or a backend is killed: memory is gone.
+    /// The power fails, or the postmaster or a backend is killed: memory is lost.
     Crash,
-    /// The host is booted again: what shows that the file is the original fails.
+    /// The host is booted: the file can no longer be recognized as the original.
     Reboot,
     /// An older copy of the data directory is restored.
     Restore,
-    /// The extension is dropped, and created again after the server was started: what the keeper has stored is gone, and the
-    /// file is there.
+    /// The extension is dropped, and created again after the server was started: the keeper's stored data is lost, but
+    /// the file still exists.
     Forget,
     /// The registry worker is terminated.
     WorkerDies,
-    /// Only when broken: the answer to the last renewal comes once more.
+    /// Only in a broken protocol: the reply to the last renewal arrives a second time.
     OldAnswer,
-    /// A clean stop stores the exact end of what was handed out.
+    /// A clean stop stores the high-water mark.
     Stop,
-    /// The registry worker publishes what the file holds, as it has no answer.
+    /// The registry worker publishes the lease in the file, because it has no reply.
     GoOn,
-    /// The keeper looks: it makes a plan, and commits what that says. Not step by step: it also carries it out.
+    /// A cycle of the keeper: it makes a plan, and commits it. Unless it works step by step, it also carries the plan
+    /// out.
     Cycle { clock: u8, cause: Cause },
-    /// Publishes the horizon that it has stored. Closes the gate, if it is to be opened for something else: a fence.
+    /// Publishes the stored horizon. Closes the gate if the gate is to be opened for another lease: a fence.
     Publish,
-    /// The fence raises the counter; then the lease limits slots.
+    /// The fence raises the counter. Then the lease limits slots.
     Raise,
     /// Opens the gate.
     Open,
-    /// Only when broken: lets the lease limit slots.
+    /// Only in a broken protocol: the lease limits slots.
     Cap,
-    /// Everything begins anew: commits the low horizon, ...
+    /// A reset: commits the low horizon, ...
     StoreReset { clock: u8 },
-    /// ... then makes new slots.
+    /// ... then creates new slots.
     Reset,
     /// The keeper is terminated. Shared memory stays.
     KeeperDies,
     /// A caller loads the counter first, then the gate.
     Load,
-    /// It loads the horizon, reads the clock, and exchanges: this tick is its.
+    /// The caller loads the horizon, reads the clock, and exchanges: this tick belongs to it.
     Take { tick: u8, watch: bool },
 }
 
-/// The protocol with its bounds, and with at most one thing broken.
+/// The protocol with its bounds, and with at most one part broken.
 #[derive(Clone, Copy)]
 pub struct Protocol {
     pub servers: usize,
     pub identities: u8,
-    /// Whether keeper and callers do one thing at a time. Otherwise an exchange of the identity is one step,
-    /// and so is a call of `snowflake_nextval()`: what they do has nothing to do with any other server.
+    /// Whether keeper and callers take one step at a time. Otherwise an exchange of the identity is one step, and so is
+    /// a call of `snowflake_nextval()`, because their details do not concern other servers.
     pub detailed: bool,
-    /// Whether the clock of a keeper may read anything, and the horizon is a tick ahead of it. Otherwise the horizon is as far
-    /// ahead as the lease lets it.
+    /// Whether the clock of a keeper may read anything, with a horizon one tick ahead of it. Otherwise the horizon is
+    /// as far ahead as the lease permits.
     pub any_horizon: bool,
-    /// Whether a grant and the renewal by which it is signed are two steps. Otherwise only a crash comes between them.
+    /// Whether a grant and the renewal that signs it are two steps. Otherwise only a crash comes between them.
     pub asks_twice: bool,
-    /// How long a lease is.
+    /// The length of a lease.
     pub lease: u8,
     /// The end of time.
     pub time_max: u8,
-    /// By how much the registry's clock may be behind time; more than that is a registry with another clock
-    /// than the fleet's, and not covered if it loses commits as well.
+    /// How far the registry's clock may be behind the time. A registry whose clock is further behind uses another clock
+    /// than the fleet. It is not covered if it loses commits as well.
     pub late: u8,
     /// Whether time stands still at its end, so that the registry's clock may read anything at any moment.
     pub any_time: bool,
@@ -137,24 +137,24 @@ pub struct Protocol {
     pub losses: &'static [Loss],
     /// How often the registry may lose commits without a synchronous standby.
     pub losses_max: u8,
-    /// Whether calls that were given up may be carried out.
+    /// Whether calls that were given up may be executed.
     pub strays: bool,
     /// Whether servers crash and stop.
     pub crashes: bool,
-    /// Whether data directories are copied, and hosts booted.
+    /// Whether data directories are copied and hosts are booted.
     pub copies: bool,
-    /// Whether an older copy of a data directory comes back.
+    /// Whether an older copy of a data directory is restored.
     pub restores: bool,
-    /// Whether what keepers have stored is lost.
+    /// Whether the keeper's stored data is lost.
     pub forgets: bool,
-    /// Whether clocks of servers are beyond the ends of leases.
+    /// Whether the clocks of servers may be beyond the ends of leases.
     pub past_clocks: bool,
     pub revocations: bool,
-    /// Whether everything may begin anew in a lease that is new.
+    /// Whether there are resets in new leases.
     pub is_reset: bool,
-    /// Whether memory is copied. Then no IDs are made: those of two live copies are not covered.
+    /// Whether memory is copied. In that case no IDs are issued, because those of two live copies are not covered.
     pub copies_memory: bool,
-    /// Whether servers are told apart, which only a tale needs.
+    /// Whether servers are distinguished, which is only necessary to print a story.
     pub names_servers: bool,
     pub broken: Option<Mutation>,
 }
@@ -164,7 +164,7 @@ impl Protocol {
         self.broken == Some(mutation)
     }
 
-    /// Beyond this no tick can be used.
+    /// The end of the usable ticks.
     pub fn end(&self) -> u8 {
         self.time_max + self.lease
     }
@@ -174,7 +174,7 @@ impl Protocol {
         i64::from(if self.any_horizon { 1 } else { self.end() }) * TICK_US
     }
 
-    /// Every step that some process or the world can take now.
+    /// Collects every step that is possible now.
     pub fn steps(&self, state: &State, steps: &mut Vec<Action>) {
         if !self.any_time && state.now < self.time_max {
             steps.push(Action::Tick);
@@ -209,7 +209,7 @@ impl Protocol {
             return;
         }
         if self.revocations {
-            steps.extend((0..self.identities).map(Action::TakeAway));
+            steps.extend((0..self.identities).map(Action::RevokeLease));
         }
         for server in 0..self.servers {
             let asks = [Some(Ask::Acquire), state.servers[server].file.held.map(|_| Ask::Renew)];
@@ -232,7 +232,7 @@ impl Protocol {
     fn calls(&self, state: &State, server: usize, ask: Ask, steps: &mut Vec<Action>) {
         let choices = if ask == Ask::Acquire { self.identities } else { 1 };
         let early = (self.is(Mutation::GateBeforeFile) && ask == Ask::Renew).then_some(Delivery::Early);
-        let history = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::History);
+        let history = (self.past_clocks && ask == Ask::Renew).then_some(Delivery::PastEnd);
         for delivery in [Delivery::Filed, Delivery::Lost].into_iter().chain(early).chain(history) {
             for choice in 0..choices {
                 let readings = self.readings(state);
@@ -294,11 +294,11 @@ impl Protocol {
     fn steps_of_keeper(&self, server: &Server, steps: &mut Vec<Step>) {
         let clocks = if self.any_horizon { 0..self.end() } else { 0..1 };
         let causes: &[Cause] = match self.is_reset {
-            true => &[Cause::Nothing, Cause::ClockConfirmed, Cause::Ordered],
+            true => &[Cause::Nothing, Cause::ClockConfirmed, Cause::Requested],
             false => &[Cause::Nothing],
         };
         match server.keeper {
-            // Nothing to open, and nothing to close.
+            // There is nothing to open or to close.
             Keeper::Up if !self.any_horizon && server.server_status.is_none() && server.gate.is_none() => {
                 return;
             }

@@ -1,20 +1,21 @@
-//! What the registry decides about a call.
+//! The registry's decision on a call.
 
 use crate::lease::mutation::Mutation;
 use crate::lease::protocol::Protocol;
 use crate::lease::state::*;
 
-/// What a call leads to.
+/// The result of a call.
 pub struct Decision {
     pub after: Registry,
-    /// `None`: refused, or not known.
+    /// `None` if the call is refused or the lease is not known.
     pub answer: Option<Answer>,
-    /// Whether a row was written, so that there is a commit to wait for.
+    /// Whether a row was written, so that the call has to wait for a commit.
     pub is_written: bool,
 }
 
 impl Protocol {
-    /// `choice` is the identity that is given if one is: the order of candidates is only a preference.
+    /// Decides on a call. `choice` is the identity that is granted if one is: the order of candidates is only a
+    /// preference.
     pub fn decide(&self, registry: &Registry, call: Call, now: u8, choice: Identity) -> Decision {
         let mut after = *registry;
         if after.is_suspect {
@@ -28,7 +29,7 @@ impl Protocol {
         }
     }
 
-    /// Commits may have been lost. Nobody knows who was given what since.
+    /// Commits may have been lost. Grants made since then are not known.
     fn quarantine(&self, registry: &mut Registry, now: u8) {
         let margin = if self.is(Mutation::QuarantineTooShort) { 0 } else { self.late };
         registry.is_suspect = self.is(Mutation::QuarantineForever);
@@ -53,7 +54,8 @@ impl Protocol {
     ) -> Decision {
         if let Some(identity) = after.rows.iter().position(|row| row.lease_id == Some(lease_id)) {
             let row = &mut after.rows[identity];
-            // Without a nonce it is not known; but who has renewed has had its answer.
+            // If the nonce is not known, a server that has renewed is a twin: it has received its reply and would not
+            // ask again.
             if row.nonce.map_or(row.is_renewed, |known| known != nonce) {
                 return Decision { after, answer: Some(Answer::Twin), is_written: false };
             } else if row.until > now {
@@ -61,7 +63,7 @@ impl Protocol {
                 let is_written = !self.is(Mutation::ReadBelieved);
                 return Decision { after, answer: Some(Answer::Granted(granted)), is_written };
             }
-            (row.lease_id, row.nonce) = (None, None); // Nobody else gets what is left of it.
+            (row.lease_id, row.nonce) = (None, None); // The rest of the range is granted to no other server.
         }
         let row = &mut after.rows[usize::from(choice)];
         let from = row.until.max(after.nothing_before);

@@ -1,5 +1,5 @@
-//! What the keeper carries out, as `src/keeper/` and `src/shared/tracks.rs` of the extension do, and what a caller takes. What
-//! the keeper decides is `keeper_plan` of the product.
+//! The shell: the actions of the keeper, as in `src/keeper/` and `src/shared/tracks.rs` of the extension, and those of
+//! a caller. The keeper's decisions are made by `keeper_plan` of the product.
 
 use snowflake_id_core::keeper_plan::{self, records_at_shutdown};
 use snowflake_id_core::reset::{check_reset, records_before_reset};
@@ -26,7 +26,7 @@ impl Protocol {
                 self.limit_to(server, plan.wanted?);
             }
             (Step::Open, Keeper::Ready(published)) => {
-                // Not for one that was withdrawn or exchanged since the plan was made.
+                // Not for a lease that was withdrawn or exchanged since the plan was made.
                 let is_told = server
                     .server_status
                     .is_some_and(|server_status| is_renewed_by(&published, &server_status));
@@ -49,7 +49,7 @@ impl Protocol {
                 };
             }
             (Step::Reset, Keeper::StoredReset(_, floor)) => {
-                // Slots are new, and a caller who has a former one finds it fenced.
+                // Slots are new. A caller that has a former slot finds it fenced.
                 server.counter = first_tick_from(floor);
                 (server.floor, server.used, server.caller) = (Some(floor), 0, None);
                 server.last = None;
@@ -62,7 +62,7 @@ impl Protocol {
         Some(())
     }
 
-    /// Makes a plan, and commits what it says.
+    /// Makes a plan and commits it.
     fn store_plan(&self, server: &mut Server, clock: u8, cause: Cause) -> Plan {
         let mut seen = server.seen(clock, self.margin_us(), cause);
         if self.is(Mutation::NotCapped) {
@@ -95,7 +95,7 @@ impl Protocol {
         plan
     }
 
-    /// What was stored is durable.
+    /// Publishes the stored horizon, which is durable now.
     fn publish(&self, server: &mut Server, plan: Plan) -> Option<()> {
         if server.floor.is_none() {
             server.floor = Some(plan.floor);
@@ -130,7 +130,7 @@ impl Protocol {
         Some(())
     }
 
-    /// Takes over the range of a lease, for which the gate is to be opened.
+    /// Limits slots to the range of a lease, for which the gate is to be opened.
     fn limit_to(&self, server: &mut Server, published: Published) {
         server.in_force = Some(published);
         server.is_uncapped = self.is(Mutation::NotCapped) || self.is(Mutation::CappedLate);
@@ -138,7 +138,7 @@ impl Protocol {
         server.keeper = Keeper::Ready(published);
     }
 
-    /// Commits the low horizon, as `reset()` of the extension does. Returns where everything begins; `None` if it is
+    /// Commits the low horizon, as `reset()` of the extension does. Returns the new start; `None` if the reset is
     /// refused.
     fn store_reset(&self, server: &mut Server, lease: &Lease, clock: u8) -> Option<Instant> {
         let (mut history, mut uses) = (server.history(), server.stored.uses());
@@ -160,7 +160,7 @@ impl Protocol {
         Some(instant_of(floor_us))
     }
 
-    /// A clean stop stores the exact end of what was handed out.
+    /// A clean stop stores the high-water mark.
     pub fn stop(&self, server: &mut Server) {
         let end = shutdown_horizon(server);
         let records = records_at_shutdown(&server.stored.uses(), &server.tracks(), &server.history());
@@ -168,12 +168,12 @@ impl Protocol {
         server.stored.horizon = end;
     }
 
-    /// The exchange. When it succeeds, the ID counts as handed out.
+    /// The exchange. If it succeeds, the ID has been issued.
     pub fn take(&self, state: &mut State, at: usize, tick: u8, watch: bool) -> Option<()> {
         let server = &mut state.servers[at];
         let (counter, identity) = server.caller.take()?;
         if counter != server.counter {
-            return (!watch).then_some(()); // Failed: everything is loaded again.
+            return (!watch).then_some(()); // It failed: everything is loaded again.
         }
         server.counter = tick + 1;
         server.used = start_of(tick) + 1;
@@ -184,7 +184,7 @@ impl Protocol {
             Some(watched) if watched == (identity, tick) => state.verdict = Verdict::Repeated,
             _ => {}
         }
-        // A broken protocol is to show what comes of it.
+        // A broken protocol is to show the consequences.
         if !is_inside && self.checks_inside() && state.verdict == Verdict::Good {
             state.verdict = Verdict::Outside;
         }
@@ -192,7 +192,7 @@ impl Protocol {
     }
 }
 
-/// What the keeper does after this.
+/// The keeper's next step.
 pub fn next_step(keeper: Keeper, clock: u8) -> Option<Step> {
     Some(match keeper {
         Keeper::Up => return None,
@@ -209,7 +209,7 @@ fn is_renewed_by(published: &Published, other: &Published) -> bool {
     published.lease.to_product().is_renewed_by(&other.lease.to_product())
 }
 
-/// Takes the lease back from the keeper, and closes the gate.
+/// Withdraws the lease from the keeper, and closes the gate.
 pub fn withdraw(server: &mut Server) {
     server.server_status = None;
     server.gate = None;
@@ -223,7 +223,7 @@ fn raise(server: &mut Server, from: Instant) {
     server.floor = server.floor.map(|floor| floor.max(from));
 }
 
-/// Fences, and lets nothing more be used than what was handed out.
+/// Fences, and limits use to the IDs that were issued.
 fn shutdown_horizon(server: &mut Server) -> Instant {
     server.gate = None;
     raise(server, 0);
@@ -231,7 +231,7 @@ fn shutdown_horizon(server: &mut Server) -> Instant {
     server.published
 }
 
-/// Only when broken: what was used was not used by whom it was used.
+/// Only in a broken protocol: attributes the records of use to another identity.
 fn under_another_name(uses: Uses) -> Uses {
     let rename = |mut record: Use| {
         record.identity.iter_mut().for_each(|identity| identity.worker += 100);

@@ -1,33 +1,34 @@
-//! What there is: the registry, the servers, what is on its way between them, and what the checker remembers.
+//! The state: the registry, the servers, messages in transit, and the checker's records.
 
-/// How many servers there are.
+/// The number of servers.
 pub const SERVERS: usize = 2;
-/// How many identities there are at most.
+/// The maximum number of identities.
 pub const IDENTITIES: usize = 2;
 /// Worker 0 or worker 1.
 pub type Identity = u8;
-/// A lease_id or a nonce. Random in truth; here any number that is not in use.
+/// A lease_id or a nonce. It is random in the product; here it is any unused number.
 pub type Name = u8;
 
-/// Everything. All instants are ticks, and a tick has one ID.
+/// The whole state. All instants are ticks, and a tick has one ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
     pub servers: [Server; SERVERS],
-    /// As it is committed and read.
+    /// The registry as it is committed and read.
     pub registry: Registry,
-    /// What a standby of the registry has; also a dump of it.
+    /// The state of the registry's standby, or a dump.
     pub standby: Registry,
-    /// How often the registry may yet lose commits.
+    /// How many more times the registry may lose commits.
     pub losses_left: u8,
-    /// A commit that waits for the standby. Until that ends nobody reads it, and it holds the locks.
+    /// A commit that waits for the standby. Until the wait ends, no other transaction can read it, and it holds the
+    /// locks.
     pub waiting: Option<Waiting>,
-    /// A call that its sender has given up, and that the registry may still carry out, also twice.
+    /// A call that its sender has given up. The registry may still execute it, even twice.
     pub stray: Option<Call>,
     /// The time that has passed. Where it does not count, it stands still at its end.
     pub now: u8,
-    /// One ID that was handed out, any one: its identity and its tick.
+    /// Any one of the issued IDs: its identity and its tick.
     pub watched: Option<(Identity, u8)>,
-    /// Once the memory of a server was copied: how often each of the two had its lease renewed since.
+    /// After the memory of a server was copied: how often each of the two has renewed its lease since.
     pub renewals: Option<[u8; SERVERS]>,
     pub verdict: Verdict,
 }
@@ -37,26 +38,25 @@ pub struct State {
 pub struct Registry {
     pub rows: [Row; IDENTITIES],
     pub nothing_before: u8,
-    /// Whether anything shows that commits were lost (timeline, system identifier, xmin), or the registry is
-    /// new.
+    /// Whether there is evidence that commits were lost (timeline, system identifier, xmin), or the registry is new.
     pub is_suspect: bool,
 }
 
-/// One identity. It is free from the start of time on.
+/// An identity. It is free from the start of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Row {
     pub from: u8,
     pub until: u8,
     pub lease_id: Option<Name>,
-    /// Null with a lease_id: after a loss, when it is not known which nonce came last.
+    /// Null with a lease_id after a loss, when the last nonce is not known.
     pub nonce: Option<Name>,
-    /// Whether it was renewed since it was given.
+    /// Whether it was renewed since it was granted.
     pub is_renewed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Waiting {
-    /// Who waits for the answer, if anybody does.
+    /// The server that waits for the reply, if any.
     pub server: Option<usize>,
     pub call: Call,
     pub answer: Answer,
@@ -87,37 +87,37 @@ pub struct Lease {
 pub struct Server {
     /// On disk.
     pub file: File,
-    /// On disk: the stored horizon and the records of use. Of how they get there the model of the horizon treats.
+    /// On disk: the stored horizon and the records of use. The model of the keeper covers how they are written.
     pub stored: Stored,
-    /// What an older copy of the data directory has, where it can be restored.
+    /// An older copy of the data directory, if it can be restored.
     pub older: Disk,
-    /// The rest is memory. What the registry worker has published.
+    /// The other fields are memory. The lease that the registry worker has published.
     pub server_status: Option<Published>,
-    /// Whether the lease in the file was granted before the registry worker began.
+    /// Whether the lease in the file was granted before the registry worker started.
     pub is_inherited: bool,
-    /// Where slots begin, once the keeper has found that out.
+    /// The start of slots, once the keeper has determined it.
     pub floor: Option<Instant>,
-    /// The horizon that was published last, that which was promised last, and the highest one ever.
+    /// The last published horizon, the last promised horizon, and the highest horizon so far.
     pub published: Instant,
     pub promised: Instant,
     pub highest: Instant,
-    /// The identity for which the gate was open last.
+    /// The identity for which the gate was last open.
     pub last: Option<Identity>,
-    /// The lease that limits slots: that for which the keeper has opened, or is about to open.
+    /// The lease that limits slots: the lease for which the keeper has opened, or is about to open, the gate.
     pub in_force: Option<Published>,
-    /// Only when broken: it does not.
+    /// Only in a broken protocol: the lease does not limit slots.
     pub is_uncapped: bool,
     pub gate: Option<Identity>,
     pub counter: u8,
-    /// The end of what was handed out since the start.
+    /// The end of the IDs that were issued since the start.
     pub used: Instant,
     pub keeper: Keeper,
-    /// A caller: the counter and the identity that it has loaded. It may stay like that for ever.
+    /// A caller: the counter and the identity that it has loaded. It may pause forever.
     pub caller: Option<(u8, Identity)>,
 }
 
-/// An instant of ID time: 0 is none; 2t + 1 is the start of tick t, and 2t + 2 just after it, which is where the use of
-/// the tick ends.
+/// An instant of ID time: 0 is none, 2t + 1 is the start of tick t, and 2t + 2 is just after that, where the use of the
+/// tick ends.
 pub type Instant = u8;
 
 /// The start of a tick.
@@ -136,18 +136,18 @@ pub struct Disk {
     pub stored: Stored,
 }
 
-/// What the keeper has stored.
+/// The keeper's stored data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stored {
     pub horizon: Instant,
-    /// Up to when an identity was used, if it was. 0: up to the horizon.
+    /// Up to when each identity was used, if it was. 0 means up to the horizon.
     pub uses: [Option<Instant>; IDENTITIES],
-    /// The same of those without a record of their own.
+    /// The same for identities without a record of their own.
     pub uses_of_all: Option<Instant>,
 }
 
-/// `snowflake_id.lease`: a `LeaseState`. Of evidence only whether there is some of the lease in hand; what else a server can
-/// show is in the model of a registry that forgets.
+/// `snowflake_id.lease`: a `LeaseState`. Of the evidence, only whether there is any for the lease in hand. All other
+/// evidence is covered by the model of a registry that forgets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct File {
     pub held: Option<Held>,
@@ -166,28 +166,28 @@ pub struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Published {
     pub lease: Lease,
-    /// Whether the file says so too.
+    /// Whether the file contains it too.
     pub is_filed: bool,
-    /// Whether it was granted before the registry worker began.
+    /// Whether it was granted before the registry worker started.
     pub is_inherited: bool,
 }
 
-/// What the keeper does next.
+/// The keeper's position between two steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Keeper {
     #[default]
     Up,
-    /// What is planned is stored.
+    /// The plan is stored.
     Stored(Plan),
     /// The gate is closed.
     Fencing(Plan),
     /// Counter and limit are set.
     Ready(Published),
-    /// Only when broken: the gate is open, slots are yet to be limited.
+    /// Only in a broken protocol: the gate is open, and slots are yet to be limited.
     Uncapped,
-    /// Everything is to begin anew: the gate is closed, and what was handed out is noted.
+    /// A reset: the gate is closed, and the high-water mark is noted.
     AtShutdownHorizon(Published),
-    /// The same: the low horizon is stored, which begins here.
+    /// A reset: the low horizon is stored, with the new start.
     StoredReset(Published, Instant),
 }
 
@@ -198,7 +198,7 @@ pub struct Plan {
     pub horizon: Option<Instant>,
     pub from: Instant,
     pub gate: Gate,
-    /// The lease that it was made with.
+    /// The lease for which the plan was made.
     pub wanted: Option<Published>,
 }
 
@@ -214,11 +214,11 @@ pub enum Gate {
 pub enum Verdict {
     #[default]
     Good,
-    /// An ID was handed out twice.
+    /// An ID was issued twice.
     Repeated,
     /// An ID does not start inside a lease that is on disk, or not below the stored horizon.
     Outside,
-    /// A server whose range goes on, and of which there is no copy, was told that it has a twin.
+    /// A server whose range continues, and which has no copy, was told that it has a twin.
     CalledTwin,
 }
 
@@ -233,20 +233,20 @@ impl Lease {
 }
 
 impl Server {
-    /// What is left after a crash: the disk.
+    /// The server after a crash: only its disk is left.
     pub fn restarted(&self) -> Server {
         let Server { file, stored, older, .. } = *self;
         Server { file, stored, older, is_inherited: true, ..Server::default() }
     }
 
-    /// The first tick that may not be used.
+    /// The first tick that must not be used.
     pub fn limit(&self) -> u8 {
         let capped = self.in_force.filter(|_| !self.is_uncapped);
         let until = capped.map_or(Instant::MAX, |published| start_of(published.lease.until));
         first_tick_from(self.published.min(until))
     }
 
-    /// Every lease by which this server may still act.
+    /// Every lease under which this server may still act.
     pub fn leases(&self) -> impl Iterator<Item = Lease> + use<> {
         let in_work = match self.keeper {
             Keeper::Stored(plan) | Keeper::Fencing(plan) => plan.wanted,

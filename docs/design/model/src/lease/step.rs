@@ -1,4 +1,4 @@
-//! What becomes of the state in each step.
+//! The state after each step.
 
 use crate::lease::border::new_token;
 use crate::lease::mutation::Mutation;
@@ -8,17 +8,17 @@ use crate::lease::shell::withdraw;
 use crate::lease::state::*;
 
 impl Protocol {
-    /// What becomes of the state; `None` if the step changes nothing.
+    /// The state after a step; `None` if the step changes nothing.
     pub fn step(&self, before: &State, action: Action) -> Option<State> {
         let mut state = *before;
         match action {
             Action::Tick => state.now += 1,
             Action::Replicate => state.standby = state.registry,
             Action::Lose(loss) => self.lose(&mut state, loss),
-            Action::TakeAway(identity) => {
+            Action::RevokeLease(identity) => {
                 let row = &mut state.registry.rows[usize::from(identity)];
                 row.lease_id = None;
-                if self.is(Mutation::TakeAwayLowers) {
+                if self.is(Mutation::RevocationLowers) {
                     row.until = row.until.min(state.now.saturating_sub(1)).max(row.from);
                 }
             }
@@ -71,7 +71,7 @@ impl Protocol {
 
     fn lose(&self, state: &mut State, loss: Loss) {
         let is_noticed = match loss {
-            // Whoever has an answer has it from the standby.
+            // A server that has received a reply received it after the commit reached the standby.
             Loss::Failover => !self.synchronous && !self.is(Mutation::FailoverUnnoticed),
             Loss::Restore => !self.is(Mutation::RestoreUnnoticed),
             Loss::New => !self.is(Mutation::NewRegistryTrusted),
@@ -86,7 +86,7 @@ impl Protocol {
         state.losses_left = state.losses_left.saturating_sub(1);
     }
 
-    /// Writes down what a server asks with.
+    /// Writes down the names that a server uses in a call.
     fn ask(&self, state: &mut State, at: usize, ask: Ask) -> Option<Call> {
         let file = &mut state.servers[at].file;
         Some(match ask {
@@ -204,14 +204,14 @@ impl Protocol {
         Some(())
     }
 
-    /// What the registry worker does about an answer.
+    /// The registry worker handles a reply.
     fn receive(&self, server: &mut Server, call: Call, answer: Answer, delivery: Delivery) {
         let file = &mut server.file;
         match (answer, call) {
             (Answer::Granted(lease), Call::Acquire { .. }) => {
                 file.change(|state| state.hold(lease.to_product(), new_token()));
                 server.is_inherited = false;
-                // It is told when the registry has signed it, in the answer to a renewal.
+                // The lease is published when the registry has signed it, in the reply to a renewal.
                 if self.is(Mutation::ReadBelieved) {
                     self.prove(server);
                     self.tell(server, lease.from);
@@ -221,11 +221,11 @@ impl Protocol {
                 let Some(held) = file.held else { return };
                 let is_unchecked = self.is(Mutation::AnswerUnchecked) || self.is(Mutation::RenewalByName);
                 if !held.lease.is_same(&granted) && !is_unchecked {
-                    return; // About another lease than the one in hand: as if it were not known.
+                    return; // A reply about another lease than the one in hand counts as "unknown".
                 }
                 file.change(|state| state.renew(granted.to_product(), new_token()));
                 self.prove(server);
-                let clock = if delivery == Delivery::History { u8::MAX / 2 } else { held.lease.from };
+                let clock = if delivery == Delivery::PastEnd { u8::MAX / 2 } else { held.lease.from };
                 self.tell(server, clock);
             }
             (Answer::Twin, Call::Acquire { .. }) => file.asking = None,
@@ -236,29 +236,29 @@ impl Protocol {
         }
     }
 
-    /// The registry has signed that it has granted the lease in hand.
+    /// The registry has signed its grant of the lease in hand.
     fn prove(&self, server: &mut Server) {
         server.file.change(|state| state.prove(String::new(), 0));
     }
 
-    /// Tells the keeper the lease in hand, by this clock.
+    /// Publishes the lease in hand for the keeper, by this clock.
     fn tell(&self, server: &mut Server, clock: u8) {
         let is_inherited = server.is_inherited;
         let lease = server.file.lease_at(clock);
         server.server_status = lease.map(|lease| Published { lease, is_filed: true, is_inherited });
     }
 
-    /// Counts renewals since a memory was copied, until one of the two has another lease.
+    /// Counts renewals since a memory was copied, until one of the two servers has another lease.
     fn count(&self, renewals: &mut Option<[u8; SERVERS]>, at: usize, call: Call, answer: Answer) {
         let Some(counts) = renewals else { return };
         match (answer, call) {
             (Answer::Granted(_), Call::Renew { .. }) => counts[at] = (counts[at] + 1).min(2),
-            _ => *counts = [u8::MAX; SERVERS], // Whatever comes, they are not the same any more.
+            _ => *counts = [u8::MAX; SERVERS], // From now on the two differ.
         }
     }
 }
 
-/// What a server finds in a file that is not the original.
+/// The effect of a file that is not the original on a server.
 fn forget_lease(file: &mut File) {
     file.change(|state| *state = std::mem::take(state).of_an_unrecognized_server());
 }
@@ -268,7 +268,7 @@ fn restart(state: &mut State, at: usize) {
     forget_waiter(state, at);
 }
 
-/// Nobody is there for the answer any more.
+/// The process that waited for the reply has ended.
 fn forget_waiter(state: &mut State, at: usize) {
     if let Some(waiting) = &mut state.waiting
         && waiting.server == Some(at)

@@ -1,4 +1,4 @@
-//! Tells a run in words: one line for what a process does until another one's turn comes.
+//! Describes a run in words: one line for consecutive steps of a process.
 
 use stateright::Path;
 
@@ -19,56 +19,58 @@ impl Tale for Protocol {
 }
 
 impl Protocol {
-    /// Who does a step, and what it is.
+    /// The actor and the description of a step.
     fn describe(&self, action: Action, before: &State, after: &State) -> (String, String) {
         let registry = || "registry".to_string();
         let server = |at: usize| format!("server {}", ["A", "B"][at]);
         match action {
             Action::Tick => ("time".into(), format!("comes to {}", after.now)),
-            Action::Replicate => (registry(), "its standby has all".into()),
+            Action::Replicate => (registry(), "its standby has all commits".into()),
             Action::Lose(loss) => {
                 let what = match loss {
                     Loss::Failover => "FAILS OVER to its standby",
                     Loss::Restore => "IS RESTORED from the dump",
-                    Loss::New => "IS MADE RESET",
+                    Loss::New => "IS REPLACED by a new one",
                 };
                 let rows = after.registry.rows[..usize::from(self.identities)].iter().enumerate();
                 let rows = rows.map(|(worker, row)| format!("worker {worker} until {}", row.until));
                 (registry(), format!("{what}: {}", rows.collect::<Vec<_>>().join(", ")))
             }
-            Action::TakeAway(identity) => (registry(), format!("worker {identity} is TAKEN AWAY")),
+            Action::RevokeLease(identity) => {
+                (registry(), format!("the lease of worker {identity} is REVOKED"))
+            }
             Action::Call { server: at, ask, now, delivery, .. } => {
                 let asked = match ask {
-                    Ask::Acquire => "asks for an identity",
-                    Ask::Renew => "asks to renew",
+                    Ask::Acquire => "requests an identity",
+                    Ask::Renew => "requests a renewal",
                 };
                 let file = after.servers[at].file;
                 let answer = match (delivery, after.waiting) {
                     _ if after.verdict == Verdict::CalledTwin => "it is called a TWIN".into(),
                     _ if before.registry.is_suspect => {
-                        format!("a quarantine until {} begins", after.registry.nothing_before)
+                        format!("a quarantine starts, until {}", after.registry.nothing_before)
                     }
                     (_, Some(waiting)) => format!("{}, and the commit waits", answer(waiting.answer)),
-                    (Delivery::Lost, _) => "the answer is lost".into(),
+                    (Delivery::Lost, _) => "the reply is lost".into(),
                     (Delivery::Early, _) => {
                         let published =
                             after.servers[at].server_status.map(|server_status| range(&server_status.lease));
                         format!("{}, published, NOT in its file", published.unwrap_or_default())
                     }
-                    (Delivery::History, _) => "in its file; its own clock is BEYOND the end".into(),
+                    (Delivery::PastEnd, _) => "in its file; its own clock is BEYOND the end".into(),
                     (Delivery::Filed, _) => match file.held {
                         Some(held)
                             if after.registry.rows[usize::from(held.lease.identity)].lease_id
                                 != Some(held.lease_id) =>
                         {
-                            "no".into()
+                            "refused".into()
                         }
                         Some(held) if !file.is_proved => {
                             format!("{}, in its file, not signed", range(&held.lease))
                         }
                         Some(held) => format!("{}, in its file, signed", range(&held.lease)),
                         None if before.servers[at].file.held.is_some() => "a TWIN".into(),
-                        None => "no".into(),
+                        None => "refused".into(),
                     },
                 };
                 (server(at), format!("{asked} at the registry's clock {now}: {answer}"))
@@ -77,10 +79,10 @@ impl Protocol {
                 (server(at), format!("its call to {ask:?} is LATE").to_lowercase().replace("late", "LATE"))
             }
             Action::CarryOutLate { now, .. } => {
-                (registry(), format!("at clock {now} carries out the LATE call"))
+                (registry(), format!("at clock {now} executes the LATE call"))
             }
             Action::Acknowledge { .. } => (registry(), "the commit is on the standby".into()),
-            Action::CutShort => (registry(), "the wait for the standby is CUT SHORT".into()),
+            Action::CutShort => (registry(), "the wait for the standby is CANCELED".into()),
             Action::Keep(at) => (server(at), "a copy of its directory is kept".into()),
             Action::Copy { to } => (server(to), format!("is overwritten with a COPY of {}", server(1 - to))),
             Action::CopyMemory => (server(1), format!("is a LIVE COPY of {}", server(0))),
@@ -100,14 +102,14 @@ impl Protocol {
                 format!("its host is BOOTED, starts at {}", first_tick_from(after.stored.horizon))
             }
             Step::Stop => format!("is stopped, starts at {}", first_tick_from(after.stored.horizon)),
-            Step::GoOn => format!("goes on with {}", lease(after.server_status)),
+            Step::GoOn => format!("continues with {}", lease(after.server_status)),
             Step::Restore => format!(
                 "the OLDER COPY of its directory is restored, starts at {}",
                 first_tick_from(after.stored.horizon)
             ),
-            Step::Forget => "CRASHES, what its keeper had stored is GONE".into(),
+            Step::Forget => "CRASHES, and its stored data is GONE".into(),
             Step::WorkerDies => "its registry worker is terminated".into(),
-            Step::OldAnswer => "takes the last answer AGAIN".into(),
+            Step::OldAnswer => "receives the last reply AGAIN".into(),
             Step::Cycle { clock, .. } if after.keeper == Keeper::Up => {
                 let horizon = first_tick_from(after.stored.horizon);
                 let gate = match after.gate {
@@ -120,7 +122,7 @@ impl Protocol {
                 )
             }
             Step::Cycle { clock, cause } => {
-                let Keeper::Stored(plan) = after.keeper else { return "looks".into() };
+                let Keeper::Stored(plan) = after.keeper else { return "its keeper runs a cycle".into() };
                 let horizon = first_tick_from(after.stored.horizon);
                 format!("at clock {clock} ({cause:?}) stores horizon {horizon}, plans {:?}", plan.gate)
             }
@@ -133,7 +135,7 @@ impl Protocol {
             Step::StoreReset { clock } => {
                 format!("at clock {clock} stores the low horizon {}", first_tick_from(after.stored.horizon))
             }
-            Step::Reset => format!("BEGINS RESET at {}", after.counter),
+            Step::Reset => format!("RESETS to counter {}", after.counter),
             Step::Open if after.gate.is_none() => "does not open the gate".into(),
             Step::Open => format!("opens the gate for worker {}", after.gate.unwrap_or_default()),
             Step::Cap => format!("caps its limit to {}", after.limit()),
@@ -144,7 +146,7 @@ impl Protocol {
                 let worker = before.caller.map(|(_, identity)| identity).or(before.gate).unwrap_or_default();
                 let verdict = match state.verdict {
                     Verdict::Repeated => "takes AGAIN",
-                    Verdict::Outside => "takes, OUTSIDE of what it may,",
+                    Verdict::Outside => "takes, OUTSIDE its lease,",
                     _ => "takes",
                 };
                 format!("{verdict} tick {tick} of worker {worker}")
