@@ -151,6 +151,10 @@ fn create_extension_warns_of_what_is_missing() {
             if create.contains("after postgres") {
                 cluster.connect().run("CREATE EXTENSION snowflake_id");
             }
+            if create.contains("and worker") {
+                let row = "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
+                cluster.connect().run(row);
+            }
             cluster.connect_to("shop").run("CREATE EXTENSION snowflake_id");
         } else {
             cluster.connect().run(create);
@@ -173,6 +177,12 @@ fn create_extension_warns_of_what_is_missing() {
     // The keeper works in another database, where the extension is missing.
     assert_eq!(warned(Cluster::builder().worker(1), "IN shop"), ["snowflake IDs cannot be made yet"]);
     assert!(warned(Cluster::builder().worker(1), "IN shop, after postgres").is_empty());
+    let by_table = Cluster::builder().preload();
+    assert_eq!(
+        warned(by_table.clone(), "IN shop, after postgres"),
+        ["this server has no worker ID", "this server has no worker ID"]
+    );
+    assert_eq!(warned(by_table, "IN shop, after postgres and worker"), ["this server has no worker ID"]);
 }
 
 /// What a new server logs: what to do next, and then good news.
