@@ -18,7 +18,7 @@
 #   make figures         the same; writes CSV files in docs/figures, and tables in docs/explanation/costs.md
 #   make instructions    counts the instructions of one ID, compares them with those in git    (RECORD=1 writes them)
 #   make pictures        draws the pictures of the book from the CSV files
-#   make book            builds the book of docs/ into target/book; checks all links, also those of the Markdown files
+#   make book            builds the book of docs/ into target/book; checks links, contrast and widths    (BRIEF=1: only links)
 #   make dist            builds the archive for PGXN, from the committed files
 #   make deb             builds Debian packages in target/deb, for the PostgreSQL of PG_CONFIG
 #   make image           builds an extension image for CloudNativePG, for PostgreSQL 18

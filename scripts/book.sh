@@ -2,6 +2,9 @@
 # Builds the book from docs/ in target/book. Then checks all links and anchors in the book and in the Markdown files
 # of the repository, and checks that no page of the book loads anything from another host. Neither building nor
 # reading the book needs a network.
+#
+# Then opens all pages in a browser, in both themes and three widths: checks that texts and icons have enough contrast,
+# and that nothing is cut off. This takes a minute. With BRIEF=1 it is left out. Then searches the book.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/packages.sh
@@ -39,5 +42,18 @@ if grep -rnoE --include='*.html' --include='*.css' \
     -e '(url\(|@import )["'\'']?([a-z]+:)?//[^"'\'')]*' "$book"; then
     echo "the book loads this from elsewhere" >&2
     exit 1
+fi
+if [ -z "${BRIEF:-}" ]; then
+    mkdir -p target/pages
+    cp -p tests/book/* target/pages
+    if need chromium=chromium && install_node target/pages; then
+        say "contrast and widths"
+        node target/pages/look.mjs "$book" "$(command -v chromium)"
+        say "search"
+        node target/pages/find.mjs "$book" reference/errors.html <<<"LOG:  the clock jumped ahead"
+        node target/pages/find.mjs "$book" reference/settings.html <<<"snowflake_id.max_wait"
+    else
+        skip "contrast and widths: Chromium or the packages of tests/book/package-lock.json cannot be installed"
+    fi
 fi
 say "the book: $book/index.html"

@@ -11,17 +11,6 @@ readonly clients=target/clients
 mkdir -p "$clients"
 cp -Rp tests/clients/. "$clients"
 
-# Does nothing if these versions are already installed.
-node_packages() {
-    local versions=$clients/package-lock.json
-    if cmp -s "$versions" "$versions.installed"; then
-        return
-    fi
-    command -v npm >/dev/null || install_packages nodejs npm || return
-    say "installing for the client programs: $versions"
-    quietly npm ci --prefix "$clients" --no-audit --no-fund && cp "$versions" "$versions.installed"
-}
-
 programs=()
 readarray -t python_packages <tests/clients/requirements.txt
 if install_python clients/venv "${python_packages[@]}"; then
@@ -29,7 +18,7 @@ if install_python clients/venv "${python_packages[@]}"; then
 else
     skip "Django and SQLAlchemy: what tests/clients/requirements.txt names cannot be installed"
 fi
-if node_packages; then
+if install_node "$clients"; then
     programs+=(node_postgres)
 else
     skip "node-postgres: what tests/clients/package-lock.json names cannot be installed, or npm is missing"

@@ -125,6 +125,18 @@ install_python() {
     echo "$*" >"target/$name/packages"
 }
 
+# Installs Node.js packages in a directory, in the versions of its package-lock.json. Does nothing if these versions are
+# already installed.
+install_node() {
+    local versions=$1/package-lock.json
+    if cmp -s "$versions" "$versions.installed"; then
+        return
+    fi
+    command -v npm >/dev/null || install_packages nodejs npm || return
+    say "installing Node.js packages: $versions"
+    quietly npm ci --prefix "$1" --no-audit --no-fund && cp "$versions" "$versions.installed"
+}
+
 # Prints the time of the commit, which is used for all times in a package, so that builds are reproducible. In an
 # archive for PGXN, which is not a clone, the files have the time of the commit.
 source_date_epoch() {

@@ -52,7 +52,7 @@ pub enum Error {
         problem: String,
     },
     PasswordInRegistry,
-    /// The registry has not granted an identity.
+    /// The server has no identity, because the registry has not granted one.
     NoLease {
         state: &'static str,
         free_from_us: i64,
@@ -132,7 +132,7 @@ pub enum Error {
         uuid: [u8; 16],
         problem: UuidError,
     },
-    /// Contains the length of the key, never the key itself.
+    /// The key has the wrong length. The error contains the length, never the key itself.
     KeyLength(usize),
     NoMaskKey {
         name: String,
@@ -140,7 +140,7 @@ pub enum Error {
     /// The argument is not quoted, as it is a key.
     MaskKeyForName,
     Range(RangeError),
-    /// Errors of segments. Names have passed through `shown`; details are the registry's own words.
+    /// Errors of segments. Names have passed through `shown`. Details are texts from the registry.
     SegmentsInRecovery,
     SegmentName {
         name: String,
@@ -243,7 +243,7 @@ fn texts(
 }
 
 impl Error {
-    /// Returns an error if a stall of a layout does not end by waiting.
+    /// Returns an error if waiting cannot end the stall of a layout.
     pub fn unless_it_passes(layout: &Layout, stall: Stall) -> Result<(), Error> {
         match stall {
             Stall::Exhausted => Err(Error::Exhausted { layout: *layout }),
@@ -260,7 +260,7 @@ impl Error {
         unreachable!("ERROR does not return")
     }
 
-    /// Returns the texts in a form that can be sent in every client encoding.
+    /// Returns the texts of the error in a form that can be sent in every client encoding.
     pub fn texts(&self) -> Texts {
         let Texts { sqlstate, message, detail, hint } = self.texts_in_utf8();
         let [message, detail, hint] = [message, detail, hint].map(in_any_encoding);
@@ -698,7 +698,7 @@ impl Error {
     }
 }
 
-/// Returns the registry's words as a DETAIL.
+/// Returns a DETAIL that quotes the message of the registry.
 fn said(detail: &Option<String>) -> String {
     detail.as_deref().map_or_else(String::new, |detail| format!("The registry says: {detail}."))
 }
@@ -708,8 +708,8 @@ fn sentence(text: &str) -> String {
     format!("{text}.")
 }
 
-/// Returns a shown name as an SQL literal. If the name was escaped or truncated, the literal is a placeholder
-/// that the user has to replace.
+/// Returns the SQL literal of a name that has passed through `shown`. If `shown` escaped or truncated the
+/// name, the literal is a placeholder for the user to replace.
 fn literal_of_shown(name: &str) -> String {
     literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
 }

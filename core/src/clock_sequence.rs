@@ -1,21 +1,21 @@
 //! The clock sequence. When the clock is set back, layouts with the field `clock_seq` need not wait for it.
-//! They continue at the present, with another value of the field.
+//! These layouts use another value of the field, and their IDs continue at the current time.
 //!
 //! The rules are:
 //!
-//! * A value other than 0 has a **horizon of its own**, which is durable before the value is used. The ticks
-//!   of all IDs with the value start before the horizon. After a start of the server, these IDs continue at
-//!   the horizon.
+//! * A value other than 0 has a **horizon of its own**, which is durable before the value is used. All IDs
+//!   with the value have times before the horizon. After a start of the server, these IDs continue at the
+//!   horizon.
 //! * A value is **opened** only at or after its high-water mark, which is the instant up to which it may have
 //!   been used. It therefore repeats no ID.
-//! * Before another value is opened, the high-water mark of the value in use is durably recorded.
+//! * Before a new value is opened, the high-water mark of the old value is durably recorded.
 //! * **0 is never opened again**, because layouts without the field create the same numbers and continue to
 //!   do so.
-//! * If the history is unknown, every value counts as used up to the highest horizon that the server has ever
-//!   had. Only the value in use continues, above its own horizon.
-//! * If a server has an identity for the first time, without a lease, the history of the identity is unknown.
-//!   A dump may have been restored, or another server may have had the identity. Every value therefore counts
-//!   as used up to the present.
+//! * If the history is unknown, every value may have been used up to the highest horizon that the server has
+//!   ever had. Only the current value continues, above its own horizon.
+//! * If a server uses an identity for the first time, and the identity is not leased, its history is unknown.
+//!   A dump may have been restored, or another server may have used the identity. Every value therefore
+//!   counts as used up to the current time.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -25,13 +25,12 @@ use crate::lease::Lease;
 use crate::track::{Begun, Horizon, TRACKS, Track};
 use crate::used::{Scope, Use, Uses};
 
-/// The highest value that is used, however wide the field is. A value has to fit a word together with its
-/// horizon.
+/// The highest value that is used, even if the field is wider. A value and its horizon must fit in one word.
 pub const MAX_VALUE: u8 = u8::MAX;
 
-/// How far beyond its normal reach a server has to be before it takes action: 1 second, in microseconds. The
-/// normal reach is `max_ahead` plus `horizon_margin` after the clock. A crash alone can take a server that
-/// far, and is no reason for action.
+/// A server takes action only if its IDs are further ahead of the clock than `max_ahead`, `horizon_margin`
+/// and this value together: 1 second, in microseconds. A crash alone can put IDs ahead by `max_ahead` plus
+/// `horizon_margin`, and requires no action.
 pub const FAR_AHEAD_US: i64 = 1_000_000;
 
 impl Layout {
@@ -41,28 +40,28 @@ impl Layout {
         self.max(Field::ClockSeq).min(MAX_VALUE.into()) as u8
     }
 
-    /// Returns the value of this layout while the server's value is `current`: the same value, or 0 if it
-    /// does not fit the field.
+    /// Returns the value that this layout uses while the server's value is `current`. The value is 0 if
+    /// `current` does not fit in the layout's field.
     pub fn clock_seq_at(&self, current: u8) -> u8 {
         if current <= self.max_clock_seq() { current } else { 0 }
     }
 }
 
-/// What the keeper sees when a call that waits for the clock requests another value.
+/// The facts on which the keeper decides when a call that waits for the clock requests another value.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The clock, which may be followed.
     pub now_us: i64,
     /// How far ahead of the clock a horizon is written, in microseconds.
     pub reach_us: i64,
-    /// The widths of the `clock_seq` fields of the layouts that request another value.
+    /// The `clock_seq` widths of the layouts that request another value.
     pub widths: Widths,
     /// The lease under which IDs are created.
     pub lease: Lease,
 }
 
-/// Widths of `clock_seq` fields. They form a set, so that the request of one layout does not overwrite that
-/// of another one.
+/// A set of widths of `clock_seq` fields. Each layout adds its width, so requests do not overwrite one
+/// another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Widths(pub u8);
 
@@ -75,7 +74,7 @@ impl Widths {
         }
     }
 
-    /// Returns the highest value for each width, narrowest first.
+    /// Returns the highest value of each width in the set, starting with the narrowest.
     pub fn max_values(self) -> impl Iterator<Item = u8> {
         (1..=u8::BITS)
             .filter(move |bits| self.0 >> (bits - 1) & 1 == 1)
@@ -83,25 +82,27 @@ impl Widths {
     }
 }
 
-/// Another value that has to be opened.
+/// A value to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextValue {
-    /// The value, and the instant up to which it may be used at first.
+    /// The value, with its first horizon.
     pub horizon: Horizon,
-    /// The instant at which its slots start.
+    /// The instant at which slots with this value start.
     pub floor_us: i64,
-    /// The records that close the value in use. They have to be stored before the new value is opened.
+    /// The records that mark the current value as used. These records must be stored before the new value is
+    /// opened.
     pub closing: Vec<Use>,
 }
 
-/// Decides whether to open another value, and which one: the lowest value whose high-water mark has passed. A
-/// layout's request counts only if its IDs are further ahead of the clock than they can be after a crash.
+/// Decides whether to open another value, and selects the lowest value whose high-water mark has passed. A
+/// layout's request is honored only if its IDs are further ahead of the clock than a crash alone can put
+/// them.
 pub fn next_value(tracks: &[Track; TRACKS], uses: &Uses, asked: &Asked) -> Option<NextValue> {
     let begun = tracks.map(|track| track.begun.unwrap_or_default());
     let [_, Begun { value: in_use, .. }] = begun;
     let Lease { identity, from_us, until_us } = asked.lease;
-    // An identity is recorded before its first ID. If that record is missing, the other records are lost as
-    // well, and prove nothing.
+    // An identity is recorded before its first ID. If that record is missing, other records may be missing as
+    // well, so the remaining ones prove nothing.
     let is_history_lost = uses.recorded(Some(identity), Scope::ZERO).is_none();
     if tracks[0].begun.is_none() || is_history_lost || !(from_us..until_us).contains(&asked.now_us) {
         return None;

@@ -29,8 +29,8 @@ impl ClockWatch {
         self.offset_us
     }
 
-    /// Returns how far the clock was set back between two cycles, in microseconds. The arguments are the
-    /// difference between the clock and the time since boot in the earlier cycle and in the later one.
+    /// Returns how far the clock was set back between two cycles, in microseconds. Each argument is the clock
+    /// minus the time since boot, as measured in the earlier and in the later cycle.
     pub fn step_back_us(before_us: i64, now_us: i64) -> Option<u64> {
         let step_us = before_us.saturating_sub(now_us);
         (step_us > TOLERANCE_US).then_some(step_us.unsigned_abs())
@@ -39,8 +39,8 @@ impl ClockWatch {
     /// Returns how far the clock has jumped beyond the highest time accepted so far, in microseconds, if that
     /// is more than `max_jump_us`. Otherwise the clock is followed, and the result is `None`.
     ///
-    /// Steps back are always followed. The clock is also followed when it then moves ahead again to a time
-    /// that it had before, or to the horizon (`reached_us`), because there are IDs with these times already.
+    /// Steps back are always followed. A later jump ahead is also followed if it goes no further than the
+    /// highest accepted time or the horizon (`reached_us`), because IDs with these times exist already.
     pub fn observe(
         &mut self,
         clock_us: i64,

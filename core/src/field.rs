@@ -1,7 +1,6 @@
 //! The fields of an ID, and their maximum widths.
 
-/// The number of bits of an ID that may be used. The sign bit is always clear, so IDs are non-negative
-/// `bigint`s.
+/// The number of usable bits in an ID. The sign bit is always clear, so IDs are non-negative `bigint`s.
 pub const MAX_TOTAL_BITS: u32 = 63;
 /// The maximum width of a `datacenter`, `worker` or `clock_seq` field, in bits. Its values fit a PostgreSQL
 /// `integer`.
@@ -16,8 +15,8 @@ pub enum Field {
     Datacenter,
     /// The identity of the server that created the ID.
     Worker,
-    /// Changed when the clock of a server was set back, like the clock sequence of a version 1 UUID (RFC
-    /// 9562).
+    /// A number that changes when the server's clock is set back, like the clock sequence of a version 1 UUID
+    /// (RFC 9562).
     ClockSeq,
     /// Distinguishes the IDs that one server creates within one tick.
     Sequence,

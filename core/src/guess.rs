@@ -1,19 +1,20 @@
 //! Guesses the preset that an ID belongs to. An ID does not contain its layout, but with most presets its
 //! time would be implausible.
 //!
-//! The first guess is the preset that needs the fewest bits to express the ID:
+//! The first guess is the preset that needs the fewest bits to express the ID. The bits are counted as
+//! follows:
 //!
-//! * The time counts as the number of bits of the ticks since 2010.
-//! * The sequence counts as twice its significant bits plus one (so 0 counts as 1, and 7 counts as 7), but
-//!   not more than its width. Low sequences are common. A sequence with many high bits was probably cut out
-//!   of the ID at the wrong position.
-//! * The other fields count as their width, because all servers are equally likely.
+//! * The time counts as many bits as are needed to number the ticks since 2010.
+//! * The sequence counts as one bit, plus two for each of its significant bits, but never as more than its
+//!   width. For example, 0 counts as 1 bit, and 7 counts as 7. Low sequences are common. A sequence with many
+//!   high bits was probably cut out of the ID at the wrong position.
+//! * Each of the other fields counts as its width, because all servers are equally likely.
 
 use crate::field::Field;
 use crate::layout::presets::{PRESETS, Preset};
 use crate::layout::{Decoded, Layout};
 
-/// 2010-01-01, in microseconds of Unix time. Twitter invented these IDs in that year, so no ID is older.
+/// 2010-01-01, in microseconds of Unix time. Twitter invented Snowflake IDs in 2010, so no ID is older.
 pub const OLDEST_US: i64 = 1_262_304_000_000_000;
 /// The minimum time from the epoch of a layout to a plausible ID: one day, in microseconds. A number with an
 /// earlier time is far more likely to be a small number of another kind, such as a value of an ordinary
@@ -31,12 +32,13 @@ pub struct Guess {
     pub decoded: Decoded,
 }
 
-/// Returns the presets that an ID may belong to, most likely first. Equally likely presets have the order of
-/// [`PRESETS`]. `now_us` is the current time, in microseconds of Unix time.
+/// Returns the presets that an ID may belong to, starting with the most likely. Equally likely presets are in
+/// the order of [`PRESETS`]. `now_us` is the current time, in microseconds of Unix time.
 ///
-/// A preset is plausible if the ID fits its layout, and the time of the ID is between 2010 and now (or a
-/// minute later, because clocks differ), but not on the first day of the layout. A negative ID has no
-/// plausible preset. Many IDs have several: for example, no ID distinguishes `twitter` from `leaf`.
+/// A preset is plausible if the ID fits its layout, and the time of the ID is between 2010 and now, but not
+/// on the first day of the layout. The time may be up to one minute after now, because clocks differ. A
+/// negative ID has no plausible preset. Many IDs have several plausible presets. For example, `twitter` and
+/// `leaf` cannot be told apart.
 pub fn guess(id: i64, now_us: i64) -> Vec<Guess> {
     let newest_us = now_us.saturating_add(MAX_AHEAD_US);
     let mut guesses: Vec<(u32, Guess)> = PRESETS
@@ -53,7 +55,7 @@ pub fn guess(id: i64, now_us: i64) -> Vec<Guess> {
     guesses.into_iter().map(|(_, guess)| guess).collect()
 }
 
-/// Returns how many bits are needed to express an ID of the layout that was created after 2010.
+/// Returns the number of bits needed to express an ID in the layout, if the ID was created after 2010.
 fn cost(layout: &Layout, id: i64, now_us: i64) -> u32 {
     let ticks = now_us.saturating_sub(OLDEST_US).max(0).unsigned_abs() / layout.unit_us();
     let sequence = layout.field_of(Field::Sequence, id).ok().flatten().unwrap_or(0);

@@ -3,17 +3,18 @@
 //!
 //! The rules are:
 //!
-//! * The next horizon is not lower than anything that is stored, was published or was handed out.
-//! * **If the history is unknown, everything counts as used.** If records of use are lost, a missing record
-//!   does not prove that an identity is unused. Each identity may have been used up to the highest horizon
-//!   that this server has ever had. Only the identity in use continues, above its own horizon.
-//! * An identity continues above its own high-water mark. If the high-water mark is too far ahead, the
+//! * The next horizon is never lower than a horizon that was stored or published, or than the time of any
+//!   issued ID.
+//! * **If the history is unknown, all identities count as used.** After a loss of records of use, a missing
+//!   record does not prove that an identity is unused. Any identity may have been used up to the highest
+//!   horizon that this server has ever had. Only the current identity continues, above its own horizon.
+//! * An identity continues above its own high-water mark. If that mark is too far ahead of the clock, the
 //!   identity is refused.
-//! * A leased identity is used only in the range of its lease. Nothing beyond the range is stored for its
-//!   sake. If the server is far ahead of its clock, and the registry confirms that the clock is right, the
-//!   server resets to the present, under an identity that it has never used.
+//! * A leased identity is used only in the range of its lease. The clock moves the horizon only up to the end
+//!   of that range. If the server is far ahead of its clock, and the registry confirms that the clock is
+//!   right, the server resets to the present, under an identity that it has never used.
 //!
-//! Each track ([`crate::track`]) has a plan of its own. The gate has one plan for all tracks.
+//! Each track ([`crate::track`]) has a plan of its own. All tracks share one plan for the gate.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -24,7 +25,7 @@ use crate::reset::{MOST_AHEAD_US, check_reset, is_history_unknown};
 use crate::track::{Begun, Horizon, TRACKS, Track};
 use crate::used::{History, Scope, Use, Uses};
 
-/// What the keeper sees in one cycle.
+/// The facts that the keeper has gathered in a cycle.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The clock.
@@ -35,44 +36,44 @@ pub struct Seen {
     pub horizon_margin_us: i64,
     /// The tracks.
     pub tracks: [Track; TRACKS],
-    /// Whether the stored data is not where this server last stored it. The extension may have been dropped
-    /// and created again, or the database may be another one.
+    /// Whether the stored data is in another database or relation than the one that this server last wrote
+    /// to. The extension may have been dropped and created again, or the database may be another one.
     pub is_elsewhere: bool,
     /// The stored records of use.
     pub uses: Uses,
-    /// What the server knows of its history from shared memory.
+    /// The history of the server, as kept in shared memory.
     pub history: History,
     /// The floor that an administrator has requested.
     pub advance_to_us: Option<i64>,
-    /// The lease of the identity that the settings, the table or the registry gives.
+    /// The lease of the identity that comes from the settings, the table or the registry.
     pub wanted: Option<Lease>,
-    /// Whether the lease was granted before the server was started. How far such a lease has been used is
-    /// known only from what is stored.
+    /// Whether the lease was granted before the server was started. Only the stored records show how far such
+    /// a lease has been used.
     pub is_lease_inherited: bool,
     /// The lease for which the gate is open.
     pub open_for: Option<Lease>,
     /// Whether the registry has recently confirmed that this server's clock is right.
     pub is_clock_confirmed: bool,
-    /// Whether an administrator has requested a reset under another leased identity.
+    /// Whether an administrator has requested a reset to a different leased identity.
     pub is_reset_requested: bool,
     /// Whether there are enough free slots for the layouts in use, so that a reset is possible.
     pub has_room_for_reset: bool,
-    /// Whether IDs are being created, so that the horizon has to move on.
+    /// Whether IDs are being created, so that the horizon must be extended.
     pub is_active: bool,
     /// Whether the clock may be followed.
     pub is_clock_good: bool,
 }
 
-/// What the keeper has to do, in this order.
+/// The actions of the keeper in one cycle. They are carried out in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Whether the server may have a history that is unknown, and why.
+    /// The reason why the history of the server is unknown, if it is.
     pub loss: Option<Loss>,
-    /// The records of use to store, before the horizons.
+    /// The records of use to store. They are stored before the horizons.
     pub records: Vec<Use>,
     /// What to do with each track.
     pub tracks: [TrackPlan; TRACKS],
-    /// What to do with the gate, after the tracks.
+    /// What to do with the gate, after the plans of the tracks are carried out.
     pub gate: GatePlan,
     /// Whether to request another identity from the registry.
     pub is_another_needed: bool,
@@ -83,19 +84,20 @@ pub struct Plan {
 pub struct TrackPlan {
     /// The value of the track, and the instant at which its slots start.
     pub begun: Begun,
-    /// The horizon to store, if it has to be written. It may be published once it is durable.
+    /// The horizon to store, if any. A horizon may be published once it is durable.
     pub horizon: Option<Horizon>,
-    /// If the gate is opened: the later of the start of the lease and the instant up to which this server may
-    /// have used the identity with this value. 0 if only the horizon limits the use.
+    /// The instant from which slots may be used if the gate is opened. This is the later of the start of the
+    /// lease and the high-water mark of this identity and value. The value is 0 if only the horizon limits
+    /// the use.
     pub from_us: i64,
 }
 
 /// Why the history is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// There is no stored horizon at the start of the server. The server is new, or was restored from a dump.
+    /// No horizon is stored when the server starts. Either the server is new, or it was restored from a dump.
     NothingKnown,
-    /// The stored data is not what this server stored.
+    /// The stored data differs from the data that this server stored.
     Stored,
 }
 
@@ -104,12 +106,12 @@ pub enum Loss {
 pub enum GatePlan {
     /// The gate stays as it is.
     Stay,
-    /// The gate is opened, after a fence that raises every slot at least to `from_us` of its track.
+    /// The gate is opened after a fence. The fence raises every slot at least to `from_us` of its track.
     Open {
         /// The lease for which the gate is opened.
         lease: Lease,
-        /// Whether the gate was last open for another identity, or it is unknown for which. Each slot then
-        /// continues in its next tick, to preserve the order of IDs.
+        /// Whether the identity for which the gate was last open is unknown or differs from this one. Each
+        /// slot then continues in its next tick, to preserve the order of IDs.
         is_another: bool,
     },
     /// The server resets to the present, under an identity that was never used. The gate is then opened in
@@ -127,8 +129,8 @@ pub enum GatePlan {
 }
 
 /// Returns the records to store if the stored data is not what this server stored, or if a horizon was stored
-/// before there was an identity. In both cases the present records prove nothing, because they may come from
-/// an older copy.
+/// before there was an identity. In either case the existing records prove nothing, because they may come
+/// from an older copy of the data.
 fn lost_records(uses: &Uses, tracks: &[Track; TRACKS], history: &History, is_lost: bool) -> Vec<Use> {
     let is_first = tracks[0].stored != Horizon::NONE && uses.is_empty();
     match is_lost || is_first {
@@ -151,8 +153,9 @@ pub fn plan(seen: &Seen) -> Plan {
     let mut uses = seen.uses.clone();
     let mut records = uses.add(lost_records(&seen.uses, &seen.tracks, &seen.history, is_lost));
     if let Some(until_us) = seen.advance_to_us.filter(|&floor_us| floor_us > 0) {
-        // A value that is opened later would start at the present. A leased server that is far ahead would
-        // reset to the present by itself. Neither may go below the requested floor.
+        // A value that is opened later would start at the current time. A leased server that is far ahead of
+        // its clock would reset to the current time by itself. These records prevent both the value and the
+        // server from starting below the requested floor.
         let all = Use { identity: None, scope: Scope::ZERO, until_us };
         let leased = seen.is_leased().then_some(all);
         records.extend(uses.add(uses.close_all(until_us).into_iter().chain(leased)));
@@ -163,8 +166,8 @@ pub fn plan(seen: &Seen) -> Plan {
     if let GatePlan::Open { lease: Lease { identity, from_us: begins_us, .. }, .. } = gate {
         let is_new = uses.recorded(Some(identity), Scope::ZERO).is_none() && !uses.has_values(Some(identity));
         if !seen.is_leased() && (seen.is_unknown() || is_new) {
-            // This record is stored together with a horizon. Without a horizon it would make the history look
-            // known.
+            // This record must be stored together with a horizon. Without a horizon, the record would make
+            // the history look known.
             records.extend(uses.add([uses.of_unknown(identity, seen.soon_us())]));
         }
         from_us = begun.map(|begun| uses.until_us(identity, begun.value).unwrap_or(0).max(begins_us));
@@ -184,14 +187,14 @@ pub fn plan(seen: &Seen) -> Plan {
 }
 
 impl Seen {
-    /// Returns whether the history is unknown. Records alone do not count, because they do not say how far
-    /// the history goes.
+    /// Returns whether the history is unknown. Records without a horizon do not make the history known,
+    /// because they do not show how far it extends.
     fn is_unknown(&self) -> bool {
         self.tracks[0].is_unknown()
     }
 
     /// Returns the value of a track, and the instant at which its slots start. On a new server, slots start
-    /// `max_ahead` after the clock, which no earlier ID can have passed.
+    /// at the clock plus `max_ahead`, because no earlier ID can have a later time.
     fn begun(&self, at: usize, is_lost: bool) -> Begun {
         let track = &self.tracks[at];
         let begun = track.begun(is_lost);
@@ -203,7 +206,7 @@ impl Seen {
         Begun { floor_us, ..begun }
     }
 
-    /// Returns whether the gate is open for the wanted lease, which may have been renewed.
+    /// Returns whether the gate is open for the wanted lease, or for the same lease before its renewal.
     fn is_continued(&self) -> bool {
         self.open_for.zip(self.wanted).is_some_and(|(open, wanted)| open.is_renewed_by(&wanted))
     }
@@ -219,8 +222,8 @@ impl Seen {
         track.known_us(begun).max(begins_us)
     }
 
-    /// Returns the next horizon of a track, if it is renewed. A clock that is not followed does not move the
-    /// horizon.
+    /// Returns the next horizon of a track if the horizon is to be extended. The clock extends the horizon
+    /// only if the clock is followed.
     fn next_us(&self, track: &Track, begun: Begun) -> i64 {
         let reach_us = if self.is_clock_good { self.reach_us().min(self.ends_us()) } else { 0 };
         self.known_us(track, begun).max(reach_us)
@@ -236,18 +239,19 @@ impl Seen {
         self.now_us.saturating_add(self.max_ahead_us)
     }
 
-    /// Returns the instant up to which a horizon is written.
+    /// Returns the instant to which the clock allows a horizon to be extended.
     fn reach_us(&self) -> i64 {
         self.soon_us().saturating_add(self.horizon_margin_us)
     }
 
-    /// Returns whether the server should reset to the present under another leased identity, either because
-    /// an administrator requested it, or because IDs would have to wait for the clock longer than in any
-    /// other case although the clock is right.
+    /// Returns whether the server should reset to the current time under another leased identity. A reset is
+    /// due if an administrator requested it, or if the server is too far ahead of its clock although the
+    /// clock is right.
     fn has_to_reset(&self, uses: &Uses, begun: Begun) -> bool {
         let stands_at_us = begun.floor_us.max(self.tracks[0].end_of_use_us);
         let is_far_ahead = stands_at_us > self.reach_us().saturating_add(FAR_AHEAD_US);
-        // No identity can start below the record for all identities, so until then a reset is of no use.
+        // No identity can start before the time in the record for all identities, so an earlier reset would
+        // not help.
         let can_begin_now = uses.recorded(None, Scope::ZERO).is_none_or(|until_us| until_us <= self.now_us);
         let is_called_for =
             self.is_reset_requested || (is_far_ahead && can_begin_now && self.is_clock_confirmed);
@@ -255,7 +259,7 @@ impl Seen {
     }
 }
 
-/// Plans one track. `from_us` is the instant up to which the identity for which the gate is opened was used
+/// Plans one track. The gate is opened for an identity. `from_us` is the high-water mark of that identity
 /// with the value of the track.
 fn plan_track(
     seen: &Seen,
@@ -283,12 +287,13 @@ fn plan_track(
     plan(Some(Horizon::new(begun.value, until_us)))
 }
 
-/// Plans the gate. `begun` is the value of track 0, with the instant at which its slots start.
+/// Plans the gate. `begun` contains the value of track 0 and the instant at which slots with this value
+/// start.
 fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan {
     let Some(lease) = seen.wanted else { return GatePlan::Close };
     let identity = lease.identity;
     if seen.is_unknown() && seen.is_lease_inherited && seen.is_leased() {
-        // The server may have used the whole lease before it was started.
+        // Before its last start, the server may have used the lease up to its end.
         return GatePlan::Refuse { identity, until_us: lease.until_us };
     }
     if seen.is_leased()
@@ -302,7 +307,7 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
         return GatePlan::Stay;
     }
     let soon_us = seen.soon_us().saturating_add(MOST_AHEAD_US);
-    // Slots start at the floor in any case, so an identity used up to the floor raises nothing.
+    // Slots start at the floor anyway, so an identity that was used up to the floor can be accepted.
     let latest_us = seen.next_us(&seen.tracks[0], begun).min(soon_us.max(begun.floor_us));
     match uses.until_us(identity, 0) {
         Some(until_us) if until_us > latest_us => GatePlan::Refuse { identity, until_us },
@@ -313,8 +318,8 @@ fn plan_gate(seen: &Seen, uses: &Uses, begun: Begun, is_lost: bool) -> GatePlan 
 /// Returns whether the server needs another leased identity.
 fn is_another_needed(seen: &Seen, uses: &Uses, begun: Begun, gate: GatePlan) -> bool {
     match gate {
-        // If the identity has no record of its own, it was refused because of the record for all identities,
-        // which applies to any other identity as well.
+        // If the identity has no record of its own, it was refused because of the record for all identities.
+        // Another identity would be refused as well.
         GatePlan::Refuse { identity, .. } => {
             seen.is_unknown() || uses.recorded(Some(identity), Scope::ZERO).is_some()
         }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
 
-/// The right to create IDs under an identity, for a range of ID time. Under a lease, a tick may be used only
-/// if it starts in the range. The registry never grants overlapping ranges of the same identity, so two
-/// servers cannot create the same ID, whatever their clocks show.
+/// The right to create IDs under an identity, for a range of ID time. A tick may be used only if it starts
+/// within the range. The registry never grants overlapping ranges of the same identity, so two servers cannot
+/// create the same ID, whatever their clocks show.
 ///
 /// Instants are microseconds of Unix time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ pub struct Lease {
     pub identity: Identity,
     /// The start of the range.
     pub from_us: i64,
-    /// The end of the range, which is not part of it. The end moves ahead when the lease is renewed.
+    /// The end of the range (exclusive). Each renewal of the lease moves the end ahead.
     pub until_us: i64,
 }
 
@@ -31,13 +31,13 @@ impl Lease {
         self.until_us == i64::MAX
     }
 
-    /// Returns whether another lease is this one, renewed or not. The ranges of an identity all have
-    /// different starts.
+    /// Returns whether `other` is the same lease, before or after renewals. No two ranges of an identity have
+    /// the same start.
     pub fn is_same_range(&self, other: &Lease) -> bool {
         (self.identity, self.from_us) == (other.identity, other.from_us)
     }
 
-    /// Returns whether another lease is this one, unchanged or renewed since.
+    /// Returns whether `other` is the same lease, unchanged or renewed.
     pub fn is_renewed_by(&self, other: &Lease) -> bool {
         self.is_same_range(other) && self.until_us <= other.until_us
     }

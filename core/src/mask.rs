@@ -27,7 +27,7 @@ use crate::error::RangeError;
 /// The length of a key in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// A key prepared for masking. It is wiped from memory when dropped.
+/// A key prepared for masking. The key is erased from memory when this value is dropped.
 pub struct Mask(Cast5);
 
 impl Mask {
@@ -56,8 +56,8 @@ impl Mask {
     }
 }
 
-/// Repeats `step`, starting with a non-negative number, until the result is non-negative. The steps are a
-/// permutation of all numbers, so they eventually return to the start, and the loop ends.
+/// Repeats `step`, starting with a non-negative number, until the result is non-negative. `step` is a
+/// permutation of all numbers. Repeating it eventually returns to the start, so the loop ends.
 #[inline]
 fn walk(start: i64, step: impl Fn(&mut Block<Cast5>)) -> Result<i64, RangeError> {
     if start < 0 {

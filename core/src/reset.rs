@@ -1,19 +1,19 @@
-//! Resetting to the present, under an identity that was never used.
+//! The reset of a server to the present, under an identity that was never used.
 //!
 //! All instants are microseconds of Unix time.
 
 use crate::identity::Identity;
 use crate::used::{History, Scope, Use, Uses};
 
-/// How far the high-water mark of an identity may be beyond what the clock allows: 10 seconds, in
-/// microseconds. An identity that is further ahead is refused. Accepting it would raise every slot to its
-/// high-water mark, and the next identity would have to wait for that time as well.
+/// The high-water mark of an identity may be at most this far beyond the latest time that IDs may have: 10
+/// seconds, in microseconds. Otherwise, the identity is refused. Accepting such an identity would raise every
+/// slot to its high-water mark. The next identity would then have to wait for that time as well.
 pub const MOST_AHEAD_US: i64 = 10_000_000;
 
 /// The reason why a reset is refused for an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetRefusal {
-    /// IDs are being created under the identity.
+    /// The server is currently creating IDs under the identity.
     InUse,
     /// IDs were created under the identity.
     Used,
@@ -21,8 +21,8 @@ pub enum ResetRefusal {
     HistoryUnknown,
 }
 
-/// Checks that the server may reset to `now_us` under an identity. It may not if IDs may have been created
-/// under that identity.
+/// Checks that the server may reset to `now_us` under an identity. A reset is refused if IDs may already have
+/// been created under the identity.
 ///
 /// # Errors
 /// The reason why the reset is refused.
@@ -46,25 +46,25 @@ pub fn check_reset(
 }
 
 /// Returns whether it is unknown which identities were used. An unknown history that ends within 10 seconds
-/// does not count, because an identity can start above it.
+/// is ignored, because an identity can start after its end.
 pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: bool, now_us: i64) -> bool {
     let soon_us = now_us.saturating_add(MOST_AHEAD_US);
     is_history_lost(uses, history, is_elsewhere) || uses.recorded(None, Scope::ZERO) > Some(soon_us)
 }
 
-/// Returns whether records are lost, or the server has a history without any record.
+/// Returns whether records are lost, or whether the server has a history but no records.
 fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
     is_elsewhere || history.lacks_record(uses) || (uses.is_empty() && history.highest_us > 0)
 }
 
-/// Returns the records to store before a reset. They shut out each identity that was used up to `end_us`, the
-/// highest horizon so far. They also close the value in use up to that instant, for all identities except the
-/// new one, which has used no value.
+/// Returns the records to store before a reset. The records block each recorded identity up to `end_us`, the
+/// highest horizon so far. In addition, the records block the current value up to that instant for all
+/// identities except the new one, which has used no value.
 pub fn records_before_reset(uses: &Uses, identity: Identity, value: u8, end_us: i64) -> Vec<Use> {
     let mut known = uses.clone();
     let mut records = known.add(uses.shut_out(end_us));
     if value > 0 {
-        // The new identity already has a record if the same reset was requested before and was interrupted.
+        // The new identity already has a record if an earlier attempt at this reset was interrupted.
         let closing = uses.close(value, end_us).into_iter();
         records.extend(known.add(closing.filter(|record| record.identity != Some(identity))));
     }

@@ -5,16 +5,17 @@
 //! numbers taken from it. There is room for four ranges, so that the next range is present before the current
 //! one is exhausted.
 //!
-//! No number is ever taken twice, for these reasons:
+//! The following rules ensure that no number is ever taken twice:
 //!
 //! * A caller reads the word, then the range of that generation, and takes numbers by an exchange of the
-//!   word. If the exchange succeeds, the word did not change in between. The range did not change either,
-//!   because the writer does not overwrite a range before the word has moved to a later generation. (If the
-//!   range was overwritten, the caller may have read anything, but its exchange fails.)
-//! * The word only grows, so a generation is not entered again. The generation has 24 bits. To repeat it, 16
-//!   million ranges, each written to disk, would have to pass between the read and the exchange of one
-//!   caller.
-//! * The writer must ensure that each range is above all ranges before it.
+//!   word. If the exchange succeeds, the word has not changed since it was read. The range has not changed
+//!   either, because the writer overwrites a range only after the word has moved to a later generation. (If
+//!   the range is overwritten while a caller reads it, the caller may read arbitrary values, but its exchange
+//!   fails.)
+//! * The word only grows, so a generation is repeated only after its 24 bits have wrapped around. A
+//!   repetition would be harmful only if 16 million ranges, each written to disk, were used up between the
+//!   read and the exchange of one caller.
+//! * The writer ensures that the numbers of each range are above those of all earlier ranges.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 
@@ -30,9 +31,9 @@ const RANGES: u64 = 4;
 /// The number of bits for the count of numbers taken from the range. The other 24 bits are the generation.
 const OFFSET_BITS: u32 = 40;
 const GENERATIONS: u64 = 1 << (u64::BITS - OFFSET_BITS);
-/// The largest count of numbers in a range.
+/// The maximum count of numbers in a range.
 pub const MOST_NUMBERS: u64 = (1 << OFFSET_BITS) - 1;
-/// The value of [`Range::ends_us`] in a range that has no end in time.
+/// The value of [`Range::ends_us`] for a range that may be used at any time.
 pub const NEVER_ENDS: i64 = i64::MAX;
 
 /// A range of numbers: `first + k * increment` for `k` from 0 to `count - 1`.
@@ -68,8 +69,8 @@ pub struct Taken {
     pub increment: i64,
     /// The count of numbers, at least 1.
     pub count: u64,
-    /// Whether the next range should be fetched now. Of all calls that take from a range, only one gets
-    /// `true`.
+    /// Whether the caller should request the next range. Only one of the calls that take numbers from a range
+    /// gets `true`.
     pub is_next_wanted: bool,
 }
 
@@ -89,7 +90,7 @@ impl Taken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dry;
 
-/// The error for a segment without room for another range: none of its ranges is exhausted.
+/// The segment has no room for another range, because none of its ranges is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -154,23 +155,25 @@ impl RangeWords {
     }
 }
 
-/// A word on cache lines of its own. It is aligned to 128 bytes, because processors fetch lines in pairs.
+/// A word that shares its cache lines with nothing else. The word is aligned to 128 bytes, because processors
+/// fetch cache lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(AtomicU64);
 
 /// The ranges of one segment, shared by all processes of a server.
 ///
-/// Every call writes the word, while the ranges hardly ever change. They are on different cache lines, so
-/// that a processor whose exchange failed still has the ranges in its cache.
+/// Every call writes the word, but the ranges rarely change. The word and the ranges are on different cache
+/// lines. After a failed exchange, a processor therefore still has the ranges in its cache.
 #[derive(Debug)]
 pub struct Segment {
     /// `generation << 40 | offset`. Written by callers, by exchange.
     word: Apart,
-    /// The generation of the newest range. Written by the one writer. Release and Acquire: a process that
-    /// sees a generation sees its range.
+    /// The generation of the newest range. Written by the one writer. Accesses use Release and Acquire, so a
+    /// process that sees a generation also sees its range.
     newest: AtomicU64,
-    /// Written by the one writer. Relaxed: see `newest`, and the top of this module.
+    /// Written by the one writer. Accesses are Relaxed, for the reasons given at `newest` and at the top of
+    /// this module.
     ranges: [RangeWords; RANGES as usize],
 }
 
@@ -198,7 +201,7 @@ impl Segment {
     }
 
     /// Takes `n` numbers, or as many as are left in the current range. If the current range has ended, the
-    /// rest of it is skipped. `clock` is read only if the range has an end.
+    /// rest of it is skipped. `clock` is called only if the range has an end time.
     ///
     /// # Errors
     /// [`Dry`] if no number is left. No number was taken.
@@ -228,8 +231,8 @@ impl Segment {
         }
     }
 
-    /// Enters the next range, if there is one. If the exchange fails, another process has entered the next
-    /// range, or has taken numbers from this one.
+    /// Enters the next range, if there is one. If the exchange fails, another process has already entered the
+    /// next range, or has taken numbers from the current one.
     #[cold]
     fn go_on(&self, word: u64, generation: u64) -> Result<(), Dry> {
         if self.newest.load(Ordering::Acquire) == generation {
@@ -241,8 +244,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Adds a range, which must be above all ranges before it. Only the one writer may call this. The next
-    /// range will be requested when `wanted_at` numbers of this range have been taken.
+    /// Adds a range, which must be above all ranges before it. Only the segment's single writer may call this
+    /// function. The next range will be requested when `wanted_at` numbers of this range have been taken.
     ///
     /// # Errors
     /// [`Full`] if there is no room. The range was not added.
@@ -267,7 +270,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns a snapshot. Numbers that have not been taken count as left, even if their range has ended.
+    /// Returns a snapshot. All numbers that have not been taken are counted as left, even if their range has
+    /// ended.
     pub fn standing(&self) -> Standing {
         loop {
             let word = self.word.0.load(Ordering::Acquire);
@@ -293,8 +297,8 @@ impl Segment {
                 is_next_wanted: generation == newest
                     && offset >= self.range_words(generation).wanted_at.load(Ordering::Relaxed),
             };
-            // While the generation stays the same, its range and those after it are not overwritten, though
-            // more may be added.
+            // As long as the generation stays the same, its range and later ranges are not overwritten. More
+            // ranges may be added.
             if split(self.word.0.load(Ordering::Acquire)).0 == generation {
                 return standing;
             }

@@ -1,16 +1,16 @@
 //! The atomics that all processes of a server share, and the rules for using them.
 //!
-//! A [`Slot`] is the state of one layout; the [`Gate`] is the state of the server. A **fence** is the only
-//! primitive by which other code interferes with callers of [`Slot::reserve`]. It closes the gate, raises the
-//! counter of every slot by at least one, acts, and opens the gate. After the counters are raised, no attempt
-//! that started before the fence can succeed:
+//! A [`Slot`] holds the state of one layout. The [`Gate`] holds the state of the server. A **fence** is the
+//! only primitive by which other code interferes with callers of [`Slot::reserve`]. A fence closes the gate
+//! and raises the counter of every slot by at least one. The other code then makes its changes and opens the
+//! gate. After the counters are raised, no attempt that started before the fence can succeed:
 //!
-//! * An attempt loads the counter *first*, then the gate. If it loaded the counter before the raise, its
-//!   exchange finds another word and fails. A word from which values were taken, or could have been taken,
-//!   never returns.
-//! * If it loaded the counter after the raise, it sees that the gate is closed. Its load (Acquire) read a
-//!   value that was written by the raise (Release), or by later exchanges on top of it. The load therefore
-//!   happens after the gate was closed.
+//! * An attempt loads the counter *first*, then the gate. If the attempt loaded the counter before the raise,
+//!   its exchange finds another word and fails. A slot never returns to a word from which values could have
+//!   been taken.
+//! * If the attempt loaded the counter after the raise, it sees that the gate is closed. Its load (Acquire)
+//!   read a value that was written by the raise (Release) or by an exchange after the raise. The load
+//!   therefore happens after the gate was closed.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// One word: the identity for which IDs may be generated. While the gate is closed, the word holds no
 /// identity, and no IDs may be generated.
 ///
-/// Written by the process that runs a fence; read by every attempt.
+/// The word is written by the process that runs a fence, and read by every attempt.
 #[derive(Debug, Default)]
 pub struct Gate(AtomicU64);
 
@@ -36,7 +36,7 @@ impl Gate {
     /// before, such as raised counters.
     ///
     /// # Panics
-    /// If the identity does not fit any layout.
+    /// Panics if the identity does not fit any layout.
     pub fn open(&self, identity: Identity) {
         assert!(identity.is_possible(), "bug: no layout has room for {identity:?}");
         self.0.store(identity.to_word(), Ordering::Release);
@@ -47,7 +47,7 @@ impl Gate {
         self.0.store(Identity::NOBODY, Ordering::Release);
     }
 
-    /// The identity for which the gate is open, if any.
+    /// Returns the identity for which the gate is open, if it is open.
     pub fn identity(&self) -> Option<Identity> {
         Identity::from_word(self.0.load(Ordering::Acquire))
     }
@@ -57,11 +57,11 @@ impl Gate {
     }
 
     /// Closes the gate, and raises the counter of every slot by at least one, and at least to the value that
-    /// the function of the slot returns. After this function has returned, no attempt that started before it
-    /// will succeed, and no attempt that starts before the next [`Gate::open`].
+    /// the function of the slot returns. After this function has returned, no attempt succeeds unless it
+    /// starts after the next [`Gate::open`].
     ///
     /// Returns the counter of each slot before and after the raise. Values below the first counter were
-    /// handed out, or skipped earlier. Values between the two counters will never be handed out.
+    /// issued or skipped earlier. Values between the two counters will never be issued.
     pub fn fence<'a, F: Fn(u64) -> u64>(
         &self,
         slots: impl IntoIterator<Item = (&'a Slot, F)>,
@@ -80,10 +80,10 @@ impl Gate {
 #[repr(C, align(128))]
 pub struct Slot {
     /// The next free value, as `tick << sequence_bits | sequence`, and above it the value of the clock
-    /// sequence: see [`SlotKey::word`](crate::SlotKey::word). Written by attempts and fences, both by
-    /// exchange. For each value of the clock sequence, it only grows.
+    /// sequence: see [`SlotKey::word`](crate::SlotKey::word). Attempts and fences write the word by atomic
+    /// exchanges. As long as the value of the clock sequence stays the same, the word only grows.
     word: AtomicU64,
-    /// The first tick that may not be used. Written by the owner of the horizon.
+    /// The first tick that may not be used. Only the owner of the horizon writes this field.
     horizon: AtomicU64,
 }
 
@@ -104,16 +104,16 @@ impl Slot {
         self.horizon.load(Ordering::Relaxed)
     }
 
-    /// Assigns the slot to a layout. Call this only while no other process knows the slot, as it does not
-    /// compare the new word and horizon with the old ones.
+    /// Assigns the slot to a layout. This function must be called while no other process knows the slot,
+    /// because it overwrites the old word and horizon without comparing them.
     pub fn assign(&self, word: u64, horizon: u64) {
         self.horizon.store(horizon, Ordering::Release);
         self.word.store(word, Ordering::Release);
     }
 
-    /// Switches to another value of the clock sequence. An attempt with the former value can no longer
-    /// succeed. No value may be taken until a horizon is set: a process that sees the new word does not see
-    /// the horizon of the former value.
+    /// Switches to another value of the clock sequence. Attempts with the former value fail from then on. The
+    /// horizon is cleared first, so a process that sees the new word never sees the horizon of the former
+    /// value. Until a horizon is set, no value may be taken.
     pub fn change_value(&self, word: u64) {
         self.horizon.store(0, Ordering::Release);
         self.word.swap(word, Ordering::AcqRel);
@@ -124,11 +124,11 @@ impl Slot {
         self.horizon.store(tick, Ordering::Release);
     }
 
-    /// Reserves `n` values in one exchange, or as many as are allowed now.
+    /// Reserves `n` values in one exchange, or fewer if fewer are currently allowed.
     ///
-    /// The order of the loads is part of the proof at the top of this module: first the counter, then gate
-    /// and horizon, then the clock. After a failed exchange all of them are loaded again. Whenever an
-    /// exchange fails, another one has succeeded, so the processes together always make progress.
+    /// The counter is loaded first, then the gate and the horizon, and then the clock. The proof at the top
+    /// of this module depends on this order. After a failed exchange, all of them are loaded again. Whenever
+    /// an exchange fails, another one has succeeded, so the processes together always make progress.
     ///
     /// # Errors
     /// A [`Stall`] with the reason why no value is allowed. No value was taken.
@@ -174,8 +174,8 @@ impl Slot {
             let counter = if HAS_VALUE { generator.counter_of(word) } else { word };
             let reservation = generator.advance(counter, clock(), limit, n)?;
             let next = if HAS_VALUE { generator.word_of(reservation.next()) } else { reservation.next() };
-            // AcqRel: a process that loads the new word sees what this process saw, in particular a closed
-            // gate.
+            // With AcqRel, a process that loads the new word sees everything that this process saw, in
+            // particular a closed gate.
             let exchanged = self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
                 return Ok(reservation);
@@ -183,9 +183,9 @@ impl Slot {
         }
     }
 
-    /// Raises the word by at least one, and at least to what `floor` makes of it. `floor` must keep the value
-    /// of the clock sequence in the word. Returns the words before and after the raise. An attempt that
-    /// loaded the word before the raise can no longer succeed. Without a fence, later attempts can.
+    /// Raises the word by at least one, and at least to the word that `floor` returns for it. `floor` must
+    /// not change the value of the clock sequence in the word. Returns the words before and after the raise.
+    /// Attempts that loaded the word before the raise fail. Without a fence, later attempts can succeed.
     pub fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
         let mut current = self.word.load(Ordering::Acquire);
         loop {

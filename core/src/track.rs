@@ -1,20 +1,22 @@
-//! [`Track`]: the state that each value of the clock sequence has for itself.
+//! [`Track`] is the state of one value of the clock sequence. Each value in use has its own track.
 //!
-//! A server has track 0 for value 0, which layouts without the field also have. After the clock is set back,
-//! it can have one more track, for the value in use since then. The rules are the same for both:
+//! Every server has track 0 for value 0, which is also the value of layouts without the field. After the
+//! clock is set back, a server can have a second track for the value in use since then. Both tracks follow
+//! the same rules:
 //!
-//! * A **horizon** is durable before it is published. The ticks of all IDs start before the horizon. After a
+//! * A **horizon** is durable before it is published. All ticks used in IDs start before the horizon. After a
 //!   start of the server, IDs continue at the horizon.
-//! * The next horizon is not lower than anything that is stored, was published or was handed out.
+//! * The next horizon is never lower than a horizon that was stored or published, or than the time of any
+//!   issued ID.
 //! * Slots start at the **floor**.
 //!
 //! All instants are microseconds of Unix time.
 
-/// The number of tracks of a server.
+/// The maximum number of tracks on a server.
 pub const TRACKS: usize = 2;
 
-/// A value of the clock sequence with its horizon. Both fit one word, so no process ever reads the value
-/// without its horizon.
+/// A value of the clock sequence with its horizon. They are stored in one word, so a process always reads a
+/// value together with its horizon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Horizon {
     value: u8,
@@ -22,13 +24,13 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// No horizon was ever stored, or there is no value other than 0.
+    /// The horizon of a track that has no value, or for which no horizon was ever stored.
     pub const NONE: Horizon = Horizon { value: 0, until_us: 0 };
     const INSTANT_BITS: u32 = 55;
     /// A bit that is set in the word of every value other than 0.
     const IS_OF_VALUE: u64 = 1 << 63;
-    /// The highest horizon of a value other than 0, in the year 3111. There are no IDs with such a value
-    /// after it.
+    /// The highest horizon of a value other than 0, in the year 3111. IDs with such a value cannot have later
+    /// times.
     pub const LAST_US: i64 = (1 << Horizon::INSTANT_BITS) - 1;
 
     /// Creates the horizon of a value. An instant outside the valid range is clamped to it.
@@ -47,7 +49,7 @@ impl Horizon {
         self.until_us
     }
 
-    /// Returns the horizon if it belongs to this value; otherwise 0.
+    /// Returns the horizon as an instant, or 0 if the horizon belongs to another value.
     pub fn until_us_of(&self, value: u8) -> i64 {
         if self.value == value { self.until_us } else { 0 }
     }
@@ -60,8 +62,8 @@ impl Horizon {
         }
     }
 
-    /// Returns the horizon from which [`Horizon::to_word`] made a word. For a word that `to_word` cannot
-    /// return, the result is [`Horizon::NONE`].
+    /// Returns the horizon that [`Horizon::to_word`] encoded in a word. The result is [`Horizon::NONE`] for a
+    /// word that `to_word` cannot return.
     pub fn from_word(word: u64) -> Horizon {
         let value = (word >> Horizon::INSTANT_BITS) as u8;
         match word & Horizon::IS_OF_VALUE {
@@ -75,25 +77,25 @@ impl Horizon {
 /// The value of a track, and the instant at which slots with this value start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Begun {
-    /// The value. On the second track, 0 means that there is no value.
+    /// The value. For the second track, 0 means that the track has no value.
     pub value: u8,
     /// The instant at which slots start.
     pub floor_us: i64,
 }
 
-/// The state of a track as seen by the keeper.
+/// The state of a track, as the keeper sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Track {
-    /// The value, and the instant at which its slots start, once the keeper has determined them.
+    /// The value and the instant at which its slots start, or `None` until the keeper has determined them.
     pub begun: Option<Begun>,
     /// The stored horizon.
     pub stored: Horizon,
     /// The horizon that was last published.
     pub published: Horizon,
-    /// The value that was last opened, or was about to be opened, with the highest horizon that may have been
-    /// stored for it since the last reset.
+    /// The value that was last opened or about to be opened. Its horizon is the highest one that may have
+    /// been stored for this value since the last reset.
     pub promised: Horizon,
-    /// The high-water mark of what was handed out, over all slots.
+    /// The high-water mark of the issued IDs, over all slots.
     pub end_of_use_us: i64,
 }
 
@@ -103,8 +105,9 @@ impl Begun {
 }
 
 impl Track {
-    /// Returns whether the stored horizon is not the one that this server stored. A value that was promised
-    /// but never published is no such change, because the server was about to open it.
+    /// Returns whether the stored horizon differs from the one that this server stored. The horizon of a
+    /// value that was promised but never published is not a difference, because the server was about to open
+    /// that value.
     pub fn is_changed(&self) -> bool {
         let Track { stored, published, promised, .. } = self;
         let is_promised = stored.value == promised.value;
@@ -117,14 +120,14 @@ impl Track {
         }
     }
 
-    /// Returns whether the history of the track is unknown, as on a new server. A promise that was not kept
-    /// says nothing about the history.
+    /// Returns whether the history of the track is unknown, as on a new server. A promise that was never
+    /// fulfilled does not make the history known.
     pub fn is_unknown(&self) -> bool {
         [self.stored, self.published] == [Horizon::NONE; 2]
     }
 
-    /// Returns the value, and the instant at which its slots start. After a start of the server this function
-    /// determines them.
+    /// Returns the value and the instant at which its slots start. After a start of the server, this function
+    /// determines both.
     pub fn begun(&self, is_lost: bool) -> Begun {
         self.begun.unwrap_or_else(|| {
             let from = if is_lost { self.promised } else { self.stored };
@@ -135,7 +138,7 @@ impl Track {
     }
 
     /// Returns the instant up to which this server itself may have used the value. (The promise alone is not
-    /// enough, because another value may have been promised since, but not opened.)
+    /// sufficient, because another value may have been promised since then without being opened.)
     pub fn used_us(&self, begun: Begun) -> i64 {
         let known = [self.published, self.promised].map(|known| known.until_us_of(begun.value));
         known.into_iter().fold(begun.floor_us, i64::max)

@@ -1,12 +1,13 @@
 //! The requests that an administrator can send to the keeper: `snowflake_accept_clock()`,
 //! `snowflake_advance()`, `snowflake_reset_horizon()`.
 //!
-//! All three follow the same protocol: see [`crate::shared::command_slot`]. The caller learns whether the
-//! request was carried out. A call that is canceled or times out withdraws its request. If the keeper has
-//! already claimed the request:
+//! All three functions follow the protocol described in [`crate::shared::command_slot`]. The caller learns
+//! whether the request was carried out. A call that is canceled or times out withdraws its request. If the
+//! keeper has already claimed the request, the call ends as follows:
 //!
 //! - A call that timed out waits until the keeper is done, which takes one or two commits.
-//! - A call that was canceled returns at once, with a warning that the keeper goes on.
+//! - A call that was canceled returns at once, with a warning that the keeper will still carry out the
+//!   request.
 
 use std::cell::Cell;
 use std::sync::Once;
@@ -26,17 +27,17 @@ use crate::shared::memory::{self, State};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
-/// How far ahead of the clock `snowflake_advance` may move the floor: one day. A later time is taken for a
-/// mistake.
+/// How far ahead of the clock `snowflake_advance` may move the floor: one day. A request for a later time is
+/// assumed to be a mistake.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
-/// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. It is long enough for an
-/// idle keeper.
+/// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. An idle keeper answers
+/// within this time.
 const MIN_WAIT: Duration = Duration::from_secs(1);
-/// How long a call waits for a request that the keeper has claimed. Only a commit that waits for a standby
-/// takes longer.
+/// How long a call waits for the answer to a request that the keeper has claimed. The keeper needs more time
+/// only if its commit waits for a standby.
 const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 
-/// Lets the keeper follow a clock that jumped ahead.
+/// Tells the keeper to follow the clock after it jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
     carry_out(Request::AcceptClock).or_report();
@@ -102,14 +103,15 @@ fn carry_out(request: Request) -> Result<(), Error> {
     }
 }
 
-/// A request of this backend in the command slot. It leaves the slot when the call ends, even by an error.
+/// A request of this backend in the command slot. The request is removed when the call ends, even if the call
+/// fails.
 struct Submitted {
     shared: &'static State,
     ticket: Ticket,
 }
 
-/// The last request of this backend. It is needed when the backend is terminated, because then no destructor
-/// runs. A ticket that is no longer in the slot has no effect.
+/// The last request of this backend. The request must be removed explicitly when the backend is terminated,
+/// because no destructor runs then. A ticket that is no longer in the slot has no effect.
 static LAST_TICKET: BackendLocal<Cell<Option<Ticket>>> = BackendLocal::new(Cell::new(None));
 static LEAVES_AT_EXIT: Once = Once::new();
 
@@ -138,8 +140,8 @@ impl Submitted {
         }
     }
 
-    /// Waits for the answer. If it does not come in time, withdraws the request. Returns `None` if nothing
-    /// was done, or if the outcome is unknown, which is reported by a warning.
+    /// Waits for the answer, and withdraws the request if there is no answer in time. Returns `None` if the
+    /// request was not carried out, or if its outcome is unknown, which is reported by a warning.
     fn wait(&self, deadline: &Deadline) -> Option<Answer> {
         let answer = PgTryBuilder::new(|| self.answer_before(deadline).or_else(|| self.withdraw_or_wait()))
             .catch_others(|cancel| {
@@ -164,7 +166,7 @@ impl Submitted {
         }
     }
 
-    /// Withdraws the request. If the keeper has claimed it already, waits for the answer.
+    /// Withdraws the request, or waits for the answer if the keeper has already claimed the request.
     fn withdraw_or_wait(&self) -> Option<Answer> {
         if self.shared.server_status.commands.withdraw(self.ticket) {
             return None;
@@ -191,7 +193,7 @@ impl Submitted {
 }
 
 impl Drop for Submitted {
-    /// Has no effect if the answer was taken.
+    /// Removes the request from the slot. This has no effect if the answer was already taken.
     fn drop(&mut self) {
         self.shared.server_status.commands.leave(self.ticket);
     }

@@ -1,9 +1,10 @@
-//! Connecting to a registry, as done by the helper thread. The thread may block or compute for an unbounded
-//! time: it asks the name service, and a server may make libpq hash a password for hours.
+//! Code that the helper thread runs to connect to a registry. The thread may block or compute for an
+//! unlimited time. For example, a name lookup may not return, or a server may make libpq hash a password for
+//! hours.
 //!
-//! So this code calls no function of PostgreSQL's server. Before each step, the thread publishes what it is
-//! about to do and how long that should take. The process that waits for the thread can then tell whether it
-//! is stuck, and at which host.
+//! This code calls no functions of the PostgreSQL server, because it runs in a thread. Before each step, the
+//! thread publishes what it is about to do and how long that should take. The process that waits for the
+//! thread can then tell whether it is stuck, and at which host.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
@@ -25,9 +26,9 @@ const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
 pub struct Step {
     /// When the step should be done.
     pub deadline: Instant,
-    /// The problem to report if it is not done by then.
+    /// The problem to report if the step is not completed by the deadline.
     pub problem: String,
-    /// The keys of the hosts that the step is about.
+    /// The keys of the hosts to which the step connects.
     pub hosts: Vec<u64>,
 }
 

@@ -8,8 +8,8 @@ use crate::pg::process;
 const PINNED: &[(&CStr, &CStr)] = &[
     (c"default_transaction_read_only", c"off"),
     (c"default_transaction_isolation", c"read committed"),
-    // Less than deadlock_timeout, so that in a deadlock the worker gives up and PostgreSQL cancels no other
-    // process.
+    // This value is less than deadlock_timeout. In a deadlock, the worker therefore gives up before
+    // PostgreSQL cancels another process.
     (c"lock_timeout", c"500ms"),
     (c"search_path", c""),
 ];

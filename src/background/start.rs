@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::BackgroundWorkerBuilder;
 
-/// How long the keeper waits for a worker to come up before it starts another one.
+/// How long the keeper waits for a worker to start before it starts another one.
 const TIME_TO_START: Duration = Duration::from_secs(2);
 
-/// Whether a worker that was last started at this time may still be coming up.
+/// Returns whether a worker may still be starting. `last_start` is the time at which the worker was last
+/// started.
 pub fn is_coming(last_start: Option<Instant>) -> bool {
     last_start.is_some_and(|at| at.elapsed() < TIME_TO_START)
 }

@@ -1,4 +1,4 @@
-//! The settings: their [table], their [hooks], and functions that return their values.
+//! The settings, with their [table], their [hooks] and the functions that return their values.
 
 mod hooks;
 mod layout;
@@ -30,17 +30,18 @@ fn invalid_layout() -> Error {
     let text = unsafe { setting::setting_text(*table::LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
-        // Cannot happen: the assign hook gets the layout that the check hook parsed from the same text.
+        // This cannot happen, because the check hook passes the layout that it parsed from this text to the
+        // assign hook.
         Ok(_) => unreachable!("bug: a valid layout was not handed over"),
     }
 }
 
-/// Returns how far the horizon is written ahead of the clock plus `max_ahead`.
+/// Returns how far the horizon is written beyond the clock plus `max_ahead`.
 pub fn horizon_margin() -> Duration {
     milliseconds(&table::HORIZON_MARGIN)
 }
 
-/// Returns the largest step ahead of the clock that is followed.
+/// Returns the largest jump ahead that the clock may make without being rejected.
 pub fn max_clock_jump() -> Duration {
     milliseconds(&table::MAX_CLOCK_JUMP)
 }
@@ -55,7 +56,7 @@ pub fn max_segments() -> usize {
     table::MAX_SEGMENTS.get().unsigned_abs() as usize
 }
 
-/// Returns this server's name in table `snowflake_worker` and at the registry.
+/// Returns the name by which table `snowflake_worker` and the registry know this server.
 pub fn node_name() -> String {
     // SAFETY: PostgreSQL keeps the text until the setting changes, which does not happen in this function.
     let node_name = unsafe { setting::setting_text(*table::NODE_NAME.as_ptr()) };
@@ -71,8 +72,8 @@ pub fn identity() -> Option<Identity> {
     Some(Identity { worker: worker_id()?, datacenter: datacenter_id() })
 }
 
-/// Returns the worker ID in the settings, or `None` if it is not set. With a registry, the server uses this
-/// worker ID or none.
+/// Returns the worker ID in the settings, or `None` if it is not set. If a registry is set, the server
+/// accepts only this worker ID from the registry.
 pub fn worker_id() -> Option<u32> {
     u32::try_from(table::WORKER_ID.get()).ok()
 }
@@ -87,7 +88,7 @@ pub fn registry() -> Option<CString> {
     table::REGISTRY.get().filter(|text| !text.is_empty())
 }
 
-/// Returns by how much this server's clock may differ from the registry's before a warning.
+/// Returns the difference between the clocks of this server and the registry above which a warning is raised.
 pub fn max_clock_offset() -> Duration {
     milliseconds(&table::MAX_CLOCK_OFFSET)
 }
@@ -102,7 +103,7 @@ pub fn max_wait() -> Duration {
     milliseconds(&table::MAX_WAIT)
 }
 
-/// Returns the upper end of the range of values at which ticks start their sequences.
+/// Returns the highest value at which the sequence of a tick may start.
 pub fn sequence_spread() -> u32 {
     table::SEQUENCE_SPREAD.get().unsigned_abs()
 }

@@ -1,4 +1,4 @@
-//! The table of settings. The file is long because it is a single list.
+//! The table of settings. This file is long because it contains a single list.
 
 use std::ffi::{CStr, CString, c_int};
 

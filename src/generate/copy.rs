@@ -85,8 +85,8 @@ fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     if twin == pg_sys::Oid::INVALID || !function::may_execute(twin) || !is_too_dear_to_repeat() {
         return None;
     }
-    // SAFETY: creates nodes in the current memory context, where the planner expects them. The argument has
-    // the width of a Datum, as values of type internal have. Its value is never read.
+    // SAFETY: creates nodes in the current memory context, where the planner expects them. Like all values of
+    // type internal, the argument has the width of a Datum. Its value is never read.
     unsafe {
         let argument = pg_sys::makeConst(
             pg_sys::INTERNALOID,
@@ -108,11 +108,11 @@ fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     }
 }
 
-/// Whether the call of the twin is too expensive for the planner to duplicate it. When the planner inlines an
-/// SQL function that uses its argument twice, it duplicates the argument unless the argument is volatile,
-/// which the twin is not, or costs more than ten operators. The same applies to a number that is compared
-/// with a range. If `cpu_operator_cost` is 0, or so large that all costs are infinite, no cost is higher than
-/// another.
+/// Returns whether a call of the twin is too expensive for the planner to duplicate. When the planner inlines
+/// an SQL function that uses its argument twice, it duplicates the argument unless the argument is volatile
+/// or costs more than ten operators. The twin is not volatile, so its cost decides. The same applies to a
+/// number that is compared with a range. If `cpu_operator_cost` is 0, or so large that all costs are
+/// infinite, all costs are equal.
 fn is_too_dear_to_repeat() -> bool {
     // SAFETY: reads a setting of this process.
     let operator = unsafe { pg_sys::cpu_operator_cost };

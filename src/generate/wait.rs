@@ -1,5 +1,5 @@
-//! Waiting for the clock and for the keeper: never longer than `max_wait`, without holding a lock,
-//! cancellable, and visible in `pg_stat_activity`.
+//! Functions that wait for the clock and for the keeper. They never wait longer than `max_wait`, and hold no
+//! lock while they wait. Each wait can be canceled, and is visible in `pg_stat_activity`.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
@@ -31,7 +31,8 @@ fn what_is_reported(server_status: &ServerStatus) -> String {
     })
 }
 
-/// Returns why a wait for the keeper failed: a commit that is in progress, or the reported problem.
+/// Returns the reason why a wait for the keeper failed, which is either a commit in progress or the reported
+/// problem.
 fn obstacle(server_status: &ServerStatus) -> String {
     match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
@@ -47,8 +48,8 @@ pub fn not_followed(server_status: &ServerStatus) -> Error {
     not_ready(obstacle(server_status))
 }
 
-/// Returns the error for a reported problem. If the extension is not committed yet, that is the cause, and
-/// has an error of its own.
+/// Returns the error for a reported problem. If the transaction that created the extension is not committed
+/// yet, a separate error says so.
 fn not_ready(report: String) -> Error {
     let is_keepers = server::current_database() == Some(config::database());
     if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {
@@ -57,8 +58,8 @@ fn not_ready(report: String) -> Error {
     Error::KeeperNotReady { report }
 }
 
-/// Whether there is a lease that the keeper has not seen yet, or the registry has not answered for the first
-/// time yet.
+/// Returns whether the keeper may soon have a lease. Either there is a lease that the keeper has not seen
+/// yet, or the registry has not given its first answer.
 fn is_lease_coming() -> bool {
     let lease_status = lease::lease_status();
     lease_status.lease.is_some() || lease_status.state == RegistryState::Starting
@@ -69,8 +70,8 @@ fn no_lease() -> Error {
     Error::NoLease { state: lease_status.state.name(), free_from_us: lease_status.free_from_us }
 }
 
-/// Returns the end of the lease for which the gate is open, if the horizon has reached it and no renewal has
-/// been received.
+/// Returns the end of the lease for which the gate is open, if the horizon has reached that end and the lease
+/// has not been renewed.
 fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     let until_us = server_status.keeper.until_us();
     let has_ended = until_us <= published_us;
@@ -78,14 +79,14 @@ fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     (has_ended && !is_renewed()).then_some(until_us)
 }
 
-/// Whether a wait for the clock is so long that a layout with a clock sequence switches to another value
-/// instead: longer than any wait after a crash.
+/// Returns whether a wait for the clock is longer than any wait after a crash. A layout with a clock sequence
+/// then switches to another value instead of waiting.
 pub fn is_far_ahead(wait_us: i64) -> bool {
     wait_us > config::horizon_margin().as_micros() as i64 + FAR_AHEAD_US
 }
 
-/// The waiting time of one call, over all its waits. It is added to the statistics when the call ends, even
-/// by an error.
+/// The total time that one call may wait. The actual waiting time is added to the statistics when the call
+/// ends, even if the call fails.
 pub struct WaitBudget {
     deadline: Deadline,
     cycles: OnceCell<Watch<'static>>,
@@ -99,7 +100,8 @@ impl WaitBudget {
         WaitBudget { deadline, cycles: OnceCell::new(), waited: Cell::default() }
     }
 
-    /// Waits for the clock, for at most `wait_us`. Fails at once if that is longer than the time left.
+    /// Waits for the clock, for at most `wait_us`. Fails at once if `wait_us` exceeds the time that the call
+    /// may still wait.
     pub fn wait_for_clock(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         self.check(layout, wait_us)?;
         let _timer = self.timer();
@@ -107,7 +109,7 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Fails if the expected wait is longer than the time left.
+    /// Fails if the expected wait exceeds the time that the call may still wait.
     pub fn check(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         let (wait, left) = (Duration::from_micros(wait_us), self.deadline.left());
         if wait > left {
@@ -116,14 +118,15 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Asks the keeper to open the gate, and waits for the end of its cycle. Fails if the gate is still
-    /// closed then.
+    /// Asks the keeper to open the gate, and waits until the keeper has completed a cycle. Fails if the gate
+    /// is still closed after that cycle.
     pub fn wait_for_gate(&self) -> Result<(), Error> {
         let shared = memory::state()?;
         let server_status = &shared.server_status;
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Check this before the gate: a completed cycle has opened the gate if possible.
+            // This check must precede the check of the gate, because a completed cycle has opened the gate if
+            // possible.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
@@ -143,8 +146,9 @@ impl WaitBudget {
         }
     }
 
-    /// Returns whether a layout can switch to another value of the clock sequence instead of waiting for the
-    /// clock. If a switch would help, asks the keeper for it, and waits for the end of its cycle.
+    /// Returns whether a layout can use another value of the clock sequence instead of waiting for the clock.
+    /// If necessary, asks the keeper to switch to another value, and waits until the keeper has completed a
+    /// cycle.
     pub fn has_another_value(&self, layout: &Layout, wait_us: u64) -> Result<bool, Error> {
         let server_status = &memory::state()?.server_status;
         let free_from_us = server_status.another_value_from_us(layout.max_clock_seq());
@@ -231,7 +235,7 @@ impl Drop for Timer<'_> {
     }
 }
 
-/// A cycle of the keeper that starts after it was requested.
+/// A request for a cycle of the keeper that starts after the request.
 struct CycleRequest<'a> {
     server_status: &'a ServerStatus,
     last: u64,
@@ -240,8 +244,8 @@ struct CycleRequest<'a> {
 impl CycleRequest<'_> {
     fn ask(server_status: &ServerStatus) -> CycleRequest<'_> {
         server_status.wakeup.request();
-        // A cycle in progress may have started before the change on which the caller relies, such as CREATE
-        // EXTENSION. So wait for the second one to end.
+        // The cycle in progress may have started before the change on which the caller relies, such as CREATE
+        // EXTENSION. Therefore, the caller waits until two more cycles have ended.
         CycleRequest { server_status, last: server_status.cycles.count() + 2 }
     }
 

@@ -1,15 +1,16 @@
-//! Switching to another value of the clock sequence, so that layouts with this field need not wait when the
-//! clock was set back. [`snowflake_id_core::clock_sequence`] decides when to switch, and to which value.
+//! The switch to another value of the clock sequence. After the clock was set back, layouts with this field
+//! use another value instead of waiting. [`snowflake_id_core::clock_sequence`] decides when to switch, and to
+//! which value.
 //!
-//! The keeper switches only when a call asks for it. The steps, and the state that each one leaves behind if
-//! the process dies after it:
+//! The keeper switches only at the request of a call. The following list describes the steps, and the state
+//! that remains if the process dies after each step:
 //!
 //! 1. Promise the new value in shared memory. No session uses it yet.
-//! 2. Store the high-water mark of the current value, then the new value and its horizon. From here on either
-//!    write may be durable, even before the commit; the first is durable whenever the second is. After a
-//!    restart the server may start with the new value, which is still unused. If only the keeper is
-//!    restarted, it continues with the old value, and records its high-water mark again before it leaves that
-//!    value.
+//! 2. Store the high-water mark of the current value, then the new value and its horizon. Either write may
+//!    become durable before the commit, but the second is never durable without the first. After a restart,
+//!    the server may start with the new value, which is still unused. If only the keeper restarts, it
+//!    continues with the old value. Before the next switch, the keeper records the high-water mark of the old
+//!    value again.
 //! 3. Commit. The state is the same as after step 2, but both writes are durable.
 //! 4. Publish the new value. Sessions switch to it by themselves.
 

@@ -34,8 +34,8 @@ const IDLE_AFTER: Duration = Duration::from_secs(60);
 pub const RETRY_TIME: Duration = Duration::from_secs(2);
 /// Time between cycles while no IDs are issued. These cycles only check that the stored state still exists.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// Minimum time between cycles while the keeper cannot help the calls that wait for it. Such calls ask again
-/// and again; only the first request since the start of a cycle sets the latch.
+/// Minimum time between cycles while the keeper cannot help the calls that wait for it. Such calls repeat
+/// their requests. Only the first request after the start of a cycle sets the latch.
 const MINIMUM_PAUSE: Duration = Duration::from_millis(50);
 
 /// Sleeps until the latch is set, for at most `pause` (`None`: no limit). Returns false if the server is
@@ -48,7 +48,7 @@ fn microseconds(time: Duration) -> i64 {
     time.as_micros() as i64
 }
 
-/// The result of the transaction of one cycle.
+/// The result of the transaction that a cycle runs.
 struct Done {
     plan: Plan,
     wanted: Option<Lease>,
@@ -67,17 +67,17 @@ pub struct Keeper {
     has_committed: bool,
     /// How far ahead of the clock horizons are written, in microseconds, as of the last cycle.
     reach_us: i64,
-    /// The sum of all counters, and when it last changed.
+    /// The sum of all counters, and the time at which the sum last changed.
     activity: (u64, Option<Instant>),
     /// When the keeper last started the registry worker.
     registry_started: Option<Instant>,
     /// When the keeper last started the segments worker.
     segments_started: Option<Instant>,
-    /// Whether a call has asked for another value of the clock sequence, and none was available.
+    /// Whether a call requested another value of the clock sequence when no value was available.
     is_asked_in_vain: bool,
 }
 
-/// The clock as read in a cycle, and whether it may be followed.
+/// The time that the clock showed in a cycle, and whether the clock may be followed.
 struct Clock {
     now_us: i64,
     /// The clock minus the time since boot.
@@ -122,7 +122,8 @@ impl Keeper {
         gate::stop(self.shared, self.has_committed);
     }
 
-    /// Whether the keeper can help calls that wait. If it cannot, they ask again and again.
+    /// Returns whether the keeper can help the calls that wait for it. Otherwise, the calls repeat their
+    /// requests.
     fn is_all_well(&self) -> bool {
         let jump_us = self.shared.server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         self.shared.gate.identity().is_some() && jump_us == 0 && !self.is_asked_in_vain
@@ -131,10 +132,10 @@ impl Keeper {
     /// Runs one cycle. Returns how long to sleep before the next one.
     fn cycle(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let server_status = &self.shared.server_status;
-        // Take this before reading the clock: a call that asks after this point has read a later clock, and
-        // is served in the next cycle.
+        // Requests are taken before the clock is read. A request made after this point is based on a later
+        // clock, and is served in the next cycle.
         let asked_value = server_status.values.take_asked();
-        // A registry problem does not stop IDs while the lease lasts.
+        // A problem with the registry does not stop IDs from being issued while the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
         segment::start_if_needed(&mut self.segments_started);
         let request = server_status.commands.waiting();
@@ -167,13 +168,13 @@ impl Keeper {
         };
         let clock = Clock { now_us, offset_us: now_us - since_boot_us, is_good: jump_us.is_none() };
         if lease_status.is_clock_set_since(clock.offset_us) {
-            // Ask the registry now, and not at the next renewal: the horizon may have to be reset.
+            // Ask the registry now rather than at the next renewal, because the horizon may have to be reset.
             server_status.registry_wakeup.request();
         }
         let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, anew.is_some()));
         if let Err(Problem(text)) = &done {
             self.has_committed = false;
-            complain(self.shared, text); // Before the answer, which refers to this problem.
+            complain(self.shared, text); // The answer refers to this problem.
             server_status.commands.answer_claimed(Answer::Failed);
         }
         let done = done?;
@@ -197,15 +198,15 @@ impl Keeper {
         segment::start_if_needed(&mut self.segments_started); // This cycle may have found stored ranges.
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
-            _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes which values are used.
+            _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes the values in use.
             true => Some(config::horizon_margin() / 2),
-            // There may be no call left to ask when the problem goes away.
+            // When the problem has been solved, there may be no waiting call that requests a cycle.
             false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
     }
 
-    /// Switches to another value of the clock sequence if calls have asked for it and a switch helps them.
-    /// Returns whether it did.
+    /// Switches to another value of the clock sequence if calls have requested one and the switch helps them.
+    /// Returns whether it switched.
     fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
         self.is_asked_in_vain = widths != Widths::default();
@@ -229,7 +230,7 @@ impl Keeper {
         let answer = match &done {
             Ok(answer) => *answer,
             Err(Problem(text)) => {
-                complain(self.shared, text); // Before the answer, which refers to this problem.
+                complain(self.shared, text); // The answer refers to this problem.
                 Some(Answer::Failed)
             }
         };
@@ -249,8 +250,8 @@ impl Keeper {
         microseconds(config::max_ahead() + config::horizon_margin())
     }
 
-    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise the change would
-    /// take effect only after the clock has passed the horizon written under the old settings.
+    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise, the change would
+    /// have no effect until the clock passed the horizon that was written with the old settings.
     fn shorten_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
@@ -329,7 +330,7 @@ impl Keeper {
         Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
     }
 
-    /// Publishes the plan. To be called only after what it stored is durable.
+    /// Publishes the plan. The data that the plan stores must already be durable.
     fn carry_out(&mut self, done: &Done, lease_status: &LeaseStatus) {
         let (shared, server_status, plan) = (self.shared, &self.shared.server_status, &done.plan);
         match plan.loss {
@@ -359,8 +360,8 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {
-            // Request this only once for each lease number. The registry worker itself repeats it while no
-            // identity is available.
+            // The keeper makes this request only once for each lease number. The registry worker repeats the
+            // request while no identity is available.
             if server_status.keeper.another_needed_after.swap(lease_status.number, Ordering::Relaxed)
                 != lease_status.number
             {

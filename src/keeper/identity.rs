@@ -1,5 +1,6 @@
-//! The identity of this server. If a registry is set, the registry grants it. Otherwise it comes from the
-//! settings, or else from the server's row in table `snowflake_worker`.
+//! The identity of this server. If a registry is set, the registry grants it. Otherwise, the identity comes
+//! from the settings. If the settings contain no worker ID, the identity comes from the server's row in table
+//! `snowflake_worker`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::{Identity, Lease};
@@ -12,8 +13,8 @@ use crate::pg::server;
 use crate::pg::timestamp::unix_us;
 use crate::shared::lease::LeaseStatus;
 
-/// Returns the lease of this server's identity, or `None` if the server has no identity. An identity that
-/// does not come from a registry has a lease without end.
+/// Returns the lease of this server's identity, or `None` if the server has no identity. The lease of an
+/// identity that does not come from a registry never ends.
 pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
     if config::registry().is_some() {
         return Ok(lease_status.lease);

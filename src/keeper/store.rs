@@ -1,5 +1,5 @@
-//! The state that survives a restart of the server: its horizons, and the identities under which it has
-//! issued IDs.
+//! The state that survives a restart of the server. It consists of the server's horizons and the identities
+//! under which the server has issued IDs.
 //!
 //! | materialized view | one row for |
 //! | --- | --- |
@@ -8,17 +8,18 @@
 //!
 //! Rows are overwritten in place ([`crate::pg::rows`]). Such a write is WAL-logged, and a rollback does not
 //! undo it. The write is durable only after the commit: a value that can be read before that may be lost in a
-//! crash. But an earlier write is never lost unless all later ones are lost too.
+//! crash. An earlier write is never lost unless all later writes are lost as well.
 //!
 //! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by
-//! `pg_upgrade`. Neither is included in dumps or publications, not even in a publication `FOR ALL TABLES` or
-//! `FOR ALL SEQUENCES`: the rows are facts about one server, and no other server must receive them. For this
-//! reason they are stored in materialized views, and not in a table and a sequence. It also means that they
-//! cannot be changed by SQL, for example by a tool that copies sequences.
+//! `pg_upgrade`. The views are not included in dumps or publications, not even in a publication
+//! `FOR ALL TABLES` or `FOR ALL SEQUENCES`. The rows are facts about one server, and no other server must
+//! receive them. This is why the state is stored in materialized views rather than in a table and a sequence.
+//! In addition, the rows of materialized views cannot be changed by SQL, for example by a tool that copies
+//! sequences.
 //!
 //! The query of each view raises an error, so a script that refreshes all materialized views does not empty
-//! them. Only a refresh `WITH NO DATA` empties them, as it does not run the query. The keeper notices when
-//! its stored state is gone.
+//! them. Only a refresh `WITH NO DATA` empties a view, because it does not run the query. The keeper detects
+//! the loss of its stored state.
 
 use std::ffi::CStr;
 
@@ -45,7 +46,7 @@ const USED_COLUMNS: [(&CStr, pg_sys::Oid); 5] = [
     (c"used_until_us", pg_sys::INT8OID),
     (c"noted_at", pg_sys::TIMESTAMPTZOID),
 ];
-/// Stands for all identities, or all values of the clock sequence, that have no row of their own.
+/// A placeholder for all identities, or all values of the clock sequence, that have no row of their own.
 const OTHERS: i32 = -1;
 
 /// The two views, locked until the end of the transaction.
@@ -61,7 +62,7 @@ pub struct Stored {
     pub uses: Uses,
     /// The OIDs of the database and of the view with the horizons.
     pub stored_at: (u32, u32),
-    /// Whether `stored_at` differs from where this server last stored its horizons.
+    /// Whether this server last stored its horizons in another database or view than `stored_at`.
     pub is_elsewhere: bool,
 }
 
@@ -82,8 +83,8 @@ impl Store {
         Store::lock().ok_or_else(Problem::no_extension)
     }
 
-    /// Reads the stored state. Also raises the high-water mark in `history`, as IDs may have been issued up
-    /// to the stored horizons before this shared memory was created.
+    /// Reads the stored state. Also raises the high-water mark in `history`, because IDs may have been issued
+    /// up to the stored horizons before this shared memory was created.
     pub fn read(&self, history: &HistoryWords) -> Stored {
         let (horizons, uses) = (self.horizons(), self.uses());
         history.note_high(horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max));
@@ -120,8 +121,8 @@ impl Store {
         uses
     }
 
-    /// Writes the records, then the horizons: no crash leaves a horizon without the records written before
-    /// it.
+    /// Writes the records before the horizons. After a crash, a stored horizon is therefore never without its
+    /// records.
     pub fn write(&self, records: &[Use], horizons: [Option<Horizon>; TRACKS]) {
         // Read the stored records only if there is something to compare with them, which is rare.
         let new = if records.is_empty() { vec![] } else { self.uses().add(records.iter().copied()) };
@@ -152,10 +153,10 @@ impl Store {
     }
 }
 
-/// Run by the script of `CREATE EXTENSION`. `DROP EXTENSION` also drops the stored state, while the server
-/// goes on up to its promised horizon. So the script stores the history that is in shared memory again.
-/// Otherwise only the next cycle of the keeper would store it, and a crash before that cycle would lose the
-/// history.
+/// Run by the script of `CREATE EXTENSION`. `DROP EXTENSION` also drops the stored state, but the server
+/// continues to issue IDs up to its promised horizon. Therefore, the script stores the history from shared
+/// memory again. Otherwise, the history would not be stored until the next cycle of the keeper, and a crash
+/// before that cycle would lose it.
 ///
 /// No horizon can be promised between this call and the commit, because the keeper does not see the new views
 /// before the commit.
@@ -170,7 +171,7 @@ fn store_history() {
     }
     if let Some(store) = Store::lock() {
         let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
-            // The switch to this value was in progress.
+            // The keeper was in the process of switching to this value.
             begun if ![0, begun.value].contains(&track.promised.value()) => {
                 Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
             }

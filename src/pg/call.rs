@@ -1,5 +1,5 @@
-//! A function call by PostgreSQL, for functions that need more of it than pgrx passes to them. Such a function keeps
-//! what it found out about an argument for the rest of the query, or does without pgrx's wrapper.
+//! A function call by PostgreSQL, for functions that need more information about the call than pgrx provides. Some of
+//! these functions remember facts about an argument for the rest of the query. Others do not use pgrx's wrapper.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 use crate::pg::function;
 use crate::pg::varlena::bytes;
 
-/// The call that a function has to answer.
+/// A call of a function by PostgreSQL.
 #[derive(Clone, Copy)]
 pub struct Call(pg_sys::FunctionCallInfo);
 
@@ -52,7 +52,8 @@ impl Call {
         unsafe { (*self.call_site()).fn_oid }
     }
 
-    /// Whether an argument is a constant in the query, and so is the same in every call from this call site.
+    /// Returns whether an argument is a constant in the query. A constant is the same in every call from this call
+    /// site.
     ///
     /// A parameter is not a constant: a PL/pgSQL variable is passed as a parameter, and its value changes from call
     /// to call.
@@ -60,8 +61,8 @@ impl Call {
     /// # Safety
     /// The function has such an argument.
     pub unsafe fn is_constant(self, at: usize) -> bool {
-        // SAFETY: PostgreSQL sets fn_expr to the expression of the call, or to null. The type of a node is the one
-        // that its tag states. The list contains all arguments of the function.
+        // SAFETY: PostgreSQL sets fn_expr to the expression of the call, or to null. The tag of a node states its
+        // type. The list contains all arguments of the function.
         unsafe {
             let expression = (*self.call_site()).fn_expr;
             if !pgrx::is_a(expression, pg_sys::NodeTag::T_FuncExpr) {
@@ -73,19 +74,20 @@ impl Call {
         }
     }
 
-    /// Returns what an earlier call from this call site remembered.
+    /// Returns the value that an earlier call from this call site remembered, if any.
     ///
     /// # Safety
-    /// The function remembers only values of type `T`, and replaces none while the reference is used.
+    /// The function remembers only values of type `T`, and does not replace a value while the reference is used.
     #[inline]
     pub unsafe fn remembered<'a, T>(self) -> Option<&'a T> {
-        // SAFETY: fn_extra belongs to the function: it is null, or `remember` has set it to a `T`, by this function's
-        // contract. The value is dropped with the call site, which outlives the call.
+        // SAFETY: fn_extra belongs to the function. By this function's contract, fn_extra is null or points to a `T`
+        // that was stored by `remember`. The call site outlives the call, and the value is dropped together with the
+        // call site.
         unsafe { (*self.call_site()).fn_extra.cast::<T>().as_ref() }
     }
 
-    /// Remembers a value for later calls from this call site. The value is dropped with the call site: at the end of
-    /// the query, or in PL/pgSQL at the end of the transaction at the latest.
+    /// Remembers a value for later calls from this call site. The value is dropped together with the call site. This
+    /// happens at the end of the query, or in PL/pgSQL no later than the end of the transaction.
     pub fn remember<'a, T>(self, value: T) -> &'a T {
         // SAFETY: by the contract of `new`. fn_extra belongs to the function. The value lives as long as fn_mcxt, the
         // memory context of the call site.
@@ -100,8 +102,8 @@ impl Call {
     /// Calls the extension's function `name(text) RETURNS bytea`, whether or not the user may call it, and returns
     /// its result.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
-        // SAFETY: all pointers are valid during these calls. The functions of the extension are in one schema, and no
-        // other functions have their names there. The result is in the memory context of the call.
+        // SAFETY: all pointers are valid during these calls. All functions of the extension are in one schema, which
+        // contains no other functions of the same names. The result is in the memory context of the call.
         unsafe {
             let schema = pg_sys::get_func_namespace(self.function());
             let function = function::function_in(schema, name, pg_sys::TEXTOID);

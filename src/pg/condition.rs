@@ -13,7 +13,7 @@ pub struct Condition(UnsafeCell<pg_sys::ConditionVariable>);
 // SAFETY: PostgreSQL protects the contents by a spinlock, which is part of the variable.
 unsafe impl Sync for Condition {}
 
-// An error leaves the variable consistent: PostgreSQL removes this process from the list of waiters.
+// After an error, the variable is still consistent, because PostgreSQL removes this process from the list of waiters.
 impl std::panic::RefUnwindSafe for Condition {}
 
 impl Default for Condition {
@@ -35,9 +35,9 @@ impl Condition {
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns whether it did. `is_met` is called at the
-    /// start, and again after each broadcast that begins after its last call. `event` is the wait event that
-    /// `pg_stat_activity` shows. Raises an error if the statement is canceled.
+    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns whether it did. `is_met` is called once at
+    /// the start, and again after each broadcast that begins after the last call of `is_met`. `event` is the wait
+    /// event that `pg_stat_activity` shows. Raises an error if the statement is canceled.
     pub fn wait_until(&self, timeout: Duration, event: u32, is_met: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + timeout;
         let _asleep = Asleep::on(self);
@@ -51,7 +51,7 @@ impl Condition {
             }
             // PostgreSQL counts the timeout in whole milliseconds.
             let left_ms = left.as_micros().div_ceil(1_000).min(i32::MAX as u128);
-            // SAFETY: as above. Waking up too early does no harm, because the condition is checked again.
+            // SAFETY: as above. Waking up too early is harmless, because the condition is then checked again.
             unsafe { pg_sys::ConditionVariableTimedSleep(self.0.get(), left_ms as _, event) };
         }
     }

@@ -1,8 +1,9 @@
 //! Conversion between the encoding of the database and UTF-8, which the extension uses internally.
 //!
-//! pgrx returns a text as its bytes in UTF-8. In a database with another encoding these bytes mean something else, or
-//! sending them to the client raises an error. Therefore a text that may contain other characters than ASCII is
-//! passed through this module: as [`Shown`] if a function returns it, by [`in_any_encoding`] if an error contains it.
+//! pgrx returns a text as its bytes in UTF-8. In a database with another encoding, these bytes represent other
+//! characters, or cannot be sent to the client. Therefore, texts that may contain characters other than ASCII are
+//! passed through this module. Functions return such texts as [`Shown`], and errors contain texts converted by
+//! [`in_any_encoding`].
 
 use std::borrow::Cow;
 use std::ffi::CStr;
@@ -12,7 +13,8 @@ use pgrx::prelude::*;
 
 use pg_sys::pg_enc::{PG_SQL_ASCII, PG_UTF8};
 
-/// Growth limit of a conversion: each byte becomes at most this many bytes. PostgreSQL's `MAX_CONVERSION_GROWTH`.
+/// The maximum number of bytes to which a conversion can expand one byte. This is PostgreSQL's
+/// `MAX_CONVERSION_GROWTH`.
 const MOST_GROWTH: usize = 4;
 
 fn encoding() -> pg_sys::pg_enc::Type {
@@ -53,9 +55,9 @@ pub fn utf8(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Decodes bytes of the configuration files, whose encoding is not known. They are taken as UTF-8 if they are valid
-/// UTF-8. Otherwise they are taken as the encoding of this database, in which `ALTER SYSTEM` writes them. Bytes that
-/// are invalid in both are replaced.
+/// Decodes bytes of the configuration files, whose encoding is not known. Valid UTF-8 is decoded as UTF-8. Other
+/// bytes are decoded from the encoding of this database, which is the encoding that `ALTER SYSTEM` uses. Bytes that
+/// are invalid in both encodings are replaced.
 pub fn guessed_utf8(bytes: &[u8]) -> String {
     match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -92,8 +94,8 @@ fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
 }
 
 /// Converts the text up to the first character that cannot be converted. Returns the result, and the rest of the
-/// text. Returns `None` if there is no conversion between the two encodings. Outside of a transaction it returns
-/// `None` as well, because PostgreSQL could not look up the conversion.
+/// text. Returns `None` if there is no conversion between the two encodings. Also returns `None` outside of a
+/// transaction, where PostgreSQL cannot look up the conversion.
 fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) -> Option<(Vec<u8>, &[u8])> {
     let mut converted = vec![0; (text.len() + 1) * MOST_GROWTH];
     let (from, to) = (from as i32, to as i32);

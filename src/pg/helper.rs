@@ -1,8 +1,9 @@
-//! A helper thread, for work that may block or compute for an unlimited time. The process waits for the thread by its
-//! latch, as for everything else.
+//! A helper thread, for work that may block or compute for an unlimited time. The process waits for the thread on its
+//! latch, as it waits for all other events.
 //!
-//! The thread must not call functions of the PostgreSQL server. It handles no signals: signal handlers run in the
-//! main thread only. A thread cannot be ended from outside, so if it does not return, the process has to exit.
+//! The thread must not call functions of the PostgreSQL server. The thread handles no signals, because signal
+//! handlers must run in the main thread. A thread cannot be stopped from outside. If a thread does not return, the
+//! process has to exit.
 
 use std::io::{self, PipeReader};
 use std::os::fd::AsRawFd;
@@ -23,11 +24,11 @@ pub fn is_running() -> bool {
     RUNNING.load(Ordering::Relaxed) > 0
 }
 
-/// A helper thread. If this is dropped before its result is taken, the thread is left running, and the process has to
-/// exit.
+/// A helper thread. If a `Helper` is dropped before its result is taken, the thread keeps running, and the process
+/// has to exit.
 pub struct Helper<T> {
     thread: JoinHandle<T>,
-    /// Reaches its end when the work is done.
+    /// A pipe that reaches its end when the work is done.
     end: PipeReader,
 }
 
@@ -46,8 +47,8 @@ impl<T: Send + 'static> Helper<T> {
         Ok(Helper { thread, end })
     }
 
-    /// Waits until the work is done, the latch of this process is set, or the time is over. Returns whether the work
-    /// is done.
+    /// Waits until the work is done, the latch of this process is set, or `timeout` has elapsed. Returns whether the
+    /// work is done.
     pub fn wait(&self, timeout: Duration, event: u32) -> bool {
         wait_for_socket(self.end.as_raw_fd(), Interest::Read, timeout, event)
     }
@@ -61,11 +62,11 @@ impl<T: Send + 'static> Helper<T> {
 }
 
 /// Makes the process skip the exit handlers of the C library if a thread is still running when the process exits. The
-/// handlers of OpenSSL would free what the thread is using. The thread would crash, and the postmaster would then
-/// restart all backends.
+/// handlers of OpenSSL would free memory that the thread is using. The thread would crash, and the postmaster would
+/// then restart all backends.
 ///
-/// PostgreSQL's own cleanup is not skipped: `proc_exit()` runs this callback after it has released shared memory. To
-/// the postmaster this is a normal exit.
+/// PostgreSQL's own cleanup is not skipped: `proc_exit()` runs this callback after it has released shared memory. The
+/// postmaster regards this as a normal exit.
 fn leave_at_once_if_running() {
     static IS_SET: AtomicBool = AtomicBool::new(false);
     #[pg_guard]
@@ -76,18 +77,19 @@ fn leave_at_once_if_running() {
         }
     }
     if !IS_SET.swap(true, Ordering::Relaxed) {
-        // SAFETY: the list has room for the few callbacks of a backend. PostgreSQL raises FATAL if it is full.
+        // SAFETY: the list has room for the few callbacks of a backend. PostgreSQL raises a FATAL error if the list
+        // is full.
         unsafe { pg_sys::on_proc_exit(Some(leave), pg_sys::Datum::from(0_usize)) };
     }
 }
 
-/// Runs an action with all signals blocked. A thread that the action starts keeps them blocked.
+/// Runs an action with all signals blocked. In threads that the action starts, the signals remain blocked.
 fn without_signals<T>(action: impl FnOnce() -> T) -> T {
     // SAFETY: signal sets are plain integers, and sigfillset fills this one.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
     let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are on the stack. The mask is that of this thread.
+    // SAFETY: both sets are on the stack. Only the signal mask of this thread changes.
     unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);

@@ -53,7 +53,7 @@ pub fn database_oid() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Returns the data directory. It is also the working directory of every process.
+/// Returns the data directory. The data directory is also the working directory of every process of the server.
 pub fn data_directory() -> PathBuf {
     // SAFETY: set before the first process is started, and never changed.
     let path = unsafe { CStr::from_ptr(pg_sys::DataDir) };
@@ -95,7 +95,8 @@ pub fn port() -> i32 {
 /// Returns the name of the host.
 pub fn host() -> String {
     let mut name = [0; 256];
-    // SAFETY: the buffer has this length. One byte is left for the NUL, which a long name would lack.
+    // SAFETY: the buffer has this length. One byte is left for the NUL, because gethostname may omit the NUL after a
+    // long name.
     unsafe { libc::gethostname(name.as_mut_ptr(), name.len() - 1) };
     // SAFETY: the last byte of the buffer is NUL.
     unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned()

@@ -27,7 +27,7 @@ pub unsafe fn call<const N: usize>(
     most: usize,
 ) -> Result<Vec<Vec<Option<String>>>, String> {
     let _rights = RightsOf::role(function.owner);
-    // SAFETY: by this function's contract. Everything passed to PostgreSQL is built as in its own executor, and lives
+    // SAFETY: by this function's contract. All arguments for PostgreSQL are built as in its own executor, and live
     // until the rows have been read.
     unsafe {
         let mut flinfo = pg_sys::FmgrInfo::default();
@@ -63,7 +63,7 @@ pub unsafe fn call<const N: usize>(
     }
 }
 
-/// Reads the first rows that a function has stored.
+/// Reads the first rows of the result that a function has stored.
 ///
 /// # Safety
 /// The rows in the store match the descriptor.
@@ -74,7 +74,7 @@ unsafe fn read<const N: usize>(
     most: usize,
 ) -> Result<Vec<Vec<Option<String>>>, String> {
     let mut rows = vec![];
-    // SAFETY: by this function's contract. Only attributes that the descriptor has are read.
+    // SAFETY: by this function's contract. Only attributes in the descriptor are read.
     unsafe {
         let attributes = PgTupleDesc::from_pg_unchecked(descriptor);
         let indexes = columns.map(|name| attributes.iter().position(|attribute| attribute.name() == name));

@@ -8,7 +8,7 @@ use pgrx::prelude::*;
 /// message, PostgreSQL would quote the whole value, which may contain a password.
 pub fn explain_rejection(message: &str, detail: &str, hint: &str) {
     // SAFETY: PostgreSQL clears these pointers before it calls a check hook, and reads them right after the hook. The
-    // strings are in ErrorContext, which is reset only after that.
+    // strings are in ErrorContext, which is not reset until PostgreSQL has read them.
     unsafe {
         pg_sys::GUC_check_errmsg_string = error_string(message);
         pg_sys::GUC_check_errdetail_string = error_string(detail);
@@ -24,7 +24,7 @@ fn error_string(text: &str) -> *mut c_char {
     unsafe { pg_sys::MemoryContextStrdup(pg_sys::ErrorContext, text.as_ptr()) }
 }
 
-/// Returns the text of a setting as it is stored, in whatever encoding.
+/// Returns the text of a setting as it is stored. The text can be in any encoding.
 ///
 /// # Safety
 /// `value` is null or points to a C string that outlives the returned reference.
@@ -41,14 +41,15 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a [u8] {
 /// false, too.
 ///
 /// # Safety
-/// `extra` is the pointer that PostgreSQL has passed to the check hook.
+/// `extra` is the pointer that PostgreSQL passed to the check hook.
 pub unsafe fn hand_over<T: Copy>(extra: *mut *mut c_void, value: T) -> bool {
     const { assert!(align_of::<T>() <= align_of::<u64>(), "PostgreSQL aligns memory to 8 bytes") }
     let memory = allocate(size_of::<T>()).cast::<T>();
     if memory.is_null() {
         return false;
     }
-    // SAFETY: the memory has this size and no other user. By this function's contract, `extra` is valid.
+    // SAFETY: the memory has this size and no other user. By the contract of this function, `extra` is a valid
+    // pointer.
     unsafe {
         memory.write(value);
         *extra = memory.cast();
@@ -59,14 +60,14 @@ pub unsafe fn hand_over<T: Copy>(extra: *mut *mut c_void, value: T) -> bool {
 /// Used in an assign hook: returns the value that the check hook has passed, if any.
 ///
 /// # Safety
-/// `extra` is the pointer that PostgreSQL has passed to the assign hook. The check hook of the setting passes a `T`.
+/// `extra` is the pointer that PostgreSQL passed to the assign hook. The check hook of the setting passes a `T`.
 pub unsafe fn handed_over<T: Copy>(extra: *mut c_void) -> Option<T> {
     // SAFETY: by this function's contract.
     unsafe { extra.cast::<T>().as_ref() }.copied()
 }
 
-/// Allocates memory that PostgreSQL frees together with the value of a setting. Returns null if none is available.
-/// Version 15 frees it by `free()`.
+/// Allocates memory for a value of a setting. PostgreSQL frees the memory together with the value. Returns null if
+/// none is available. Version 15 frees it by `free()`.
 #[cfg(feature = "pg15")]
 fn allocate(size: usize) -> *mut c_void {
     // SAFETY: may always be called.

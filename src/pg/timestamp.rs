@@ -2,7 +2,7 @@
 
 use pgrx::prelude::*;
 
-/// PostgreSQL counts time in microseconds from 2000-01-01. This is that date in Unix time.
+/// The epoch of PostgreSQL's timestamps, 2000-01-01, in microseconds of Unix time.
 pub const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
 /// Converts an instant within a layout, in microseconds of Unix time, to a `timestamptz`.
@@ -13,7 +13,7 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
 }
 
 /// Converts a stored `timestamptz` to microseconds of Unix time. `infinity` and the last thirty years of
-/// `timestamptz` become `i64::MAX`. That value, and the result for `-infinity`, lie outside every layout.
+/// `timestamptz` become `i64::MAX`. No layout can represent this value or the result for `-infinity`.
 #[inline]
 pub fn unix_us(stored: i64) -> i64 {
     stored.saturating_add(POSTGRES_EPOCH_US)

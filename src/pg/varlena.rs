@@ -1,7 +1,8 @@
-//! Values of type `text` and `bytea` as PostgreSQL passes them.
+//! Values of type `text` and `bytea`, in the form in which PostgreSQL passes them.
 //!
-//! A text argument of pgrx must be in UTF-8, whatever the encoding of the database; otherwise the call panics.
-//! Functions that read the bytes instead report the same error for every invalid text.
+//! A text argument of pgrx must be in UTF-8, even if the database has another encoding. Otherwise, the call panics.
+//! Functions with arguments of the types in this module read the bytes instead, and report the same error for every
+//! invalid text.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
@@ -69,7 +70,7 @@ unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     }
 }
 
-/// A text that is ready to be returned.
+/// A text in the form in which a function returns it to PostgreSQL.
 pub struct Text(pg_sys::Datum);
 
 impl Text {

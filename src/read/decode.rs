@@ -1,7 +1,8 @@
-//! Decoding and encoding IDs: `snowflake_decode`, the accessors, `snowflake_encode`.
+//! The functions that decode and encode IDs: `snowflake_decode`, the accessors, and `snowflake_encode`.
 //!
-//! Each function has two forms. The first uses the session's layout, and is STABLE because the setting may change.
-//! The second takes a layout as an argument, and is IMMUTABLE. The accessors are declared in `sql/parts/decode.sql`.
+//! Each function has two forms. The first form uses the session's layout, and is STABLE because that setting may
+//! change. The second form takes a layout as an argument, and is IMMUTABLE. The accessors are declared in
+//! `sql/parts/decode.sql`.
 
 use pgrx::IntoDatum;
 use pgrx::prelude::*;

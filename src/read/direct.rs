@@ -1,9 +1,10 @@
-//! Functions that PostgreSQL calls without pgrx's wrapper. They read one number in a layout, often for whole columns.
+//! Functions that PostgreSQL calls without pgrx's wrapper. Each function reads one number in a layout, and is often
+//! called for every row of a table.
 //!
-//! The wrapper takes 3 to 4 ns, nearly as long as the rest of the function. A call into PostgreSQL takes as long, and
-//! so does comparing the layout's name. Therefore the fast path of these functions does nothing that could panic or
-//! raise an error. If the layout is a constant in the query, it is remembered for the rest of the query.
-//! [`answer_slowly`] handles all other cases.
+//! The wrapper takes 3 to 4 ns, which is nearly as long as the rest of the function. A call into PostgreSQL or a
+//! comparison of the layout's name takes about the same time. Therefore, the fast path of these functions does
+//! nothing that could panic or raise an error. If the layout is a constant in the query, it is remembered for the
+//! rest of the query. [`answer_slowly`] handles all other cases.
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
@@ -14,8 +15,8 @@ use crate::error::{Error, OrReport};
 use crate::pg::call::Call;
 use crate::read::layout_argument::LayoutArgument;
 
-/// Computes the result of such a function from a layout and its first argument. `None` is NULL. Numbers are passed as
-/// in the `Datum` of their type; all types used here are passed by value.
+/// Computes the result of such a function from a layout and its first argument. `None` is NULL. Numbers are
+/// represented as in a `Datum`. All types used here are passed by value.
 pub type Reader = fn(&Layout, i64) -> Result<Option<i64>, RangeError>;
 
 /// The source of the layout.
@@ -27,7 +28,7 @@ pub enum Source {
     Argument,
 }
 
-/// Defines C functions, each from its name, the source of the layout, and the [`Reader`]. The SQL declarations are in
+/// Defines a C function for each given name, source of the layout, and [`Reader`]. The SQL declarations are in
 /// `sql/parts/decode.sql` and `sql/parts/range.sql`.
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
@@ -50,14 +51,14 @@ macro_rules! direct {
 }
 pub(crate) use direct;
 
-/// Answers a call of such a function.
+/// Answers a call of a function that `direct` defines.
 ///
 /// # Safety
 /// `fcinfo` belongs to a call by PostgreSQL. The function is STRICT. Its first argument is a number passed by value.
-/// With [`Source::Argument`], its second argument is a text.
+/// If `source` is [`Source::Argument`], the second argument is a text.
 #[inline(always)]
 pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: Reader) -> pg_sys::Datum {
-    // SAFETY: here and below, by this function's contract. Such a function remembers nothing but a layout.
+    // SAFETY: here and below, by this function's contract. Functions defined by `direct` remember only layouts.
     let (call, number) = unsafe {
         let call = Call::new(fcinfo);
         (call, call.argument(0).value() as i64)
@@ -74,7 +75,7 @@ pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: R
     }
 }
 
-/// Answers a call if the layout is not remembered yet, or if there is an error.
+/// Answers a call for which no layout is remembered yet, or which raises an error.
 ///
 /// # Safety
 /// As for [`answer`].
@@ -83,7 +84,7 @@ unsafe fn answer_slowly(call: Call, source: Source, reader: Reader) -> pg_sys::D
     let layout = match source {
         Source::Setting => config::layout().or_report(),
         Source::Argument => {
-            // SAFETY: by this function's contract. Such a function remembers nothing but a layout.
+            // SAFETY: by this function's contract. Functions defined by `direct` remember only layouts.
             let remembered = unsafe { call.remembered::<Layout>() }.copied();
             // SAFETY: as above. The second argument is a text.
             remembered.unwrap_or_else(|| unsafe { named_layout(call) })

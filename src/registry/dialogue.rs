@@ -1,4 +1,4 @@
-//! The dialogue with the registry: the queries sent to it, and the checks on its answers.
+//! The dialogue with the registry. This module sends queries to the registry and checks the answers.
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 use crate::pg::{clock, server};
 
-/// The same bounds as in the registry. They are checked here too, because the answer may come from something
-/// that is not a registry.
+/// These bounds are the same as in the registry. The worker checks them as well, because an answer may come
+/// from a server that is not a registry.
 const SHORTEST_LEASE_US: i64 = 1_000_000;
 const LONGEST_LEASE_US: i64 = 24 * 60 * 60 * 1_000_000;
 const SHORTEST_RENEWAL_US: i64 = 100_000;
 /// How often a lease is renewed, unless the registry says otherwise.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
-/// The registry grants nothing if the clocks differ by more than this. So no lease starts further ahead of
-/// this server's clock.
+/// The registry grants nothing if the clocks differ by more than this. Therefore, the start of a lease is
+/// never further ahead of this server's clock.
 pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 
-/// What this process has learned from the answers so far.
+/// The information that this process has received from the registry so far.
 pub struct Dialogue {
     /// How long a lease lasts; 0 if unknown.
     pub lease_us: i64,
@@ -35,8 +35,8 @@ pub struct Dialogue {
     pub clock_offset_us: Option<i64>,
     /// How long the last exchange took.
     round_trip_us: i64,
-    /// Whether to send this server's facts unchanged: the registry's database may be unable to represent
-    /// them.
+    /// Whether to send the facts about this server unchanged. This is false if the registry's database cannot
+    /// represent all characters in the facts.
     tells_facts_as_they_are: bool,
 }
 
@@ -106,8 +106,8 @@ impl Dialogue {
     }
 
     /// Sends a query. The encoding of the registry's database may be unable to represent the facts about this
-    /// server. In this case they are sent again in ASCII, because the grant of a worker ID must not depend on
-    /// them.
+    /// server. If a query is refused for this reason, the facts are sent again in ASCII. The grant of a
+    /// worker ID must not depend on the characters in the facts.
     fn ask(
         &mut self,
         connection: &mut Connection,

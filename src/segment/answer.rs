@@ -39,7 +39,7 @@ pub struct Answer {
     pub report_every_us: Option<i64>,
     /// Whether the answer comes from a registry other than the requested one. It then contains nothing else.
     pub is_foreign: bool,
-    /// For each request that was answered: its index, counted from 0, and the answer to it.
+    /// The answers to the requests, each with the index of its request, counted from 0.
     pub about: Vec<(usize, About)>,
 }
 
@@ -48,7 +48,7 @@ pub struct About {
     pub state: SegmentState,
     pub granted: Option<Granted>,
     pub max_value: Option<i64>,
-    /// Signed evidence of the numbers granted before this answer.
+    /// A signed statement of the numbers that the registry granted before this answer.
     pub token: Option<String>,
     pub detail: Option<String>,
     /// The name of an existing segment of which the requested name is probably a misspelling.

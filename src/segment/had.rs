@@ -8,7 +8,7 @@ use super::answer::{Granted, Period};
 /// The highest numbers of a segment that the server has been granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Had {
-    /// The mark in the current period, or in a segment without periods.
+    /// The mark in the current period, or in the segment if the segment has no periods.
     pub now: Option<End>,
     /// The mark in the next period, which the server has not entered yet.
     pub next: Option<End>,
@@ -26,9 +26,8 @@ pub struct End {
 
 impl Had {
     /// Returns the number above which a granted range must start; `None` if there is no such limit. The limit is the
-    /// server's highest mark. The mark of the next period is ignored if the range belongs to an earlier period. A
-    /// range of a period before the current one always starts below the limit, so the server never returns to an
-    /// earlier period.
+    /// highest mark of the server, but the mark of the next period is ignored if the range belongs to an earlier
+    /// period. All ranges of past periods start below the limit, so the server never returns to an earlier period.
     pub fn bound(&self, granted: &Granted) -> Option<i64> {
         let is_not_later = |end: &&End| match (end.period, granted.period) {
             (Some(had), Some(new)) => had.key <= new.key,
@@ -37,16 +36,16 @@ impl Had {
         self.now.iter().chain(self.next.iter().filter(is_not_later)).map(|end| end.until).max()
     }
 
-    /// Records that a range is about to be used. The mark of a later period is kept. A range that was held back
-    /// already has a mark. That mark is used, because it contains the registry that granted the range.
+    /// Records that a range is about to be used. The mark of a later period is not changed. If the range was held
+    /// back, its existing mark is used, because that mark contains the registry that granted the range.
     pub fn enter(&mut self, end: Option<End>) {
         let held = self.next.take_if(|next| end.as_ref().is_some_and(|end| end.until == next.until));
         self.now = held.or(end);
         self.drop_what_has_begun();
     }
 
-    /// Merges the marks of another copy, and keeps the higher one of each pair. Numbers of a later period are always
-    /// higher.
+    /// Merges the marks with those of another copy. The higher mark of each pair is kept. The higher mark is also the
+    /// later one, because numbers of a later period are always higher.
     pub fn merge(&mut self, other: Had) {
         let higher = |one: Option<End>, other: Option<End>| match (one, other) {
             (Some(one), Some(other)) => Some(if other.until > one.until { other } else { one }),
@@ -61,7 +60,7 @@ impl Had {
         self.next.take_if(|next| now >= Some(next.until));
     }
 
-    /// Iterates over the marks that are present.
+    /// Iterates over the existing marks.
     pub fn ends(&self) -> impl Iterator<Item = &End> {
         self.now.iter().chain(&self.next)
     }

@@ -1,4 +1,4 @@
-//! A registry in the keeper's own database: all that a single server needs.
+//! A registry in the keeper's own database. A single server needs no other registry.
 //!
 //! The database may have a malicious owner, and the worker is a superuser. Therefore the function is looked up as a
 //! member of the extension and called by its OID. It runs with the rights of its owner, in a security-restricted
@@ -26,8 +26,8 @@ pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
     }
     let Some(rows) = rows.map_err(|Problem(text)| NoAnswer::Refused(text))? else { return Ok(None) };
     let mut answer = Answer::read(&rows)?;
-    // Read the clock again: it is the registry's clock, and the function may have waited for a lock since it read the
-    // clock.
+    // Read the clock again, because the function may have waited for a lock after it read the clock. The server and
+    // this registry have the same clock.
     let (clock_us, since_boot_us) = clock::clocks_us();
     answer.clock_us = clock_us;
     Ok(Some(Answered { answer, since_boot_us }))
@@ -42,10 +42,10 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
         let text = "function snowflake_registry.take_local() is not that of extension snowflake_id_registry, or its schema belongs to somebody who could put another one in its place";
         Problem(text.into())
     })?;
-    // The owner of the extension may have replaced the function by one that never returns.
+    // The owner of the extension may have replaced the function with one that never returns.
     let_sigterm_interrupt();
-    // SAFETY: the worker's transactions all have a snapshot. The function was looked up by these argument types. It
-    // is the extension's own, and is written in PL/pgSQL.
+    // SAFETY: the worker's transactions all have a snapshot. The function was looked up by these argument types, so
+    // it accepts the arguments. The function belongs to the extension, and is written in PL/pgSQL.
     unsafe {
         let registry_id = question.registry_id.map(|id| id.to_string());
         let arguments = [

@@ -1,14 +1,15 @@
 //! Segments: `snowflake_segment_nextval`, and the background worker that fetches ranges of numbers.
 //!
-//! The registry grants ranges of small ascending numbers that are unique in the fleet. It is the registry named by
-//! `snowflake_id.registry`, or an extension in the keeper's own database. Each range goes through these steps, in
-//! this order:
+//! The registry grants ranges of small ascending numbers that are unique in the fleet. The registry is the one that
+//! `snowflake_id.registry` names, or an extension in the keeper's own database. Each range goes through these steps,
+//! in this order:
 //!
-//! 1. The worker requests it ([`fetch`]), through libpq or by a call in its own database ([`local_registry`]). The
-//!    request contains the server's high-water mark. The registry commits before its answer counts.
-//! 2. The worker refuses a range that does not lie above the server's high-water mark ([`range_file`]).
-//! 3. The worker stores the end of the range in a file and in the keeper's database ([`taken`]). Both are durable
-//!    before a call gets a number.
+//! 1. The worker requests a range ([`fetch`]), either through libpq or by a function call in its own database
+//!    ([`local_registry`]). The request contains the server's high-water mark. The worker uses the answer only after
+//!    the registry has committed.
+//! 2. The worker refuses the range unless it is above the server's high-water mark ([`range_file`]).
+//! 3. The worker stores the end of the range in a file and in the keeper's database ([`taken`]). Both writes are
+//!    durable before a call gets a number.
 //! 4. The worker publishes the range in shared memory ([`crate::shared::segments`]), and backends take numbers from
 //!    it ([`numbers`]).
 //!

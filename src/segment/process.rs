@@ -17,7 +17,7 @@ use crate::pg::relation::Extension;
 use crate::shared::memory;
 use crate::shared::segments::{self, Trouble, segments};
 
-/// Whether this server has been granted numbers before. Set in the keeper's process by `find_ranges`.
+/// Whether this server has been granted numbers before. The keeper sets this flag in `find_ranges`.
 static HAS_RANGES: OnceLock<bool> = OnceLock::new();
 
 /// Run by the keeper, in a transaction: finds out whether this server has been granted numbers before.
@@ -29,7 +29,8 @@ pub fn find_ranges(extension: Extension) {
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
     let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
-    // A server that has been granted numbers reports them to the registry, even if it needs no more.
+    // A server that has been granted numbers reports its high-water marks to the registry, even if it needs no more
+    // numbers.
     let is_needed = HAS_RANGES.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
     if !is_needed || is_there {
         return;
@@ -47,10 +48,10 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let (Ok(shared), Ok(segments)) = (memory::state(), segments()) else {
-        return; // The keeper has shared memory, so this does not happen.
+        return; // This cannot happen, because the keeper has shared memory.
     };
     // The high-water marks are stored in this database. If `snowflake_id.registry` is not set, the registry may be in
-    // it as well.
+    // this database as well.
     database::connect(&config::database());
     let is_local = config::registry().is_none();
     if !segments.wakeup.attach() {

@@ -1,11 +1,12 @@
-//! Tokens: what registries have signed about the numbers that they granted, to this server or to others.
+//! Tokens, which are signed statements of registries about the numbers that they granted to this server or to other
+//! servers.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Number of registries whose tokens are kept. The registries that signed last are kept.
+/// Number of registries whose tokens are kept. The tokens of the registries that signed most recently are kept.
 const MOST_REGISTRIES: usize = 8;
 
 /// The tokens of each registry, starting with the registry that signed last. A token proves nothing to another
@@ -19,12 +20,13 @@ struct OfRegistry {
     segments: BTreeMap<String, Tokens>,
 }
 
-/// The tokens kept for one name. Only the registry can verify a signature, so a forged token that states more than
-/// any real one may be stored as `most`. The last token is kept as well, so that a forged one does not displace what
-/// the registry signs next.
+/// The tokens kept for one name. Only the registry can verify a signature. A forged token may therefore be stored as
+/// `most` if it states more than any real token. The last token is kept as well, so that a forged token does not
+/// displace the registry's next token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Tokens {
-    /// The token that states the most. A registry that was restored from a backup may sign less later.
+    /// The token that states the most. A registry that is restored from a backup may later sign tokens that state
+    /// less.
     most: String,
     last: String,
 }

@@ -1,4 +1,4 @@
-//! The slow path of taking numbers: asks the worker for a range and waits for it. The wait is limited by `max_wait`,
+//! The slow path of taking numbers: asks the worker for a range and waits for it. The wait takes at most `max_wait`,
 //! holds no lock, can be canceled, and is visible in `pg_stat_activity`.
 
 use std::num::NonZeroU64;
@@ -19,19 +19,19 @@ use crate::shared::segments::{
 use crate::shared::wait::{Deadline, Watch};
 use crate::wait_event::WaitEvent;
 
-/// How long calls wait while the registry does not answer, because it may be restarting or failing over. After that,
-/// calls fail immediately, so that they do not pile up.
+/// How long calls wait for a registry that does not answer. The registry may be restarting or failing over. After
+/// this time, calls fail immediately, so that they do not accumulate.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
-/// Takes up to `n` numbers of a segment. Waits until there is at least one.
+/// Takes up to `n` numbers of a segment, and waits until at least one number is available.
 pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error> {
     let segments = segments()?;
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
     }
     let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
-    // Do not convert a name that is too long in any encoding. It may be huge, and a failed allocation would abort the
-    // process.
+    // Do not convert a name that is too long in any encoding. The name may be huge, and a failed allocation would
+    // abort the process.
     if name.len() > 4 * LONGEST_NAME {
         return Err(bad_length(name.len()));
     }
@@ -47,8 +47,8 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
             if taken.is_next_wanted {
                 segments.request_worker();
             }
-            // The slot may have been reassigned to another name since it was found. The numbers are lost in that
-            // case. Otherwise the slot keeps its name from now on.
+            // The slot may have been reassigned to another name since it was found. If the slot was reassigned, the
+            // numbers are lost. Otherwise, the slot keeps its name from now on.
             if segments.record_of(at, &text).is_some() {
                 return Ok((slot, taken));
             }
@@ -65,7 +65,7 @@ struct Waiting<'a> {
     name: &'a str,
     deadline: Deadline,
     changes: Watch<'a>,
-    /// The first round of the worker that takes this call into account.
+    /// The number of the first round in which the worker takes this call into account.
     round: Option<u64>,
 }
 
@@ -76,13 +76,14 @@ impl<'a> Waiting<'a> {
     }
 
     /// Asks the worker for numbers, and sleeps until the worker has published something or ended a round. Fails if
-    /// the registry has answered that there are no numbers, if it did not answer, or if the time is over.
+    /// the registry has answered that there are no numbers, if the registry did not answer, or if the deadline has
+    /// passed.
     fn ask(&mut self, slot: &Slot, record: impl Fn() -> Option<Record>) -> Result<(), Error> {
         if self.round.is_none() {
             slot.calls_waited.fetch_add(1, Ordering::Relaxed);
         }
         if self.round.is_some_and(|round| self.segments.has_ended(round)) {
-            // Read the record only now that the round has ended: an older record may be out of date.
+            // The record must be read after the end of the round, because an older record may be out of date.
             self.refuse(record())?;
             // Either other calls have taken the new numbers, or another request may succeed.
             self.round = None;
@@ -99,7 +100,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Returns the error that matches the registry's last answer. Returns `Ok` if the registry has granted numbers,
-    /// or should be asked again.
+    /// or if the call should ask the registry again.
     fn refuse(&self, record: Option<Record>) -> Result<(), Error> {
         if let Some(problem) = segments::registry_problem() {
             let silent_us = clock::clock_us().saturating_sub(problem.since_us);

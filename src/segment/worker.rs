@@ -20,7 +20,8 @@ use super::range_file::RangeFile;
 use crate::background::rounds;
 use crate::config;
 
-/// How long the worker sleeps at most when it is not woken: without a connection to the registry, and with one.
+/// The maximum time that the worker sleeps without being woken. The first value applies without a connection to the
+/// registry, the second with a connection.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME_IN_TOUCH: Duration = Duration::from_secs(2);
 

@@ -1,12 +1,13 @@
 //! Preserves the server's history when shared memory is reinitialized.
 //!
 //! When a backend crashes, the postmaster reinitializes all shared memory, and the server continues. The
-//! history must not be lost then: up to which time IDs may have been issued, and which clock was accepted. So
-//! the postmaster copies the history into a variable of its own before the old memory is removed, and back
-//! into the new memory after that is created. No other process reads the variable.
+//! server must not lose its history, which contains the time up to which IDs may have been issued and the
+//! clock that was accepted. Therefore, the postmaster copies the history into a variable of its own before
+//! the old memory is removed. After the new memory has been created, the postmaster copies the history back.
+//! No other process reads the variable.
 //!
-//! The crashed process may have damaged the memory. Each word is read once, and all words are plain numbers:
-//! at worst, no IDs are issued until an administrator intervenes.
+//! The crashed process may have damaged the memory. Each word is read once, and all words are plain numbers.
+//! In the worst case, no IDs are issued until an administrator intervenes.
 
 use std::cell::RefCell;
 
@@ -17,14 +18,14 @@ use super::memory::STATE;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::clock;
 
-/// The postmaster's copy. At server start it holds only the offset of the current clock, which is accepted
-/// unchecked. After a crash of a backend, the offset that was carried over applies instead.
+/// The postmaster's copy. At server start, the copy contains only the offset of the current clock, which is
+/// accepted without a check. After a crash of a backend, the copy contains the offset from before the crash.
 static COPY: BackendLocal<RefCell<HistoryWords>> = BackendLocal::new(RefCell::new(HistoryWords::nothing()));
 static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(RefCell::new(None));
 
-/// Installs the hook that carries the history over. Called by the postmaster after it requested the shared
-/// memory.
+/// Installs the hook that copies the history. The postmaster calls this function after it has requested the
+/// shared memory.
 pub(super) fn request() {
     let (clock_us, since_boot_us) = clock::clocks_us();
     COPY.borrow().set_clock_offset(clock_us - since_boot_us);

@@ -7,7 +7,8 @@ use snowflake_id_core::Identity;
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::History;
 
-/// The history words. Only the keeper writes them, except that [`super::carry_over`] copies them as a whole.
+/// The history words. Only the keeper writes the individual words. [`super::carry_over`] copies all of them
+/// at once.
 pub struct HistoryWords {
     tracks: [TrackWords; TRACKS],
     highest_us: AtomicI64,
@@ -45,8 +46,8 @@ impl HistoryWords {
         }
     }
 
-    /// Returns the part of the history besides the horizons. Read the horizons before it: see
-    /// [`HistoryWords::reset`].
+    /// Returns the history without the horizons. The horizons must be read before this function is called
+    /// (see [`HistoryWords::reset`]).
     pub fn snapshot(&self) -> History {
         History { highest_us: self.highest_us.load(Ordering::Acquire), last_identity: self.last_identity() }
     }
@@ -56,8 +57,8 @@ impl HistoryWords {
         Horizon::from_word(self.tracks[track].published.load(Ordering::Acquire))
     }
 
-    /// Returns the last value of a track that was opened or about to be opened, with the highest horizon of
-    /// this value that may have been stored.
+    /// Returns the value of a track that was last opened or about to be opened. Its horizon is the highest
+    /// one that may have been stored for this value.
     pub fn promised(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].promised.load(Ordering::Acquire))
     }
@@ -67,9 +68,9 @@ impl HistoryWords {
         self.tracks[track].published.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Records a horizon before it is stored. If the stored rows are dropped meanwhile, the process that
-    /// stores the history again finds every horizon that may still be published. A promise for another value
-    /// is overwritten: that value is no longer used, or never was.
+    /// Records a horizon before it is stored. If the stored rows are dropped before the commit, the process
+    /// that stores the history again finds every horizon that may still be published. A promise for another
+    /// value is overwritten, because the other value is no longer used or was never used.
     pub fn promise(&self, track: usize, horizon: Horizon) {
         self.note_high(horizon.until_us());
         if self.promised(track).until_us_of(horizon.value()) <= horizon.until_us() {
@@ -77,22 +78,24 @@ impl HistoryWords {
         }
     }
 
-    /// Lowers the promise to this horizon. To be called only if nothing beyond it was used or will be used.
+    /// Lowers the promise to this horizon. The caller must ensure that nothing beyond the horizon was used or
+    /// will be used.
     pub fn lower_promise(&self, track: usize, horizon: Horizon) {
         self.tracks[track].promised.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Raises the high-water mark of the IDs that may have been issued before this shared memory was created,
-    /// in microseconds of Unix time.
+    /// Raises the high-water mark to the given instant, in microseconds of Unix time. The mark covers IDs
+    /// that may have been issued before this shared memory was created.
     pub fn note_high(&self, instant_us: i64) {
         self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
     }
 
-    /// Prepares for a reset, after which the horizons are lower than times that the last identity has used.
-    /// The last identity is cleared before the promises are lowered, so that no process reads it together
-    /// with low promises (see [`HistoryWords::snapshot`]): after a loss of the stored state, only the last
-    /// identity may go on above its promise. To be called only after a fence, and before the low horizons can
-    /// be read from the store, so that they are recognized as this server's own.
+    /// Prepares for a reset, which lowers the horizons below times that the last identity has used. If the
+    /// stored state is lost, only the last identity may continue above its promise. Therefore, the last
+    /// identity is cleared before the promises are lowered, so that no process reads the last identity
+    /// together with low promises (see [`HistoryWords::snapshot`]). This function must be called after a
+    /// fence. It must also be called before the low horizons can be read from the store, so that they are
+    /// recognized as this server's own.
     pub fn reset(&self, horizons: [Horizon; TRACKS]) {
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {

@@ -22,7 +22,7 @@ pub struct State {
     pub(super) slot_table: SlotTable,
 }
 
-// With a larger alignment than that of PostgreSQL's shared memory, pgrx refuses to start.
+// pgrx refuses to start if the alignment is larger than that of PostgreSQL's shared memory.
 const _: () = assert!(align_of::<State>() <= pg_sys::PG_CACHE_LINE_SIZE as usize);
 
 /// Statistics since shared memory was created. All accesses are Relaxed: no decision depends on these
@@ -31,7 +31,7 @@ const _: () = assert!(align_of::<State>() <= pg_sys::PG_CACHE_LINE_SIZE as usize
 pub struct Statistics {
     pub calls_waited: AtomicU64,
     pub waited_us: AtomicU64,
-    /// This and the next are written by the keeper.
+    /// The keeper writes this counter and `largest_step_back_us`.
     pub clock_steps_back: AtomicU64,
     pub largest_step_back_us: AtomicU64,
 }

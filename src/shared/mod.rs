@@ -1,12 +1,12 @@
-//! The state in shared memory: the gate, the slots, and `server_status`, in which processes publish their
-//! state to one another.
+//! The state in shared memory. Its main parts are the gate, the slots, and `server_status`, in which
+//! processes publish their state to one another.
 //!
 //! Who writes what:
 //!
 //! * `gate` (one word): opened only by the keeper; closed by the keeper, and by the registry worker when a
 //!   lease is withdrawn; read in every attempt to take an ID.
 //! * the slots and their directory: see [`slots`] and [`tracks`].
-//! * `server_status`: see [`server_status`]. It contains one type for each writer.
+//! * `server_status`: see [`server_status`]. Each writer has a separate type in `server_status`.
 //! * the statistics: any process adds to them, and nothing depends on them.
 //! * the lease status, written by the registry worker: see [`lease`].
 //! * the slots of segments: see [`segments`].

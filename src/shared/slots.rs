@@ -2,8 +2,9 @@
 //!
 //! * The directory is written under the exclusive lock and read under the shared lock. A backend may cache a
 //!   slot that it has found, so that the hot path takes no lock: a slot is never assigned to another layout.
-//! * A slot is initialized under the exclusive lock before it is entered in the directory. From then on, all
-//!   backends change its word by atomic exchanges, without a lock, and the keeper changes its horizon.
+//! * A slot is initialized under the exclusive lock before it is entered in the directory. After that, all
+//!   backends change the word of the slot by atomic exchanges without a lock, and the keeper changes the
+//!   horizon of the slot.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use super::memory::{DIRECTORY, State, state};
 use super::slot_table::{MAX_LAYOUTS, MAX_SLOTS, Record, SlotEntry};
 use crate::error::Error;
 
-/// A slot that belongs to a layout, with the count of IDs taken from it.
+/// A slot that belongs to a layout, with a counter of the IDs that were taken from the slot.
 #[derive(Clone, Copy)]
 pub struct SlotInUse {
     pub slot: &'static Slot,
@@ -24,10 +25,10 @@ pub struct SlotInUse {
 
 /// A snapshot of a slot in use.
 pub struct SlotFacts {
-    /// The layout after which the slot is named. Other layouts may share the slot.
+    /// The layout that gives the slot its name. Other layouts may share the slot.
     pub layout: Layout,
     pub key: SlotKey,
-    /// Whether every layout has left the slot, because the clock was set back.
+    /// Whether no layout uses the slot any more, because the clock was set back.
     pub is_left: bool,
     /// The value of the clock sequence.
     pub clock_seq: u8,
@@ -68,9 +69,9 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     Ok(state.slot_at(free, &key))
 }
 
-/// Names the slot of a layout after this layout if it keeps the slot for longer than the layout in the entry.
-/// On track 0, these are the layouts that stay when the clock is set back; on track 1, those that can hold
-/// higher values of the clock sequence.
+/// Names the slot of a layout after this layout if the layout keeps the slot for longer than the layout in
+/// the entry. On track 0, a layout keeps the slot for longer if its clock sequence is narrower. On track 1,
+/// it keeps the slot for longer if its clock sequence is wider.
 pub fn name_after(layout: &Layout) -> Result<(), Error> {
     let key = state()?.key_of(layout);
     let is_named_after_another = |entry: &SlotEntry| match entry {
@@ -95,12 +96,12 @@ impl State {
         SlotInUse { slot, issued: &self.slot_table.records[at].issued, clock_seq: key.parts(slot.word()).0 }
     }
 
-    /// Returns the current key of a layout.
+    /// Returns the key of the slot that a layout currently uses.
     pub fn key_of(&self, layout: &Layout) -> SlotKey {
         SlotKey::at(layout, self.server_status.value())
     }
 
-    /// Returns the first counter of a slot that is assigned now.
+    /// Returns the first counter for a newly assigned slot.
     pub fn first_counter(&self, key: &SlotKey) -> u64 {
         key.first_counter_from(self.server_status.begun(key.track()).floor_us)
     }

@@ -1,13 +1,13 @@
-//! Operations on all slots of a track: publishing a horizon, fencing, switching to another value of the clock
-//! sequence, retiring.
+//! Operations on all slots of a track. They publish a horizon, fence the slots, switch to another value of
+//! the clock sequence, or retire the slots.
 //!
-//! * A published horizon reaches every slot, but never beyond the end of the lease. The keeper writes the
-//!   horizon and the lease to `server_status`, and then the earlier of the two into the slots, all under the
-//!   shared lock. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
+//! * Every slot is limited by the published horizon or the end of the lease, whichever is earlier. Under the
+//!   shared lock, the keeper first writes the horizon and the lease to `server_status`, and then the limit to
+//!   the slots. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
 //!   lock.
-//! * Layouts with a clock sequence have a slot on track 0, and a second one as soon as the clock is set back.
-//!   When the second slot switches to another value, its word contains the new value: attempts with the old
-//!   value fail, and sessions look up the slot again.
+//! * Layouts with a clock sequence have a slot on track 0. After the clock is set back, they also have a slot
+//!   on track 1. When the second slot switches to another value, its word contains the new value. Attempts
+//!   with the old value then fail, and sessions look up the slot again.
 
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
@@ -16,7 +16,7 @@ use super::memory::{DIRECTORY, State};
 use super::slot_table::{Directory, MAX_LAYOUTS, Record, SlotEntry};
 
 impl State {
-    /// Returns the state of the tracks, combined with the stored horizons.
+    /// Returns the state of the tracks, including the given stored horizons.
     pub fn tracks(&self, stored: [Horizon; TRACKS]) -> [Track; TRACKS] {
         let directory = DIRECTORY.share();
         let is_begun = self.server_status.is_begun();
@@ -29,7 +29,7 @@ impl State {
         })
     }
 
-    /// Returns the slots of a track that have its current value.
+    /// Returns the slots of a track that have the current value of the track.
     fn on_track<'a>(
         &'a self,
         directory: &'a Directory,
@@ -47,8 +47,8 @@ impl State {
         slots.map(|(key, slot, record)| record.end_of_use_us(&key, slot.word())).fold(0, i64::max)
     }
 
-    /// Publishes horizons to all slots, and for slots that are assigned later. To be called only with durable
-    /// horizons.
+    /// Publishes horizons for all slots, including slots that are assigned later. The horizons must be
+    /// durable.
     pub fn publish(&self, horizons: [Option<Horizon>; TRACKS]) {
         self.publish_in(&DIRECTORY.share(), horizons);
     }
@@ -62,7 +62,7 @@ impl State {
         self.let_slots_be_used(directory);
     }
 
-    /// Sets the range of the lease. To be called only while the gate is closed, or open for the same lease.
+    /// Sets the range of the lease. The gate must be closed, or open for the same lease.
     pub fn set_lease(&self, lease: &Lease) {
         let directory = DIRECTORY.share();
         self.server_status.keeper.set_lease(lease);
@@ -91,7 +91,8 @@ impl State {
         self.server_status.history.published(track).until_us_of(self.server_status.begun(track).value)
     }
 
-    /// Sets the values of the tracks and the floors of their slots, once the keeper has determined them.
+    /// Sets the value of each track and the floor of its slots. The keeper calls this when it has determined
+    /// the values and floors.
     pub fn begin(&self, begun: [Begun; TRACKS]) {
         let _directory = DIRECTORY.exclusive();
         // Track 0 comes last, because
@@ -100,19 +101,21 @@ impl State {
         self.server_status.begin(0, begun[0]);
     }
 
-    /// Switches track 1 to another value of the clock sequence. To be called only if the horizon of the new
-    /// value and the high-water mark of the old value are durable, and all IDs with the new value are before
-    /// its floor.
+    /// Switches track 1 to another value of the clock sequence. The horizon of the new value and the
+    /// high-water mark of the old value must be durable. All IDs with the new value must be before
+    /// `floor_us`.
     ///
-    /// A slot that has the new value already is raised to the floor, so that attempts paused since then fail.
+    /// A slot that already has the new value is raised to the floor, so that paused attempts from an earlier
+    /// use of the value fail.
     pub fn open_value(&self, floor_us: i64, horizon: Horizon) {
         let directory = DIRECTORY.exclusive();
         let value = horizon.value();
-        // Set this first, so that a call that finds a changed word looks up its new slot.
+        // The value is set before the words change, so that a call that finds a changed word looks up its new
+        // slot.
         self.server_status.begin(1, Begun { value, floor_us });
         for (key, slot, record) in directory.in_use(&self.slot_table).filter(|(key, ..)| key.track() == 1) {
             if !key.has_room_for(value) {
-                slot.set_horizon(0); // The layouts of this slot now have value 0, on track 0.
+                slot.set_horizon(0); // The layouts of this slot now use value 0 and track 0.
                 continue;
             }
             let first = key.word(value, key.first_counter_from(floor_us));
@@ -134,15 +137,15 @@ impl State {
                 >= MAX_LAYOUTS
     }
 
-    /// Closes the gate, and raises every slot to the floor of its track. If `is_another`, every slot is
-    /// raised to its next tick at least, so that IDs of the new identity sort after those of the old one.
-    /// When this returns, no attempt that started before can succeed. Slots that are assigned later start at
-    /// the floors or above.
+    /// Closes the gate, and raises every slot to the floor of its track. If `is_another` is true, every slot
+    /// is raised at least to its next tick, so that IDs of the new identity sort after IDs of the old
+    /// identity. When this function returns, no attempt that started before the call can succeed. Slots that
+    /// are assigned later start at or above the floors.
     pub fn fence(&self, floors_us: [i64; TRACKS], is_another: bool) {
         self.fence_in(&DIRECTORY.exclusive(), floors_us, is_another);
     }
 
-    /// Closes the gate. When this returns, no attempt that started before can succeed.
+    /// Closes the gate. When this function returns, no attempt that started before the call can succeed.
     pub fn close_gate(&self) {
         self.fence([0; TRACKS], false);
     }
@@ -168,9 +171,9 @@ impl State {
         }
     }
 
-    /// Fences, and lowers the published horizons so that no more IDs can be issued. Returns for each track
-    /// the high-water mark of the issued IDs, or the floor if that is higher: IDs below the floor may have
-    /// been issued earlier.
+    /// Fences, and lowers the published horizons so that no more IDs can be issued. For each track, returns
+    /// the high-water mark of the issued IDs, or the floor if the floor is higher. IDs below the floor may
+    /// have been issued earlier.
     pub fn shutdown_horizons(&self) -> [Horizon; TRACKS] {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, [0; TRACKS], false);
@@ -185,7 +188,7 @@ impl State {
     /// Whether there are enough free slots for the layouts in use after a reset.
     pub fn has_room_for_reset(&self) -> bool {
         let directory = DIRECTORY.share();
-        // A layout may have two slots, but needs only one after a reset.
+        // A layout may have two slots now, but will need only one slot after a reset.
         let current = self.server_status.value();
         let is_in_use = |entry: &&SlotEntry| entry.in_use().is_some() && !entry.is_left(current);
         let is_free = |entry: &&SlotEntry| **entry == SlotEntry::Free;
@@ -193,12 +196,12 @@ impl State {
         entries().filter(is_free).count() >= entries().filter(is_in_use).count()
     }
 
-    /// Retires all slots: layouts get new slots, which start at `floor_us`. To be called only after a fence
-    /// and after [`HistoryWords::reset`](super::history::HistoryWords::reset), and only if it is durably
-    /// stored that no used identity may go on below its high-water mark.
+    /// Retires all slots. Layouts are assigned new slots, which start at `floor_us`. This function must be
+    /// called after a fence and after [`HistoryWords::reset`](super::history::HistoryWords::reset). The
+    /// records that keep used identities from continuing below their high-water marks must be durable.
     ///
-    /// Slots are not reused. An attempt that was paused before the fence must never again find in its slot the
-    /// word that it has read.
+    /// Slots are not reused, because an attempt that was paused before the fence must never find the word
+    /// that it has read in its slot again.
     pub fn reset(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.slot_table) {

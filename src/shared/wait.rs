@@ -1,5 +1,5 @@
-//! How calls wait for background workers: a call sleeps until a worker signals a change, and then checks
-//! again.
+//! Functions by which calls wait for background workers. A call sleeps until a worker signals a change, and
+//! then checks its condition again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use crate::wait_event::WaitEvent;
 /// Counts events, and wakes the calls that wait for them.
 #[derive(Default)]
 pub struct Signal {
-    /// Incremented (Release) after the result of the event was written; read (Acquire) before the result is
-    /// read.
+    /// The counter is incremented (Release) after the result of the event is written, and read (Acquire)
+    /// before the result is read.
     count: AtomicU64,
     condition: Condition,
 }
@@ -24,8 +24,8 @@ impl Signal {
         self.condition.broadcast();
     }
 
-    /// Returns the number of events so far. A call that reads this number, then checks its condition, and
-    /// then waits for a higher number misses no event.
+    /// Returns the number of events so far. A call misses no event if it reads this number, then checks its
+    /// condition, and then waits for a higher number.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }

@@ -5,8 +5,8 @@
 pub enum Fault {
     /// The text has no digits.
     Empty,
-    /// The character at this position is not a digit of the encoding. In `base64url`, the last character can
-    /// also be invalid because it has bits beyond the 64 of an ID.
+    /// The character at this position is not a digit of the encoding. In `base64url`, the last character is
+    /// also invalid if it sets bits beyond the 64 bits of an ID.
     Character(usize),
     /// The text ends after the character at this position.
     TooShort(usize),
@@ -39,7 +39,7 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         Alphabet { digits: *digits, values: [NO_DIGIT; 256] }.reading(digits)
     }
 
-    /// Adds characters that are also read, as 0, 1, 2 and so on.
+    /// Adds alternative characters, which are read as 0, 1, 2 and so on.
     pub const fn reading(mut self, characters: &[u8]) -> Alphabet<RADIX> {
         let mut value = 0;
         while value < characters.len() {
@@ -70,14 +70,14 @@ impl<const RADIX: usize> Alphabet<RADIX> {
     pub fn decode(&self, text: &[u8], width: usize) -> Result<i64, Fault> {
         let mut number: u64 = 0;
         let mut count = 0;
-        // The leftmost fault is reported. Everything before it is ASCII, so a byte position is a character
-        // position.
+        // The leftmost fault is reported. All characters before the fault are ASCII, so its byte position is
+        // also its character position.
         for (index, character) in text.iter().enumerate() {
             match self.values[usize::from(*character)] {
                 IGNORED => continue,
                 _ if count == width => return Err(Fault::TooLong(index + 1)),
                 NO_DIGIT => return Err(Fault::Character(index + 1)),
-                // Only the last digit can saturate the number.
+                // Only the last digit can make the number saturate.
                 value => number = number.saturating_mul(RADIX as u64).saturating_add(value.into()),
             }
             count += 1;

@@ -64,9 +64,9 @@ static HEX: Alphabet<16> = Alphabet::new(b"0123456789abcdef").reading(b"01234567
 /// A way of writing IDs as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// Douglas Crockford's Base 32 in upper case, without a check symbol, made for people to read aloud and
-    /// to type. Lower case is also read, `I` and `L` are read as 1, and `O` is read as 0. Hyphens are ignored
-    /// at any position. `U` is rejected.
+    /// Douglas Crockford's Base 32 in upper case, without a check symbol. This encoding is designed to be
+    /// read aloud and typed by people. Lower case is accepted as well; `I` and `L` are read as 1, and `O` is
+    /// read as 0. Hyphens are ignored at any position. `U` is rejected.
     Crockford32,
     /// Digits and lower-case letters. Upper case is also read.
     Base36,
@@ -195,8 +195,7 @@ impl Encoding {
     }
 }
 
-/// Returns the ID of a text in `base64url`. Its digits are aligned to the left, so all of them must be
-/// present.
+/// Decodes an ID from a `base64url` text. The digits are aligned to the left, so none of them may be omitted.
 fn decode_base64url(text: &[u8]) -> Result<i64, Fault> {
     // An invalid character is reported before a wrong length.
     let mut digits = [b'A'; Encoding::Base64url.width()];
@@ -218,7 +217,7 @@ fn decode_base64url(text: &[u8]) -> Result<i64, Fault> {
 /// The reason why a text is not that of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextError {
-    /// The encoding in which the text was read.
+    /// The expected encoding of the text.
     pub encoding: Encoding,
     /// What is wrong with the text.
     pub fault: Fault,

@@ -28,8 +28,8 @@ const DEFAULT_UNIT_US: u64 = 1_000;
 const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
 /// The suffixes of a unit, longest first, with their values in microseconds.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
-/// The length of the longest text that is read, in bytes. All fields and both options take 150 bytes. A
-/// longer text is not a layout, and must not cost memory.
+/// The length of the longest text that is read, in bytes. A layout with all fields and both options takes 150
+/// bytes. A text beyond the limit is rejected before any memory is allocated for it.
 const MAX_TEXT_BYTES: usize = 1_000;
 
 impl Layout {
@@ -117,7 +117,7 @@ fn preset(name: &str) -> Result<Layout, LayoutError> {
     }
 }
 
-/// Returns the error for `word`. The name in it is none of the candidates.
+/// Returns the error for `word`. The word contains `name`, which is not among the candidates.
 fn not_a_name(word: &str, name: &str, candidates: Vec<&'static str>) -> LayoutError {
     let known = Field::from_name(name).map(Field::example).or(match name {
         UNIT => Some("unit=1ms"),
@@ -146,7 +146,7 @@ fn set_once<T>(name: &'static str, option: &mut Option<T>, value: T) -> Result<(
     }
 }
 
-/// Reads a number written in digits only, without a sign.
+/// Parses a number that consists of digits only, without a sign.
 fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

@@ -5,14 +5,14 @@ use super::Layout;
 /// A layout with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// The name that stands for the layout in its text form.
+    /// The name of the preset, which can be used in place of the layout's text.
     pub name: &'static str,
     /// The layout in canonical text form.
     pub text: &'static str,
 }
 
 impl Preset {
-    /// Returns the layout that the name stands for.
+    /// Returns the layout of the preset.
     pub fn layout(&self) -> Layout {
         // A test parses every text in the table, so a failure here can only be a bug in the table.
         self.text.parse().expect("a preset is a valid layout")
@@ -24,9 +24,9 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// All presets. Some projects use the sign bit for time as well (Discord, Instagram, TSID). The time field is
-/// one bit narrower here: the numbers are the same until the middle of the project's range, and never
-/// negative.
+/// All presets. Some projects use the sign bit for time as well (Discord, Instagram, TSID). The presets of
+/// these projects have a time field that is one bit narrower. Until the middle of the project's time range,
+/// the IDs are the same. They are never negative.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "standard", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2024-01-01T00:00:00Z" },
     // twitter-archive/snowflake, tag snowflake-2010, IdWorker.scala: twepoch = 1288834974657.

@@ -28,10 +28,10 @@ const TAG_BITS: u32 = 29;
 /// The length of the longest text, in bytes.
 pub const MAX_TEXT: usize = MAX_PREFIX + 1 + ID_LETTERS + TAG_LETTERS;
 
-/// The texts of IDs under one prefix, with or without a key.
+/// Converts IDs to texts and back, with a given prefix and an optional key.
 ///
-/// With a key, the tag has 29 bits. Of all well-formed texts that were not made with this key and prefix, one
-/// in 537 million is accepted as an ID by chance.
+/// If there is a key, each text contains a tag of 29 bits. Of all well-formed texts that were not made with
+/// this key and prefix, one in 537 million is accepted as an ID by chance.
 pub struct PublicIds {
     prefix: Prefix,
     seal: Option<Seal>,
@@ -77,7 +77,7 @@ impl PublicIds {
     /// for ASCII characters.
     ///
     /// # Errors
-    /// A [`PublicTextError`], if the text is not exactly one that [`text`](PublicIds::text) returns.
+    /// Returns a [`PublicTextError`] unless [`text`](PublicIds::text) returns exactly this text for some ID.
     #[inline]
     pub fn id(&self, text: &[u8]) -> Result<i64, PublicTextError> {
         let letters =
@@ -102,7 +102,7 @@ impl PublicIds {
         }
     }
 
-    /// Returns the number of characters after the prefix and `_`.
+    /// Returns the number of characters that follow the prefix and the `_`.
     fn letters(&self) -> usize {
         match self.seal {
             None => ID_LETTERS,
@@ -110,7 +110,8 @@ impl PublicIds {
         }
     }
 
-    /// Converts a fault in the characters that follow `before` other characters.
+    /// Converts a fault to an error. `before` is the number of characters that precede the decoded part of
+    /// the text.
     #[cold]
     fn fault(&self, fault: Fault, before: usize) -> PublicTextError {
         match fault {
@@ -133,7 +134,7 @@ pub enum PublicTextError {
     Character(usize),
     /// The number of characters is wrong.
     Length {
-        /// How many bytes follow the prefix and `_`.
+        /// The number of bytes that follow the prefix and the `_`.
         found: usize,
         /// How many there should be.
         expected: usize,

@@ -10,7 +10,7 @@ pub fn picture() -> Picture {
     Picture {
         name: "horizon",
         title: "A server's clock, its horizon and the times of its IDs through a crash and a clock that is set back",
-        height: 560.0,
+        height: 604.0,
         draw: Box::new(move |canvas| draw(canvas, &rows)),
     }
 }
@@ -29,12 +29,15 @@ fn draw(canvas: &Canvas, rows: &[HorizonRow]) {
         canvas.words((LEFT + 44.0, middle), name, Words::new(palette.ink));
     }
 
-    let (top, bottom) = (100.0, 516.0);
+    let (top, bottom) = (128.0, 544.0);
     let end = rows.last().map_or(0.0, |row| row.seconds);
     let highest = rows.iter().filter_map(|row| row.horizon).fold(0.0, f64::max);
     let x = Axis { range: 0.0..end, labels: labels(end) };
     let y = Axis { range: 0.0..highest + 0.5, labels: labels(highest) };
     let mut chart = canvas.chart((64.0, top), (RIGHT, bottom), x, y);
+    let axis = Words::new(palette.muted).size(17.0);
+    canvas.words((LEFT, top - 20.0), "time of the clock, of the horizon and in new IDs", axis);
+    canvas.words((RIGHT, bottom + 44.0), "elapsed time", axis.before());
 
     let events: Vec<_> = rows.iter().filter(|row| !row.event.is_empty()).collect();
     for (number, event) in events.iter().enumerate() {

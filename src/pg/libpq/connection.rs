@@ -11,7 +11,7 @@ use super::start::start;
 use super::text::{message, text_of};
 use crate::pg::wait::Interest;
 
-/// Length limit for all values of an answer together, in bytes.
+/// Limit for the total length of all values in an answer, in bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
 
 /// How much memory libpq may allocate for an answer, in bytes.
@@ -20,25 +20,26 @@ const MOST_MEMORY: usize = 16 << 20;
 /// A connection. It is closed when it is dropped.
 pub struct Connection {
     handle: NonNull<PGconn>,
-    /// Whether the server has sent a warning since the last query. On the heap, so that libpq can keep a pointer to
-    /// it.
+    /// Whether the server has sent a warning since the last query. The flag is on the heap, because libpq keeps a
+    /// pointer to it.
     has_warned: NonNull<Cell<bool>>,
     answer: Result<Vec<Row>, StatementError>,
-    /// The total length of the values received so far, in bytes, and how much memory was in use before the query.
+    /// The total length of the values received so far, in bytes.
     length: usize,
+    /// How much memory was in use before the query, in bytes.
     memory_before: usize,
 }
 
-// SAFETY: libpq allows any thread to use a connection, one thread at a time. This type has no shared references. Only
-// calls that use this connection access `has_warned`.
+// SAFETY: libpq allows any thread to use a connection, one thread at a time. This type has no shared references.
+// `has_warned` is accessed only by calls that use this connection.
 unsafe impl Send for Connection {}
 
 impl Connection {
     /// Starts to connect. A later parameter overrides an earlier one of the same name, unless it is empty. The
     /// connection string is the value of `dbname`.
     ///
-    /// This and [`Connection::connect`] may block and compute for an unlimited time, if a name service or a server
-    /// makes them do so.
+    /// A name service or a server can make this function and [`Connection::connect`] block or compute for an
+    /// unlimited time.
     pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
         let memory_before = memory_in_use();
         let handle = start(parameters).ok_or("out of memory")?;
@@ -74,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Returns the socket to wait for. It may change after each call of [`Connection::connect`].
+    /// Returns the socket to wait for. Each call of [`Connection::connect`] may change the socket.
     pub fn socket(&self) -> c_int {
         // SAFETY: `handle` is valid until `self` is dropped.
         unsafe { PQsocket(self.handle.as_ptr()) }
@@ -101,7 +102,7 @@ impl Connection {
                 0,
             )
         };
-        // Request single rows; otherwise libpq would collect all rows, no matter how many.
+        // Request single-row mode, because libpq would otherwise collect all rows in memory.
         // SAFETY: `handle` is valid, and a query was just sent.
         let is_sent = is_sent == 1 && unsafe { PQsetSingleRowMode(self.handle.as_ptr()) } == 1;
         if is_sent { Ok(()) } else { Err(self.problem()) }
@@ -150,7 +151,8 @@ impl Connection {
 
     fn take_in(&mut self, result: &ResultOfQuery) -> Result<(), String> {
         let Err(refusal) = result.rows().and_then(|rows| self.add(rows)) else { return Ok(()) };
-        // Free the rows first: an error text needs memory, too, and a failed allocation aborts the process.
+        // Free the rows before the error text is created. The text needs memory, and a failed allocation aborts the
+        // process.
         self.answer = Ok(vec![]);
         match refusal {
             Refusal::Failed => self.answer = Err(result.error()),
@@ -207,8 +209,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `handle` is valid, and is not used after this. After PQfinish, libpq no longer has the other
-        // pointer, which came from a box.
+        // SAFETY: `handle` is valid, and is not used after this. After PQfinish, libpq no longer uses `has_warned`,
+        // which was created from a box.
         unsafe {
             PQfinish(self.handle.as_ptr());
             drop(Box::from_raw(self.has_warned.as_ptr()));
@@ -228,8 +230,9 @@ fn memory_in_use() -> usize {
     0
 }
 
-/// Called by libpq for each notice; remembers warnings. It calls no function of the PostgreSQL server, so it needs no
-/// guard. A panic would not unwind into libpq but end the process, because this is not `extern "C-unwind"`.
+/// Remembers warnings. libpq calls this function for each notice. The function calls no functions of the PostgreSQL
+/// server, so it needs no guard. A panic would abort the process instead of unwinding into libpq, because the
+/// function is not `extern "C-unwind"`.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
     // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. Its severity is a C
     // string or null.

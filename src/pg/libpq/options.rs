@@ -35,7 +35,7 @@ impl Options {
     /// Returns the options that take effect with these parameters, including those of a service file and of the
     /// environment, but without `sslmode`. Makes no connection.
     pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
-        // libpq reports the options of connections only. The invalid `sslmode` makes it refuse this connection after
+        // libpq reports options only for a connection. The invalid `sslmode` makes libpq refuse the connection after
         // it has read all options.
         let refused = (c"sslmode", c"none: this is no connection");
         let parameters: Vec<_> = parameters.iter().copied().chain([refused]).collect();

@@ -1,4 +1,4 @@
-//! Requesting ranges, storing their ends, and publishing them.
+//! Requests ranges, stores their ends, and publishes the ranges.
 
 use super::failure::Failure;
 use super::periods::has_begun;
@@ -24,8 +24,8 @@ impl Worker {
         }
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
-        // The registry may already be in the next period. Publish the held ranges of that period first: the new range
-        // lies above them.
+        // The registry may already be in the next period. The held ranges of that period must be published first,
+        // because the new range is above them.
         self.enter_periods();
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;

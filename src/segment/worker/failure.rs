@@ -7,7 +7,8 @@ use crate::shared::segments::Trouble;
 pub struct Failure {
     pub problem: String,
     pub trouble: Trouble,
-    /// Whether the registry answered that the statement failed. One of the names may be the cause.
+    /// Whether the registry answered that the statement failed. One of the names in the requests may be the
+    /// cause of the failure.
     pub is_of_statement: bool,
 }
 

@@ -13,13 +13,13 @@ use crate::segment::fetch::Request;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::SegmentState;
 
-/// The next range is requested when this fraction of a range has been taken: a random fraction between these two, so
-/// that servers do not ask all at once.
+/// The next range is requested when a random fraction of the current range has been taken. These are the limits of
+/// the fraction. It is random so that the servers of a fleet do not send their requests all at once.
 const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {
-    /// Checks a granted range. If it does not lie above the server's high-water mark, numbers could repeat: the range
-    /// is removed, and the state is `Invalid`.
+    /// Checks a granted range. A range that is not above the server's high-water mark could repeat numbers. Such a
+    /// range is removed, and the state is set to `Invalid`.
     pub fn checked(&mut self, range_file: &RangeFile, at: usize, name: &str, about: About) -> About {
         let highest = about.granted.as_ref().and_then(|granted| range_file.bound(name, granted));
         match about.granted {
@@ -45,7 +45,7 @@ impl Worker {
 
     /// Records the registry's answer about a segment.
     pub fn note_answer(&mut self, at: usize, request: &Request, about: &About) {
-        // An answer about the next period says nothing about the current one.
+        // An answer about the next period contains no information about the current period.
         if !request.next {
             let now_us = clock::clock_us();
             self.segments.note(at, &request.name, |record| {

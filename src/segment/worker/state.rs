@@ -18,7 +18,7 @@ use crate::shared::segments::{self, Segments, Trouble};
 /// Pause after a failed attempt to reach the registry: the first pause, and the longest. The pause doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Pause after an answer without a range, while calls are waiting.
+/// Pause before the next request if calls are waiting and the registry has not granted a range.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often numbers are reported to the registry, unless the registry specifies an interval.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
@@ -30,15 +30,16 @@ pub struct Worker {
     pub connection: RegistryConnection,
     /// The last value of `snowflake_id.registry` that took effect.
     pub registry: Option<CString>,
-    /// The registry to which this process has reported the high-water marks of all names. No other registry is asked
-    /// for numbers.
+    /// The registry to which this process has reported the high-water marks of all names. Numbers are requested only
+    /// from this registry.
     pub told: Option<Uuid>,
-    /// Whether the node name is sent as it is. False after a registry could not represent it.
+    /// Whether the node name is sent unchanged. This is false after a registry was unable to represent the name.
     pub tells_name_as_it_is: bool,
     pub known: KnownSegments,
     /// The registry is not asked again before this time.
     pub not_before: Instant,
-    /// The clock minus the time since boot, in microseconds, when the clock was last compared with the registry's.
+    /// The clock minus the time since boot, in microseconds, as of the last comparison of the clock with the
+    /// registry's clock.
     pub clock_offset_us: i64,
     /// How often numbers are reported to the registry, and when the next report is due.
     pub report_every: Duration,
@@ -76,7 +77,7 @@ impl Worker {
         segments::report_problem(None, Trouble::default());
     }
 
-    /// Reports why there are no numbers, and delays the next request.
+    /// Reports the reason why no numbers are available, and delays the next request.
     pub fn fail(&mut self, Failure { problem, trouble, .. }: Failure) {
         let problem = in_short(problem);
         if self.logged.is_new(Some(problem.clone())) {

@@ -8,10 +8,10 @@ use crate::pg::clock;
 use crate::segment::fetch::{HadUntil, Request};
 use crate::segment::had::End;
 
-/// Pause before a name is requested again after the statement failed because of it. The registry logs each failure.
+/// Pause before the next request for a name that made the statement fail. The registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
 
-/// One of the requests of a round.
+/// One of the requests that the worker sends in a round.
 pub struct Wish {
     /// The index of the slot.
     pub at: usize,
@@ -19,7 +19,7 @@ pub struct Wish {
 }
 
 impl Worker {
-    /// Returns the requests that are due now.
+    /// Returns the requests that are now due.
     pub fn wishes(&mut self) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
@@ -32,7 +32,7 @@ impl Worker {
                 if standing.is_usable(now_us) { standing.is_next_wanted && !is_calm } else { is_wanted };
             let is_next_due = is_next_period_due(known, &standing, now_us) && !is_calm;
             if known.has_failed_within(PAUSE_OF_SUSPECTS) {
-                // Waiting calls get the error of that failure.
+                // Waiting calls get the error of the last failure.
                 if is_wanted {
                     self.pause();
                 }
@@ -40,7 +40,7 @@ impl Worker {
             }
             let Ok(range_file) = &self.range_file else {
                 if is_wanted {
-                    // The request makes the round fail, which reports the problem.
+                    // This request makes the round fail, and the failure reports the problem with the file.
                     wishes.push(Wish {
                         at,
                         request: Request { name: record.name().into(), ..Request::default() },
@@ -55,7 +55,8 @@ impl Worker {
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
                 ..Request::default()
             };
-            // After a restart, the period of a range that was fetched in advance may have started.
+            // A range may have been fetched in advance before a restart, and its period may have started
+            // since.
             let begun = had
                 .next
                 .clone()

@@ -1,0 +1,74 @@
+// Improves mdBook's search, which knows single words only, for what users paste: messages, and names of functions and settings.
+'use strict';
+
+(() => {
+    const NAME = /^\s*(snowflake_id\.(?=\w+\s*$)|(?=\w+_))(\w+)(\(\))?\s*$/;
+    /** How much a phrase of three or two words counts, and how much makes a query a message. */
+    const VALUES = [[3, 1], [2, 0.3]];
+    const LEAST = 1.5;
+
+    // Numbers and quoted names vary.
+    const words = text => text.toLowerCase().replace(/"[^"\n]{1,60}"|\d[\d.:-]*/g, ' # ').match(/[\p{L}_]+|#/gu) ?? [];
+    const inOneLine = text => ` ${words(text).join(' ')} `;
+    const phrases = query => VALUES.flatMap(([length, value]) => words(query).slice(length - 1)
+        .map((_, at) => ({ phrase: ` ${words(query).slice(at, at + length).join(' ')} `, value })));
+    const sum = phrases => phrases.reduce((sum, { value }) => sum + value, 0);
+    const sumIn = (text, phrases) => sum(phrases.filter(({ phrase }) => text.includes(phrase)));
+
+    /** Sorts by descending value. Elements of the same value stay in their order. */
+    const sort = (elements, valueOf) => elements
+        .map(element => ({ element, value: valueOf(element) }))
+        .sort((one, other) => other.value - one.value)
+        .map(({ element }) => element);
+
+    const texts = new Map();
+    const textOf = ({ ref, doc }) => {
+        if (!texts.has(ref)) {
+            texts.set(ref, inOneLine(`${doc.title} ${doc.body}`));
+        }
+        return texts.get(ref);
+    };
+    const isOn = (result, page) => window.search.doc_urls[result.ref].startsWith(page);
+
+    const { search } = elasticlunr.Index.prototype;
+    elasticlunr.Index.prototype.search = function(query, options) {
+        const name = query.match(NAME)?.[2];
+        if (name) {
+            // The reference of settings has their full names.
+            const setting = `snowflake_id.${name}`;
+            return sort(search.call(this, `${name} ${setting}`, options), result =>
+                isOn(result, 'reference/settings.html') && result.doc.body.includes(setting) ? 3
+                    : isOn(result, 'reference/functions.html') && result.doc.body.includes(`${name}(`) ? 2
+                        : isOn(result, 'reference/') ? 1 : 0);
+        }
+        const wanted = phrases(query);
+        const results = search.call(this, query, options);
+        return sum(wanted) < LEAST ? results : sort(results, result => {
+            const found = sumIn(textOf(result), wanted);
+            // Other pages quote messages, too.
+            const onErrors = found > 2 && isOn(result, 'reference/errors.html');
+            return found < LEAST ? 0 : found + (onErrors ? 0.5 : 0);
+        });
+    };
+
+    // On the page of a result, mdBook marks each word of the query. If the query is a message, this marks the row or the
+    // paragraph that has it instead.
+    const showMessage = () => {
+        const wanted = phrases(new URLSearchParams(location.search).get('highlight') ?? '');
+        const heading = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+        const places = [...document.querySelectorAll('main :is(tr, p, li, pre)')]
+            .filter(place => !heading || heading.compareDocumentPosition(place) & Node.DOCUMENT_POSITION_FOLLOWING);
+        const valueOf = place => sumIn(inOneLine(place.innerText), wanted);
+        const [best] = sort(places, valueOf);
+        if (best && valueOf(best) >= LEAST) {
+            new Mark(document.querySelector('main')).unmark();
+            best.classList.add('found');
+            best.scrollIntoView({ block: 'center' });
+        }
+    };
+    if (typeof document !== 'undefined' && location.search.includes('highlight=')) {
+        // Two frames after the fonts are there, page.js has stacked the tables.
+        const later = then => requestAnimationFrame(() => requestAnimationFrame(then));
+        addEventListener('load', () => document.fonts.ready.then(() => later(showMessage)));
+    }
+})();
