@@ -4,7 +4,7 @@
 #   make                 builds the extension, for the PostgreSQL of PG_CONFIG
 #   make install         installs it, below DESTDIR if that is set; builds it first if necessary
 #   make installcheck    runs the SQL tests against a running server        (PGHOST=.. PGPORT=..)
-#   make demo            fills a table with eight clients, decodes and counts the IDs      (KEEP=1 leaves the server running)
+#   make demo            eight clients, kill -9, a clock set back; counts and decodes the IDs     (KEEP=1 leaves the server running)
 #   make fleet-demo      servers that lease their worker IDs, crash and fail over; compares all IDs
 #   make test            runs all tests, on one version of PostgreSQL
 #   make test-all        the same, and on 15 to 18 all tests that may depend on the version      (VERSIONS="16 18")

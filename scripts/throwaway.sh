@@ -70,6 +70,11 @@ reachable() {
     echo "$copy${pg_config#"$root"}"
 }
 
+# Starts the server in $data. Its environment contains the variables in the array server_environment.
+start_again() {
+    as_server env "${server_environment[@]}" "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start
+}
+
 # Creates a cluster in $data and starts it. Reads additional settings from standard input. The superuser is postgres,
 # and the socket is in $work_dir.
 start_server() {
@@ -77,7 +82,7 @@ start_server() {
     as_server "$bin_dir/initdb" --no-sync --auth=trust --username=postgres --pgdata="$data" >/dev/null
     { printf "listen_addresses = ''\nunix_socket_directories = '%s'\n" "$work_dir" && cat; } |
         as_server tee -a "$data/postgresql.conf" >/dev/null
-    as_server "$bin_dir/pg_ctl" --silent --wait --pgdata="$data" --log="$work_dir/log" start || {
+    start_again || {
         cat "$work_dir/log" >&2
         return 1
     }
@@ -104,5 +109,6 @@ PG_CONFIG=$(reachable "$PG_CONFIG")
 if [ -n "${SNOWFLAKE_ID_SECOND_PG_CONFIG:-}" ]; then
     SNOWFLAKE_ID_SECOND_PG_CONFIG=$(reachable "$SNOWFLAKE_ID_SECOND_PG_CONFIG")
 fi
+server_environment=()
 # shellcheck disable=SC2034 # For the scripts that source this one.
 bin_dir=$("$PG_CONFIG" --bindir)

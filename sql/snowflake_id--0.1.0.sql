@@ -420,7 +420,7 @@ CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worke
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
-    'for CREATE EXTENSION: stores the history that the server still knows';
+    'for CREATE EXTENSION: stores the history that the server still knows; warns if the server cannot issue IDs';
 
 -- Functions that return one part of an ID. See src/read/direct.rs for why pgrx does not declare them.
 
@@ -1026,7 +1026,15 @@ BEGIN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
             format_type(target.type, NULL)
             USING ERRCODE = 'datatype_mismatch',
-                  HINT = 'Give it the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint USING ...).';
+                  HINT = CASE
+                      WHEN target.type = 'numeric'::regtype
+                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
+                                  adopted_table, adopted_column)
+                      ELSE format('Its values cannot become IDs. Add a new key beside it (ALTER TABLE %s ADD COLUMN new_id '
+                                  'bigint), give the rows IDs, change the references and the primary key, and drop %I. The '
+                                  'documentation has all steps: see "Migrating from UUIDs".',
+                                  adopted_table, adopted_column)
+                  END;
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,
@@ -1673,7 +1681,7 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'the segments from which this server has taken numbers since it was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
 COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server has no numbers in hand';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the range in use';
 COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range, if this server already has one';
@@ -1726,7 +1734,7 @@ $$;
 CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
 
-COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
+COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
 COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_worker or registry';
@@ -1743,7 +1751,7 @@ COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls that had to 
 COMMENT ON COLUMN snowflake_status.time_waited IS 'total time that calls have waited since the server was started';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the clock was set back since the server was started; the keeper checks about once per horizon_margin';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, all taken, quarantine, clock differs, another registry, misconfigured';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, misconfigured';
 COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: no ID contains this time or a later one';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';

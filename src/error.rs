@@ -40,10 +40,11 @@ pub enum Error {
         text: String,
         problem: LayoutError,
     },
-    NameTooLong {
+    NameLength {
         parameter: &'static str,
         text: String,
         bytes: usize,
+        least: usize,
         most: usize,
     },
     /// The text is not quoted, as it may contain a password.
@@ -141,9 +142,16 @@ pub enum Error {
     Range(RangeError),
     /// Errors of segments. Names have passed through `shown`. Details are texts from the registry.
     SegmentsInRecovery,
+    SegmentName {
+        name: String,
+        bytes: usize,
+        most: usize,
+    },
     SegmentUnknown {
         name: String,
         detail: Option<String>,
+        /// The name of an existing segment of which this name is probably a misspelling.
+        near: Option<String>,
     },
     SegmentClosed {
         name: String,
@@ -162,6 +170,10 @@ pub enum Error {
         detail: Option<String>,
     },
     NoSegmentRegistry {
+        problem: String,
+    },
+    /// The problem contains the GRANT to run.
+    SegmentsDenied {
         problem: String,
     },
     SegmentFile {
@@ -325,11 +337,14 @@ impl Error {
                 problem.to_string(),
                 problem.allowed(),
             ),
-            Error::NameTooLong { parameter, text, bytes, most } => texts(
+            Error::NameLength { parameter, text, bytes, least, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("invalid value for parameter \"{parameter}\": \"{text}\""),
                 format!("The value has {bytes} bytes."),
-                format!("Use a name of at most {most} bytes."),
+                match least {
+                    0 => format!("Use a name of at most {most} bytes."),
+                    _ => format!("Use a name of {least} to {most} bytes."),
+                },
             ),
             Error::InvalidRegistry { problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -562,7 +577,22 @@ impl Error {
                 "A standby has no numbers of its own.",
                 "Take the numbers from the primary.",
             ),
-            Error::SegmentUnknown { name, detail } => texts(
+            Error::SegmentName { name, bytes, most } => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("invalid name of a segment: \"{name}\""),
+                format!("It has {bytes} bytes."),
+                format!("A name has 1 to {most} bytes."),
+            ),
+            Error::SegmentUnknown { name, detail, near: Some(near) } => texts(
+                ERRCODE_UNDEFINED_OBJECT,
+                format!("segment \"{name}\" does not exist"),
+                said(detail),
+                format!(
+                    "Perhaps you meant segment \"{near}\"; names are case-sensitive. To make a new one in the database of the registry: SELECT snowflake_registry.create_segment({}).",
+                    literal_of_shown(name)
+                ),
+            ),
+            Error::SegmentUnknown { name, detail, near: None } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
                 format!("segment \"{name}\" does not exist"),
                 said(detail),
@@ -606,6 +636,12 @@ impl Error {
                 "no registry of segments is configured",
                 sentence(problem),
                 "For a single server: CREATE EXTENSION snowflake_id_registry in that database, and SELECT snowflake_registry.create_segment('...'). For a fleet: set snowflake_id.registry.",
+            ),
+            Error::SegmentsDenied { problem } => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the registry of segments denies this server its numbers",
+                sentence(problem.trim_end_matches(';')),
+                "Run the GRANT in the database of the registry, as a superuser or as the owner of the registry.",
             ),
             Error::SegmentFile { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -652,7 +688,9 @@ impl Error {
                 problem.to_string(),
                 problem.allowed(),
                 match problem {
-                    RangeError::NegativeId(_) => "",
+                    RangeError::NegativeId(_) => {
+                        "No layout uses the sign bit, so this is no snowflake ID. Look for a placeholder such as -1, an overflow, or another generator."
+                    }
                     RangeError::IdPastEnd { .. } => {
                         "Specify the layout of the ID, for example snowflake_decode(id, 'twitter')."
                     }

@@ -94,6 +94,10 @@ impl fmt::Display for LayoutError {
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not known.")?;
                 match nearest(token, candidates) {
+                    // Users try this name first, because it is the name of this kind of ID.
+                    None if token.eq_ignore_ascii_case("snowflake") && candidates.contains(&"twitter") => {
+                        write!(f, " The default is \"standard\"; Twitter's Snowflake is \"twitter\".")
+                    }
                     Some(name) => write!(f, " Did you mean \"{name}\"?"),
                     None => Ok(()),
                 }

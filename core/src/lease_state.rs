@@ -111,6 +111,8 @@ pub enum Outcome {
         /// When an identity becomes free; 0 if none ever will.
         free_from_us: i64,
     },
+    /// The registry has not been started: it grants no identity before `start_fleet()`.
+    NotStarted,
     /// The registry does not renew an expired lease now, because its identity may belong to another server by
     /// now.
     Quarantine,

@@ -45,9 +45,14 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// Returns the candidate of which the token is most likely a misspelling, if one is similar enough.
+/// Returns the candidate of which the token is most likely a misspelling or the beginning. A misspelling has
+/// at most one slip for each six characters of the candidate. A beginning counts if no other candidate has it.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);
-    candidates.iter().copied().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
+    let closest = candidates.iter().copied().min_by_key(distance);
+    let mut longer = candidates.iter().copied().filter(|name| token.len() >= 3 && name.starts_with(&token));
+    closest
+        .filter(|name| distance(name) <= (name.len() / 6).max(1))
+        .or_else(|| longer.next().filter(|_| longer.next().is_none()))
 }

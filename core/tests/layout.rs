@@ -3,7 +3,7 @@
 use snowflake_id_core::layout::presets::{PRESETS, find};
 use snowflake_id_core::message::shown;
 use snowflake_id_core::time_scale::MAX_UNIT_US;
-use snowflake_id_core::{Field, Layout, LayoutError, Parts, RangeError};
+use snowflake_id_core::{Field, Identity, Layout, LayoutError, Parts, RangeError};
 
 fn layout(text: &str) -> Layout {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -134,6 +134,12 @@ fn errors_name_the_token_and_what_is_allowed() {
         (" \t ", "empty", "standard"),
         ("twiter", "\"twiter\" is not known. Did you mean \"twitter\"?", "twitter"),
         ("Standard", "Did you mean \"standard\"?", "standard"),
+        (
+            "snowflake",
+            "not known. The default is \"standard\"; Twitter's Snowflake is \"twitter\".",
+            "sonyflake2",
+        ),
+        ("Snowflakes", "\"Snowflakes\" is not known.", "standard, twitter"),
         ("zzzzzzzzzz", "\"zzzzzzzzzz\" is not known.", "sonyflake2"),
         ("tiem:41 worker:10", "Did you mean \"time\"?", "clock_seq"),
         ("time:41 wroker:10", "\"wroker\" is not known. Did you mean \"worker\"?", "worker"),
@@ -143,7 +149,8 @@ fn errors_name_the_token_and_what_is_allowed() {
         ("time:41 twitter", "\"twitter\" is misplaced", "options"),
         ("twitter leaf", "\"leaf\" is misplaced", "options"),
         ("time:41 unit=1ms worker:10", "\"worker:10\" is misplaced: fields must come before", "options"),
-        ("time:41 seq", "\"seq\" is not known", "sequence"),
+        ("time:41 seq", "\"seq\" is not known. Did you mean \"sequence\"?", "sequence"),
+        ("roll", "\"roll\" is not known.", "rollback3"),
         ("time", "\"time\" is incomplete", "\"time:41\""),
         ("twitter sequence", "\"sequence\" is incomplete", "\"sequence:12\""),
         ("time:41 epoch", "\"epoch\" is incomplete", "\"epoch=2024"),
@@ -200,6 +207,48 @@ fn errors_name_the_token_and_what_is_allowed() {
     }
     // The longest possible layout.
     assert_eq!(layout("time:63 unit=1us epoch=1969-12-31T23:59:59.999999Z").ticks(), 1 << 63);
+}
+
+/// An error about a worker ID or datacenter ID that is too large contains the layout and the limit.
+#[test]
+fn an_identity_that_does_not_fit() {
+    let problem = |text: &str, datacenter, worker| {
+        let layout = layout(text);
+        layout
+            .check_identity(Identity { datacenter, worker })
+            .map_err(|problem| layout.explain_misfit(&problem))
+    };
+    assert_eq!(problem("standard", 0, 1023), Ok(()));
+    assert_eq!(problem("twitter", 31, 31), Ok(()));
+    for (text, datacenter, worker, message) in [
+        (
+            "standard",
+            0,
+            5000,
+            "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023",
+        ),
+        (
+            "time:41 worker:10 sequence:12",
+            0,
+            1024,
+            "worker ID 1024 does not fit layout \"standard\", whose worker IDs end at 1023",
+        ),
+        ("standard", 3, 1, "datacenter ID 3 does not fit layout \"standard\", which has no datacenter field"),
+        (
+            "twitter",
+            32,
+            1,
+            "datacenter ID 32 does not fit layout \"twitter\", whose datacenter IDs end at 31",
+        ),
+        (
+            "time:41 sequence:5",
+            0,
+            7,
+            "worker ID 7 does not fit layout \"time:41 sequence:5 unit=1ms epoch=2024-01-01T00:00:00Z\", which has no worker field",
+        ),
+    ] {
+        assert_eq!(problem(text, datacenter, worker), Err(message.into()));
+    }
 }
 
 #[test]

@@ -79,7 +79,15 @@ BEGIN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
             format_type(target.type, NULL)
             USING ERRCODE = 'datatype_mismatch',
-                  HINT = 'Give it the type bigint first (ALTER TABLE ... ALTER COLUMN ... TYPE bigint USING ...).';
+                  HINT = CASE
+                      WHEN target.type = 'numeric'::regtype
+                      THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
+                                  adopted_table, adopted_column)
+                      ELSE format('Its values cannot become IDs. Add a new key beside it (ALTER TABLE %s ADD COLUMN new_id '
+                                  'bigint), give the rows IDs, change the references and the primary key, and drop %I. The '
+                                  'documentation has all steps: see "Migrating from UUIDs".',
+                                  adopted_table, adopted_column)
+                  END;
     END IF;
 
     SELECT string_agg(relation_name, ' and ' ORDER BY relation_name) AS tables,

@@ -74,4 +74,4 @@ CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worke
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
-    'for CREATE EXTENSION: stores the history that the server still knows';
+    'for CREATE EXTENSION: stores the history that the server still knows; warns if the server cannot issue IDs';

@@ -19,7 +19,7 @@ COMMENT ON FUNCTION snowflake_segments_in_use() IS
 COMMENT ON VIEW snowflake_segments IS
     'the segments from which this server has taken numbers since it was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
-COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, closed, exhausted, busy, ahead, invalid, no registry';
+COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
 COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server has no numbers in hand';
 COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the range in use';
 COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range, if this server already has one';

@@ -4,7 +4,7 @@
 CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
 COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
 
-COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
+COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
 COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_worker or registry';
@@ -21,7 +21,7 @@ COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls that had to 
 COMMENT ON COLUMN snowflake_status.time_waited IS 'total time that calls have waited since the server was started';
 COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the clock was set back since the server was started; the keeper checks about once per horizon_margin';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, all taken, quarantine, clock differs, another registry, misconfigured';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, misconfigured';
 COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: no ID contains this time or a later one';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';

@@ -358,6 +358,52 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
 PERFORM snowflake_registry.switch_guards_on();
 
+-- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
+-- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error before that. Only
+-- a superuser can create an event trigger. Without it, the error of PostgreSQL contains the name of the view, which contains
+-- the name of the function to call. The trigger does not prevent DROP .. CASCADE.
+CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    command CONSTANT text := substring(
+        current_query(), '(?i)[[:<:]]drop[[:space:]]+(?:extension[[:>:]][^;]*[[:<:]]snowflake_id_registry|'
+                         'schema[[:>:]][^;]*[[:<:]]snowflake_registry)[[:>:]][^;]*');
+    guards name[];
+BEGIN
+    IF command IS NULL OR command ~* '[[:<:]]cascade[[:>:]]' THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(class.relname) INTO guards
+    FROM pg_class AS class JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE namespace.nspname = 'snowflake_registry' AND class.relname IN (
+        'the_fleet_is_in_use_call_end_fleet_first', 'segments_are_in_use_call_drop_segment_first');
+    IF 'the_fleet_is_in_use_call_end_fleet_first' = ANY (guards) THEN
+        RAISE EXCEPTION 'cannot drop the registry while its fleet is in use'
+            USING ERRCODE = 'dependent_objects_still_exist',
+                  DETAIL = 'It would forget which worker IDs it has granted. A new registry could grant them again, and '
+                           'IDs would repeat.',
+                  HINT = 'Stop the servers of the fleet, or take their worker IDs away with '
+                         'snowflake_registry.revoke_lease(), and wait until view snowflake_registry.fleet shows that all '
+                         'leases have ended. Then call snowflake_registry.end_fleet(), and drop the registry.';
+    ELSIF guards IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot drop the registry while it has segments'
+            USING ERRCODE = 'dependent_objects_still_exist',
+                  DETAIL = 'It would forget which numbers it has granted. A new registry could grant them again.',
+                  HINT = 'If no server needs them any more, drop all segments first: SELECT '
+                         'snowflake_registry.drop_segment(name) FROM snowflake_registry.segments '
+                         'WHERE state <> ''dropped'';';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
+    'for an event trigger: says what to do instead of DROP EXTENSION while the registry is in use';
+IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+    CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
+        WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA') EXECUTE FUNCTION snowflake_registry.explain_drop();
+    COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
+        'says what to do instead of DROP EXTENSION while the registry is in use';
+END IF;
+
 -- The result of acquire() and renew(). It is a separate type because arguments and results share names.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
@@ -408,7 +454,8 @@ CREATE TYPE snowflake_registry.taken AS (
     registry_clock bigint,
     detail text,
     token text,
-    report_every bigint
+    report_every bigint,
+    near text
 );
 COMMENT ON TYPE snowflake_registry.taken IS
     'answer of the registry to a server about one name; instants in microseconds of Unix time';
@@ -1284,9 +1331,9 @@ BEGIN
     END IF;
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
-        answer.outcome := 'taken';
-        answer.detail := 'the registry gives out no identities: its administrator has to call '
-                         'snowflake_registry.start_fleet()';
+        answer.outcome := 'not started';
+        answer.detail := 'run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers '
+                         'may hold worker IDs from another registry';
         RETURN answer;
     ELSIF acquire.datacenter_id > registry.last_datacenter THEN
         answer.outcome := 'taken';
@@ -1745,6 +1792,35 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
 
+-- Returns the segment whose name was probably misspelled as this name. The two names differ only in case or, if the name
+-- has at least four letters, by one typing error.
+CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted CONSTANT text := lower(name);
+BEGIN
+    RETURN (
+        SELECT segment.name
+        FROM snowflake_registry.segment AS segment, lower(segment.name) AS known
+        WHERE segment.dropped_at IS NULL AND abs(length(known) - length(wanted)) <= 1
+          AND (known = wanted OR length(wanted) > 3 AND EXISTS (
+              SELECT FROM generate_series(0, length(wanted)) AS at
+              WHERE left(known, at) = left(wanted, at)
+                -- A wrong letter, an extra one, a missing one, or two that are transposed.
+                AND (substr(known, at + 2) = substr(wanted, at + 2)
+                     OR substr(known, at + 1) = substr(wanted, at + 2)
+                     OR substr(known, at + 2) = substr(wanted, at + 1)
+                     OR reverse(substr(known, at + 1, 2)) = substr(wanted, at + 1, 2)
+                        AND substr(known, at + 3) = substr(wanted, at + 3))
+          ))
+        ORDER BY known = wanted DESC, segment.name
+        LIMIT 1
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
+    'returns the segment whose name was probably misspelled, or NULL';
+
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
@@ -1767,16 +1843,20 @@ BEGIN
     SELECT * INTO stored
     FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
-        answer.outcome := 'unknown';
         answer.is_known := false;
-        answer.detail := CASE
-            WHEN stored.dropped_at IS NOT NULL
-            THEN format('the segment was dropped at %s', snowflake_registry.in_words(stored.dropped_at))
-            WHEN asked.is_ours AND asked.had_until IS NOT NULL
-            THEN format('there is no such segment any more, though this registry has given numbers up to %s: '
-                        'commits were lost', asked.had_until)
-            ELSE 'there is no such segment'
-        END;
+        IF stored.dropped_at IS NOT NULL THEN
+            answer.outcome := 'dropped';
+            answer.detail := format('the segment was dropped at %s',
+                                    snowflake_registry.in_words(stored.dropped_at));
+        ELSIF asked.is_ours AND asked.had_until IS NOT NULL THEN
+            answer.outcome := 'lost';
+            answer.detail := format('there is no such segment any more, though this registry has given numbers '
+                                    'up to %s: commits were lost', asked.had_until);
+        ELSE
+            answer.outcome := 'unknown';
+            answer.detail := 'there is no such segment';
+            answer.near := snowflake_registry.segment_like(asked.name);
+        END IF;
         RETURN answer;
     END IF;
     answer.is_known := true;
@@ -2057,7 +2137,7 @@ BEGIN
 
     FOR answer IN
         SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every
+               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every, NULL
         FROM snowflake_registry.segment AS segment
         WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
             SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
@@ -2495,7 +2575,11 @@ BEGIN
     WHERE segment.name = segment_named.name AND segment.dropped_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no segment %', snowflake_registry.name_in_words(segment_named.name)
-            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM snowflake_registry.segments;';
+            USING ERRCODE = 'undefined_object',
+                  HINT = coalesce('Perhaps you meant segment ' || snowflake_registry.name_in_words(
+                                      snowflake_registry.segment_like(segment_named.name))
+                                      || '; names are case-sensitive.',
+                                  'SELECT * FROM snowflake_registry.segments;');
     END IF;
     RETURN segment;
 END
@@ -2564,8 +2648,11 @@ BEGIN
             RAISE EXCEPTION 'unrecognized period: %', snowflake_registry.name_in_words(create_segment.period)
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'Use day, month or year.';
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
-            RAISE EXCEPTION 'a segment with period "%" cannot have % digits', create_segment.period,
-                coalesce(create_segment.digits::text, 'no')
+            RAISE EXCEPTION '%', CASE
+                WHEN create_segment.digits IS NULL
+                THEN format('a segment with period "%s" needs digits', create_segment.period)
+                ELSE format('a segment with period "%s" cannot have %s digits', create_segment.period,
+                            create_segment.digits) END
                 USING ERRCODE = 'invalid_parameter_value',
                       DETAIL = format('It has from 1 to %s behind the prefix, and they cannot be changed '
                                       'later.', most_digits),

@@ -12,7 +12,7 @@ use crate::generate::wait::is_far_ahead;
 use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
 use crate::pg::{clock, server};
-use crate::shared::keeper_words::Closed;
+use crate::shared::keeper_words::{Closed, Misfit};
 use crate::shared::lease;
 use crate::shared::memory::{self, State};
 use crate::shared::report;
@@ -184,6 +184,11 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         "recovery"
     } else if server_status.wakeup.pid().is_none() {
         "no keeper"
+    } else if let Some(misfit) = server_status.keeper.misfit() {
+        match misfit {
+            Misfit::Worker => "worker id too large",
+            Misfit::Datacenter => "datacenter id too large",
+        }
     } else if shared.gate.identity().is_none() {
         match server_status.keeper.closed() {
             Closed::NoWorkerId => "no worker id",

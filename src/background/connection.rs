@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::connecting::{self, Progress};
 use crate::pg::helper::Helper;
-use crate::pg::libpq::{Connection, Row};
+use crate::pg::libpq::{Connection, Row, StatementError};
 use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
@@ -32,8 +32,42 @@ pub enum NoAnswer {
     Failed(String),
     /// The statement failed, for this reason, and changed nothing. Another statement may succeed.
     Refused(String),
+    /// The statement failed because the role of this server lacks a privilege.
+    Denied(Denied),
     /// The helper thread is stuck, for this reason. The process has to report it and exit.
     Stuck(String),
+}
+
+/// An error about a privilege that the role of this server lacks in the registry.
+pub struct Denied {
+    error: StatementError,
+    role: String,
+}
+
+impl Denied {
+    /// Returns the error message, followed by the statements that grant the privilege to call these functions.
+    pub fn text(self, functions: &[&str]) -> String {
+        let Denied { error, role } = self;
+        if error.has_hint {
+            return error.message;
+        }
+        let role = quoted(&role);
+        let functions: Vec<_> = functions.iter().map(|name| format!("snowflake_registry.{name}")).collect();
+        format!(
+            "{}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
+            error.message,
+            functions.join(", ")
+        )
+    }
+}
+
+/// Returns a name as an SQL identifier, quoted if necessary.
+fn quoted(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit();
+    match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
+        true => name.into(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
 }
 
 impl From<String> for NoAnswer {
@@ -136,8 +170,15 @@ pub fn ask_for_rows(
         wait_until(connection, interest, deadline);
     }
     match connection.answer() {
-        (Err(problem), _) if connection.is_good() => Err(NoAnswer::Refused(problem)),
-        (Err(problem), _) => Err(problem.into()),
+        (Err(error), _) if !connection.is_good() => Err(error.message.into()),
+        (Err(error), _) if error.is_denied => {
+            Err(NoAnswer::Denied(Denied { error, role: connection.role() }))
+        }
+        (Err(error), _) if error.is_elsewhere => Err(NoAnswer::Refused(format!(
+            "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
+            error.message
+        ))),
+        (Err(error), _) => Err(NoAnswer::Refused(error.message)),
         (Ok(_), true) => Err("the registry warned that its reply may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),
     }

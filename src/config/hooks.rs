@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn check_node_name(
     _source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    accepts_name("snowflake_id.node_name", unsafe { setting::setting_text(*value) })
+    accepts_name("snowflake_id.node_name", 0, unsafe { setting::setting_text(*value) })
 }
 
 #[pg_guard]
@@ -54,7 +54,7 @@ pub unsafe extern "C-unwind" fn check_database(
     _source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    accepts_name("snowflake_id.database", unsafe { setting::setting_text(*value) })
+    accepts_name("snowflake_id.database", 1, unsafe { setting::setting_text(*value) })
 }
 
 #[pg_guard]
@@ -79,12 +79,12 @@ pub unsafe extern "C-unwind" fn check_registry(
     reject(problem)
 }
 
-fn accepts_name(parameter: &'static str, text: &[u8]) -> bool {
-    if text.len() <= MAX_NAME_BYTES {
+fn accepts_name(parameter: &'static str, least: usize, text: &[u8]) -> bool {
+    if (least..=MAX_NAME_BYTES).contains(&text.len()) {
         return true;
     }
     let problem =
-        Error::NameTooLong { parameter, text: shown(text), bytes: text.len(), most: MAX_NAME_BYTES };
+        Error::NameLength { parameter, text: shown(text), bytes: text.len(), least, most: MAX_NAME_BYTES };
     if server::is_preloading() {
         // Do not start: the default name could be the name of another server.
         fail_start(problem);

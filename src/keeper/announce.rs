@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use pgrx::prelude::*;
 use snowflake_id_core::keeper_plan::GatePlan;
-use snowflake_id_core::{Generator, Identity};
+use snowflake_id_core::{Field, Generator, Identity, Lease, RangeError};
 
 use super::store::Store;
 use crate::background::transaction::Problem;
 use crate::config;
 use crate::error::Error;
 use crate::pg::{clock, relation};
-use crate::shared::keeper_words::Closed;
+use crate::shared::keeper_words::{Closed, Misfit};
 use crate::shared::memory::State;
 use crate::shared::report;
 
@@ -66,6 +66,21 @@ pub fn tell(
     Ok(())
 }
 
+/// Publishes whether the identity fits the server's default layout. This is called before the gate is opened, so that the
+/// state of the server is never "ready" meanwhile. Without a lease, it checks the identity in the settings, because a server
+/// does not ask the registry for an identity that does not fit.
+pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
+    let asked_for =
+        || Identity { datacenter: config::datacenter_id(), worker: config::worker_id().unwrap_or(0) };
+    let is_leased = config::registry().is_some();
+    let identity = wanted.map(|lease| lease.identity).or_else(|| is_leased.then(asked_for));
+    let problem = identity.and_then(|identity| config::valid_layout()?.check_identity(identity).err());
+    shared.server_status.keeper.set_misfit(problem.map(|problem| match problem {
+        RangeError::Field { field: Field::Datacenter, .. } => Misfit::Datacenter,
+        _ => Misfit::Worker,
+    }));
+}
+
 /// Returns a warning about a condition that an administrator should fix although IDs can be issued.
 pub fn risk(store: &Store) -> Option<String> {
     let schema = store.extension.schema()?;
@@ -83,9 +98,7 @@ fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
     let generator = match Generator::new(layout, identity, 0, 0) {
         Ok(generator) => generator,
-        Err(problem) => {
-            return Some(format!("{identity} does not fit snowflake_id.layout \"{layout}\": {problem}"));
-        }
+        Err(problem) => return Some(layout.explain_misfit(&problem)),
     };
     let stall = generator.wait_us(0, clock::clock_us(), NonZeroU64::MIN).err()?;
     let problem = Error::unless_it_passes(&layout, stall).err()?;

@@ -8,8 +8,9 @@ use pgrx::prelude::*;
 use snowflake_id_core::Lease;
 use snowflake_id_core::clock_sequence::{Asked, Widths};
 use snowflake_id_core::keeper_plan::{GatePlan, Loss, Plan, Seen, plan};
+use snowflake_id_core::message::instant;
 
-use super::announce::{complain, risk, tell};
+use super::announce::{complain, note_misfit, risk, tell};
 use super::clock_sequence;
 use super::gate;
 use super::identity;
@@ -54,6 +55,8 @@ struct Done {
     stored_at: (u32, u32),
     /// The floor that an administrator requested, if that request was claimed.
     advance_to_us: Option<i64>,
+    /// Whether no horizon is stored although there are signs of an earlier use of the server.
+    has_past: bool,
     /// A condition that an administrator should fix.
     warning: Option<String>,
 }
@@ -289,6 +292,7 @@ impl Keeper {
         let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let advance_to_us = advance.map(|(_, floor_us)| floor_us);
         let mut uses = stored.uses.clone();
+        let has_uses = !uses.is_empty();
         let plan = plan(&Seen {
             now_us: clock.now_us,
             max_ahead_us: microseconds(config::max_ahead()),
@@ -318,7 +322,12 @@ impl Keeper {
             }
         }
         store.write(&plan.records, horizons);
-        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, warning: risk(&store) })
+        let has_past = plan.loss == Some(Loss::NothingKnown)
+            && (has_uses
+                || server_status.keeper.is_restored.load(Ordering::Relaxed)
+                || identity::has_old_row(store.extension));
+        let warning = risk(&store);
+        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
     }
 
     /// Publishes the plan. The data that the plan stores must already be durable.
@@ -330,8 +339,15 @@ impl Keeper {
                     "snowflake_id: the stored horizons were changed by another session; they are written again"
                 )
             }
-            Some(Loss::NothingKnown) => {
+            Some(Loss::NothingKnown) if done.has_past => {
                 log!("snowflake_id: the history of this server is not known; its IDs start at the present")
+            }
+            Some(Loss::NothingKnown) => {
+                log!(
+                    "snowflake_id: IDs begin at {}, as no horizon was stored in database \"{}\" before",
+                    instant(plan.tracks[0].begun.floor_us),
+                    config::database().to_string_lossy()
+                )
             }
             None => {}
         }
@@ -354,6 +370,7 @@ impl Keeper {
                 server_status.registry_wakeup.request();
             }
         }
+        note_misfit(shared, done.wanted);
         gate::apply(shared, plan, done.wanted, lease_status.number);
     }
 }

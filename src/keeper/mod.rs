@@ -24,6 +24,7 @@ mod gate;
 mod identity;
 mod process;
 mod reset;
+mod setup;
 pub mod store;
 mod transaction;
 mod watch_clock;

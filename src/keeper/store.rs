@@ -29,6 +29,7 @@ use snowflake_id_core::Identity;
 use snowflake_id_core::track::{Begun, Horizon, TRACKS};
 use snowflake_id_core::used::{Scope, Use, Uses};
 
+use super::setup;
 use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{self, Extension, Kind, Relation};
@@ -161,6 +162,7 @@ impl Store {
 /// before the commit.
 #[pg_extern(sql = false)]
 fn store_history() {
+    setup::warn();
     let Ok(shared) = memory::state() else { return };
     let tracks = shared.tracks([Horizon::NONE; TRACKS]);
     let history = shared.server_status.history.snapshot();

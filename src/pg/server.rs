@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use pgrx::prelude::*;
 
 use super::setting::setting_text;
+use super::timestamp::unix_us;
 
 /// Whether the postmaster is loading `shared_preload_libraries`.
 pub fn is_preloading() -> bool {
@@ -30,6 +31,12 @@ pub fn is_in_recovery() -> bool {
 pub fn is_binary_upgrade() -> bool {
     // SAFETY: a plain flag, set before the library is loaded.
     unsafe { pg_sys::IsBinaryUpgrade }
+}
+
+/// Returns whether this session restores a dump: the script of a dump turns row security off.
+pub fn is_restoring() -> bool {
+    // SAFETY: a plain flag of this session.
+    unsafe { !pg_sys::row_security }
 }
 
 /// Returns the name of the database to which this process is connected; `None` if the database was dropped.
@@ -71,6 +78,12 @@ pub fn system_identifier() -> u64 {
 pub fn timeline() -> u32 {
     // SAFETY: reads shared memory that exists in every process.
     unsafe { pg_sys::GetWALInsertionTimeLine() }
+}
+
+/// Returns when the server was started, in microseconds of Unix time.
+pub fn start_us() -> i64 {
+    // SAFETY: a plain variable that only the postmaster writes.
+    unix_us(unsafe { pg_sys::PgStartTime })
 }
 
 /// Returns the port on which the server listens.

@@ -49,6 +49,7 @@ impl Answer {
             Some("unknown") => Some(Outcome::Unknown),
             Some("twin") => Some(Outcome::Twin),
             Some("taken") => Some(Outcome::Taken { free_from_us: number(9).unwrap_or(0) }),
+            Some("not started") => Some(Outcome::NotStarted),
             Some("quarantine") => Some(Outcome::Quarantine),
             Some("clock") => Some(Outcome::ClockDiffers),
             Some("foreign") => Some(Outcome::Foreign),

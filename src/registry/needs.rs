@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use snowflake_id_core::lease_state::Needs;
-use snowflake_id_core::{Field, Lease};
+use snowflake_id_core::{Field, Identity, Lease};
 
 use crate::config;
 use crate::shared::lease;
@@ -53,21 +53,14 @@ impl Unwanted {
         let (datacenter, pin) = (config::datacenter_id(), config::worker_id());
         let layout = config::valid_layout().ok_or("snowflake_id.layout is not valid")?;
         let worker_limit = 1u64 << layout.bits(Field::Worker);
-        let does_not_fit = |what: &str, number: u32| {
-            Err(format!("snowflake_id.{what} {number} does not fit snowflake_id.layout \"{layout}\""))
-        };
-        match pin {
-            _ if u64::from(datacenter) >> layout.bits(Field::Datacenter) != 0 => {
-                does_not_fit("datacenter_id", datacenter)
-            }
-            Some(pin) if u64::from(pin) >= worker_limit => does_not_fit("worker_id", pin),
-            // The conversion below does not truncate: a worker ID has at most 31 bits.
-            _ => Ok(Needs {
-                datacenter,
-                pin,
-                worker_limit: worker_limit as u32,
-                unwanted: self.workers.iter().map(|(worker, _)| *worker).collect(),
-            }),
-        }
+        layout
+            .check_identity(Identity { datacenter, worker: pin.unwrap_or(0) })
+            .map_err(|problem| layout.explain_misfit(&problem))?;
+        Ok(Needs {
+            datacenter,
+            pin,
+            worker_limit: worker_limit as u32, // Does not truncate: a worker ID has at most 31 bits.
+            unwanted: self.workers.iter().map(|(worker, _)| *worker).collect(),
+        })
     }
 }

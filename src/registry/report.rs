@@ -48,6 +48,7 @@ impl Refusal {
                 };
                 (RegistryState::AllTaken, format!("it has no worker ID for this server{when}"))
             }
+            Outcome::NotStarted => (RegistryState::NotStarted, "its fleet has not been started".into()),
             Outcome::Quarantine => (RegistryState::Quarantine, "it grants nothing at present".into()),
             Outcome::ClockDiffers => (
                 RegistryState::ClockDiffers,

@@ -69,6 +69,10 @@ impl Worker {
                 Err(NoAnswer::Failed(problem) | NoAnswer::Refused(problem)) => {
                     self.fail(Refusal::new(RegistryState::Unreachable, problem))
                 }
+                Err(NoAnswer::Denied(denied)) => {
+                    let why = denied.text(&["acquire", "renew"]);
+                    self.fail(Refusal::new(RegistryState::PermissionDenied, why))
+                }
                 Err(NoAnswer::Stuck(problem)) => {
                     self.fail(Refusal::new(RegistryState::Unreachable, problem));
                     // The keeper starts another worker.

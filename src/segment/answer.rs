@@ -10,7 +10,7 @@ use crate::shared::segments::SegmentState;
 /// Length limit for a token, in bytes. A longer token is ignored.
 const LONGEST_TOKEN: usize = 400;
 /// Columns of a row, in the order in which `Answer::read` expects them.
-pub const COLUMNS: [&str; 16] = [
+pub const COLUMNS: [&str; 17] = [
     "request",
     "name",
     "outcome",
@@ -27,6 +27,7 @@ pub const COLUMNS: [&str; 16] = [
     "detail",
     "token",
     "report_every",
+    "near",
 ];
 
 /// A parsed answer of the registry.
@@ -50,6 +51,8 @@ pub struct About {
     /// A signed statement of the numbers that the registry granted before this answer.
     pub token: Option<String>,
     pub detail: Option<String>,
+    /// The name of an existing segment of which the requested name is probably a misspelling.
+    pub near: Option<String>,
 }
 
 /// A range that the registry has granted.
@@ -97,6 +100,8 @@ impl About {
         let state = match text(row, 2)? {
             "granted" | "noted" => SegmentState::Open,
             "unknown" => SegmentState::Unknown,
+            "dropped" => SegmentState::Dropped,
+            "lost" => SegmentState::Lost,
             "closed" => SegmentState::Closed,
             "exhausted" => SegmentState::Exhausted,
             "busy" => SegmentState::Busy,
@@ -112,6 +117,7 @@ impl About {
             max_value: number(row, 10),
             token,
             detail: text(row, 13).map(str::to_owned),
+            near: text(row, 16).map(str::to_owned),
         })
     }
 }

@@ -119,13 +119,13 @@ impl RegistryConnection {
                 }
                 // The registry may have been restarted since the last request. If the failed request was granted a
                 // range, that range is lost.
-                Err(NoAnswer::Failed(_) | NoAnswer::Refused(_)) => {}
+                Err(NoAnswer::Failed(_) | NoAnswer::Refused(_) | NoAnswer::Denied(_)) => {}
                 Err(end) => return Err(end),
             }
         }
         let mut connection = connection::connect(string, keep_waiting)?;
         let answered = ask(&mut connection, question, keep_waiting);
-        if let Ok(_) | Err(NoAnswer::Refused(_)) = answered {
+        if let Ok(_) | Err(NoAnswer::Refused(_) | NoAnswer::Denied(_)) = answered {
             self.0 = Some((connection, Instant::now()));
         }
         answered

@@ -8,7 +8,7 @@ use snowflake_id_core::segment::Range;
 use crate::error::OrReport;
 use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
-use crate::shared::segments::{self, SegmentState, segments};
+use crate::shared::segments::{self, SegmentState, Trouble, segments};
 
 /// One row for each segment in use.
 #[pg_extern(volatile, parallel_safe)]
@@ -44,7 +44,10 @@ fn snowflake_segments_in_use() -> TableIterator<
         };
         let position = current.map(|range| range.first + offset as i64 * range.increment);
         let state = match (&registry_problem, record.state) {
-            (Some(_), SegmentState::Asked | SegmentState::Open) => "no registry",
+            (Some(problem), SegmentState::Asked | SegmentState::Open) => match problem.trouble {
+                Trouble::Denied => "permission denied",
+                Trouble::Silence | Trouble::NoRegistry | Trouble::File => "no registry",
+            },
             (_, state) => state.name(),
         };
         let instant = |us: i64| (us > 0).then(|| timestamptz(us));

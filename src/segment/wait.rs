@@ -29,11 +29,17 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
     }
-    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None };
+    let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
     // Do not convert a name that is too long in any encoding. The name may be huge, and a failed allocation would
     // abort the process.
-    let text = if name.len() <= 4 * LONGEST_NAME { utf8(name) } else { None };
-    let text = text.filter(|text| (1..=LONGEST_NAME).contains(&text.len())).ok_or_else(unknown)?;
+    if name.len() > 4 * LONGEST_NAME {
+        return Err(bad_length(name.len()));
+    }
+    let unknown = || Error::SegmentUnknown { name: shown(name), detail: None, near: None };
+    let text = utf8(name).ok_or_else(unknown)?;
+    if !(1..=LONGEST_NAME).contains(&text.len()) {
+        return Err(bad_length(text.len()));
+    }
     let mut waiting = Waiting::new(segments, &text);
     loop {
         let (at, slot) = segments::find_or_assign(&text, config::max_segments())?;
@@ -108,7 +114,9 @@ impl<'a> Waiting<'a> {
         let (name, detail) = (shown(self.name.as_bytes()), record.detail());
         match record.state {
             SegmentState::Asked | SegmentState::Open | SegmentState::Busy => Ok(()),
-            SegmentState::Unknown => Err(Error::SegmentUnknown { name, detail }),
+            SegmentState::Unknown | SegmentState::Dropped | SegmentState::Lost => {
+                Err(Error::SegmentUnknown { name, detail, near: record.near().map(shown) })
+            }
             SegmentState::Closed => Err(Error::SegmentClosed { name, detail }),
             SegmentState::Exhausted => Err(Error::SegmentExhausted { name, detail }),
             SegmentState::Ahead => Err(Error::SegmentAhead { name, detail }),
@@ -141,6 +149,7 @@ fn is_keeper_running() -> bool {
 fn problem_as_error(problem: RegistryProblem) -> Error {
     match problem.trouble {
         Trouble::Silence => Error::SegmentRegistryAway { problem: problem.text, since_us: problem.since_us },
+        Trouble::Denied => Error::SegmentsDenied { problem: problem.text },
         Trouble::NoRegistry => Error::NoSegmentRegistry { problem: problem.text },
         Trouble::File => Error::SegmentFile { problem: problem.text },
     }

@@ -20,6 +20,10 @@ pub struct KeeperWords {
     pub has_succeeded: AtomicBool,
     /// Why the gate is closed: a [`Closed`].
     closed: AtomicU8,
+    /// Whether the extension was created while a dump was restored. Written by the session that creates it.
+    pub is_restored: AtomicBool,
+    /// The part of the identity that is too large for the server's default layout: a [`Misfit`]; 0 if there is none.
+    misfit: AtomicU8,
     /// The range of the lease for which the gate was last opened: see [`Lease`]. Written before the gate is
     /// opened.
     lease_from_us: AtomicI64,
@@ -43,7 +47,27 @@ pub enum Closed {
     NoLease = 3,
 }
 
+/// The part of an identity that is too large for the server's default layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Misfit {
+    Worker = 1,
+    Datacenter = 2,
+}
+
 impl KeeperWords {
+    pub fn misfit(&self) -> Option<Misfit> {
+        match self.misfit.load(Ordering::Relaxed) {
+            1 => Some(Misfit::Worker),
+            2 => Some(Misfit::Datacenter),
+            _ => None,
+        }
+    }
+
+    pub fn set_misfit(&self, misfit: Option<Misfit>) {
+        self.misfit.store(misfit.map_or(0, |misfit| misfit as u8), Ordering::Relaxed);
+    }
+
     pub fn closed(&self) -> Closed {
         match self.closed.load(Ordering::Relaxed) {
             1 => Closed::NoWorkerId,

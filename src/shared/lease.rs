@@ -23,6 +23,10 @@ pub enum RegistryState {
     Granted,
     /// The registry does not answer, or answers with an error.
     Unreachable,
+    /// The role of this server lacks a privilege in the registry.
+    PermissionDenied,
+    /// The registry has not been started.
+    NotStarted,
     /// No identity is free at present.
     AllTaken,
     /// The registry grants no new identity at present, because it may have lost commits.
@@ -42,6 +46,8 @@ impl RegistryState {
             RegistryState::Starting => "starting",
             RegistryState::Granted => "granted",
             RegistryState::Unreachable => "unreachable",
+            RegistryState::PermissionDenied => "permission denied",
+            RegistryState::NotStarted => "not started",
             RegistryState::AllTaken => "all taken",
             RegistryState::Quarantine => "quarantine",
             RegistryState::ClockDiffers => "clock differs",

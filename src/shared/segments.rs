@@ -106,6 +106,8 @@ pub struct Record {
     /// The last number that the segment can ever give; 0 if the registry has not reported it.
     pub max_value: i64,
     detail: BoundedText,
+    /// The name of an existing segment of which this name is probably a misspelling.
+    near: Name,
 }
 
 /// The registry's last answer about a segment.
@@ -115,7 +117,13 @@ pub enum SegmentState {
     #[default]
     Asked,
     Open,
+    /// The registry has no segment with this name. Neither the registry nor this server knows of an earlier one.
     Unknown,
+    /// The segment was dropped.
+    Dropped,
+    /// The registry has granted numbers of this segment to this server, but no longer has the segment: commits were
+    /// lost.
+    Lost,
     /// The registry may have lost commits.
     Closed,
     Exhausted,
@@ -134,6 +142,8 @@ impl SegmentState {
             SegmentState::Asked => "asked",
             SegmentState::Open => "open",
             SegmentState::Unknown => "unknown",
+            SegmentState::Dropped => "dropped",
+            SegmentState::Lost => "lost",
             SegmentState::Closed => "closed",
             SegmentState::Exhausted => "exhausted",
             SegmentState::Busy => "busy",
@@ -155,6 +165,15 @@ impl Record {
 
     pub fn set_detail(&mut self, text: Option<&str>) {
         self.detail.set(text.unwrap_or_default());
+    }
+
+    /// The name of an existing segment of which this name is probably a misspelling.
+    pub fn near(&self) -> Option<&str> {
+        Some(self.near.text()).filter(|name| !name.is_empty())
+    }
+
+    pub fn set_near(&mut self, name: Option<&str>) {
+        self.near = name.filter(|name| name.len() <= LONGEST_NAME).map(Name::new).unwrap_or_default();
     }
 
     fn is_free(&self) -> bool {
@@ -217,6 +236,8 @@ pub enum Trouble {
     /// The registry does not answer, or its answer is invalid.
     #[default]
     Silence,
+    /// The role of this server lacks a privilege in the registry.
+    Denied,
     /// No registry is configured.
     NoRegistry,
     /// The record of the server's ranges cannot be written or read.
@@ -304,7 +325,10 @@ impl Segments {
         let is_useless = |at: &usize| {
             let slot = &self.slots.0[*at];
             let is_unknown = match records[*at].state {
-                SegmentState::Unknown | SegmentState::Invalid => true,
+                SegmentState::Unknown
+                | SegmentState::Dropped
+                | SegmentState::Lost
+                | SegmentState::Invalid => true,
                 SegmentState::Asked => slot.is_idle(),
                 _ => false,
             };

@@ -2,6 +2,7 @@
 
 use crate::error::{LayoutError, RangeError};
 use crate::field::{Field, MAX_TOTAL_BITS};
+use crate::identity::Identity;
 use crate::message::{instant, year};
 use crate::time_scale::{EPOCH_RANGE_US, MAX_UNIT_US, TimeScale};
 
@@ -220,6 +221,39 @@ impl Layout {
         match self.scale.tick_at(unix_us).filter(|&tick| tick < self.ticks()) {
             Some(tick) => Ok(tick),
             None => Err(RangeError::Time { unix_us, from_us: self.epoch_us(), until_us: self.end_us() }),
+        }
+    }
+
+    /// Returns the name of the layout's preset, or its text if it is no preset.
+    pub fn label(&self) -> String {
+        match presets::PRESETS.iter().find(|preset| preset.layout() == *self) {
+            Some(preset) => preset.name.into(),
+            None => self.to_string(),
+        }
+    }
+
+    /// Checks whether both parts of an identity fit their fields.
+    ///
+    /// # Errors
+    /// [`RangeError::Field`] for the first part that does not fit.
+    pub fn check_identity(&self, identity: Identity) -> Result<(), RangeError> {
+        let (datacenter, worker) = (identity.datacenter.into(), identity.worker.into());
+        self.pack(&Parts { datacenter, worker, ..Parts::default() }).map(|_| ())
+    }
+
+    /// Describes an error of [`Layout::check_identity`] in one clause that contains the layout and the limit.
+    pub fn explain_misfit(&self, problem: &RangeError) -> String {
+        let label = self.label();
+        match problem {
+            RangeError::Field { field, value, max: 0 } => {
+                let name = field.name();
+                format!("{name} ID {value} does not fit layout \"{label}\", which has no {name} field")
+            }
+            RangeError::Field { field, value, max } => {
+                let name = field.name();
+                format!("{name} ID {value} does not fit layout \"{label}\", whose {name} IDs end at {max}")
+            }
+            _ => format!("layout \"{label}\": {problem}"),
         }
     }
 

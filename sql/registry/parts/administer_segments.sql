@@ -32,7 +32,11 @@ BEGIN
     WHERE segment.name = segment_named.name AND segment.dropped_at IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no segment %', snowflake_registry.name_in_words(segment_named.name)
-            USING ERRCODE = 'undefined_object', HINT = 'SELECT * FROM snowflake_registry.segments;';
+            USING ERRCODE = 'undefined_object',
+                  HINT = coalesce('Perhaps you meant segment ' || snowflake_registry.name_in_words(
+                                      snowflake_registry.segment_like(segment_named.name))
+                                      || '; names are case-sensitive.',
+                                  'SELECT * FROM snowflake_registry.segments;');
     END IF;
     RETURN segment;
 END
@@ -101,8 +105,11 @@ BEGIN
             RAISE EXCEPTION 'unrecognized period: %', snowflake_registry.name_in_words(create_segment.period)
                 USING ERRCODE = 'invalid_parameter_value', HINT = 'Use day, month or year.';
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
-            RAISE EXCEPTION 'a segment with period "%" cannot have % digits', create_segment.period,
-                coalesce(create_segment.digits::text, 'no')
+            RAISE EXCEPTION '%', CASE
+                WHEN create_segment.digits IS NULL
+                THEN format('a segment with period "%s" needs digits', create_segment.period)
+                ELSE format('a segment with period "%s" cannot have %s digits', create_segment.period,
+                            create_segment.digits) END
                 USING ERRCODE = 'invalid_parameter_value',
                       DETAIL = format('It has from 1 to %s behind the prefix, and they cannot be changed '
                                       'later.', most_digits),

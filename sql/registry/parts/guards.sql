@@ -105,3 +105,49 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
 PERFORM snowflake_registry.switch_guards_on();
+
+-- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
+-- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error before that. Only
+-- a superuser can create an event trigger. Without it, the error of PostgreSQL contains the name of the view, which contains
+-- the name of the function to call. The trigger does not prevent DROP .. CASCADE.
+CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    command CONSTANT text := substring(
+        current_query(), '(?i)[[:<:]]drop[[:space:]]+(?:extension[[:>:]][^;]*[[:<:]]snowflake_id_registry|'
+                         'schema[[:>:]][^;]*[[:<:]]snowflake_registry)[[:>:]][^;]*');
+    guards name[];
+BEGIN
+    IF command IS NULL OR command ~* '[[:<:]]cascade[[:>:]]' THEN
+        RETURN;
+    END IF;
+    SELECT array_agg(class.relname) INTO guards
+    FROM pg_class AS class JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
+    WHERE namespace.nspname = 'snowflake_registry' AND class.relname IN (
+        'the_fleet_is_in_use_call_end_fleet_first', 'segments_are_in_use_call_drop_segment_first');
+    IF 'the_fleet_is_in_use_call_end_fleet_first' = ANY (guards) THEN
+        RAISE EXCEPTION 'cannot drop the registry while its fleet is in use'
+            USING ERRCODE = 'dependent_objects_still_exist',
+                  DETAIL = 'It would forget which worker IDs it has granted. A new registry could grant them again, and '
+                           'IDs would repeat.',
+                  HINT = 'Stop the servers of the fleet, or take their worker IDs away with '
+                         'snowflake_registry.revoke_lease(), and wait until view snowflake_registry.fleet shows that all '
+                         'leases have ended. Then call snowflake_registry.end_fleet(), and drop the registry.';
+    ELSIF guards IS NOT NULL THEN
+        RAISE EXCEPTION 'cannot drop the registry while it has segments'
+            USING ERRCODE = 'dependent_objects_still_exist',
+                  DETAIL = 'It would forget which numbers it has granted. A new registry could grant them again.',
+                  HINT = 'If no server needs them any more, drop all segments first: SELECT '
+                         'snowflake_registry.drop_segment(name) FROM snowflake_registry.segments '
+                         'WHERE state <> ''dropped'';';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
+    'for an event trigger: says what to do instead of DROP EXTENSION while the registry is in use';
+IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+    CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
+        WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA') EXECUTE FUNCTION snowflake_registry.explain_drop();
+    COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
+        'says what to do instead of DROP EXTENSION while the registry is in use';
+END IF;

@@ -83,9 +83,9 @@ BEGIN
     END IF;
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
-        answer.outcome := 'taken';
-        answer.detail := 'the registry gives out no identities: its administrator has to call '
-                         'snowflake_registry.start_fleet()';
+        answer.outcome := 'not started';
+        answer.detail := 'run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers '
+                         'may hold worker IDs from another registry';
         RETURN answer;
     ELSIF acquire.datacenter_id > registry.last_datacenter THEN
         answer.outcome := 'taken';

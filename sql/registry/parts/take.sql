@@ -122,7 +122,7 @@ BEGIN
 
     FOR answer IN
         SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every
+               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every, NULL
         FROM snowflake_registry.segment AS segment
         WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
             SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element

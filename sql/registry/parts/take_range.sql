@@ -85,6 +85,35 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
 
+-- Returns the segment whose name was probably misspelled as this name. The two names differ only in case or, if the name
+-- has at least four letters, by one typing error.
+CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted CONSTANT text := lower(name);
+BEGIN
+    RETURN (
+        SELECT segment.name
+        FROM snowflake_registry.segment AS segment, lower(segment.name) AS known
+        WHERE segment.dropped_at IS NULL AND abs(length(known) - length(wanted)) <= 1
+          AND (known = wanted OR length(wanted) > 3 AND EXISTS (
+              SELECT FROM generate_series(0, length(wanted)) AS at
+              WHERE left(known, at) = left(wanted, at)
+                -- A wrong letter, an extra one, a missing one, or two that are transposed.
+                AND (substr(known, at + 2) = substr(wanted, at + 2)
+                     OR substr(known, at + 1) = substr(wanted, at + 2)
+                     OR substr(known, at + 2) = substr(wanted, at + 1)
+                     OR reverse(substr(known, at + 1, 2)) = substr(wanted, at + 1, 2)
+                        AND substr(known, at + 3) = substr(wanted, at + 3))
+          ))
+        ORDER BY known = wanted DESC, segment.name
+        LIMIT 1
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
+    'returns the segment whose name was probably misspelled, or NULL';
+
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
@@ -107,16 +136,20 @@ BEGIN
     SELECT * INTO stored
     FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
-        answer.outcome := 'unknown';
         answer.is_known := false;
-        answer.detail := CASE
-            WHEN stored.dropped_at IS NOT NULL
-            THEN format('the segment was dropped at %s', snowflake_registry.in_words(stored.dropped_at))
-            WHEN asked.is_ours AND asked.had_until IS NOT NULL
-            THEN format('there is no such segment any more, though this registry has given numbers up to %s: '
-                        'commits were lost', asked.had_until)
-            ELSE 'there is no such segment'
-        END;
+        IF stored.dropped_at IS NOT NULL THEN
+            answer.outcome := 'dropped';
+            answer.detail := format('the segment was dropped at %s',
+                                    snowflake_registry.in_words(stored.dropped_at));
+        ELSIF asked.is_ours AND asked.had_until IS NOT NULL THEN
+            answer.outcome := 'lost';
+            answer.detail := format('there is no such segment any more, though this registry has given numbers '
+                                    'up to %s: commits were lost', asked.had_until);
+        ELSE
+            answer.outcome := 'unknown';
+            answer.detail := 'there is no such segment';
+            answer.near := snowflake_registry.segment_like(asked.name);
+        END IF;
         RETURN answer;
     END IF;
     answer.is_known := true;

@@ -48,7 +48,8 @@ CREATE TYPE snowflake_registry.taken AS (
     registry_clock bigint,
     detail text,
     token text,
-    report_every bigint
+    report_every bigint,
+    near text
 );
 COMMENT ON TYPE snowflake_registry.taken IS
     'answer of the registry to a server about one name; instants in microseconds of Unix time';

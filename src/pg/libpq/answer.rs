@@ -79,11 +79,43 @@ impl ResultOfQuery {
         Ok(Some(copy))
     }
 
-    /// Returns the error message of the statement.
-    pub fn message(&self) -> String {
-        // SAFETY: the result is valid until `self` is dropped, and so is its message, a C string or null.
-        unsafe { message(PQresultErrorMessage(self.0.as_ptr())) }
+    /// Returns why the statement failed.
+    pub fn error(&self) -> StatementError {
+        let result = self.0.as_ptr();
+        // SAFETY: the result is valid until `self` is dropped, and so are its fields, C strings or null.
+        let field = |code: u8| unsafe { message(PQresultErrorField(result, code.into())) };
+        let (hint, state) = (field(PG_DIAG_MESSAGE_HINT), field(PG_DIAG_SQLSTATE));
+        let mut text = field(PG_DIAG_MESSAGE_PRIMARY);
+        if text.is_empty() {
+            // The error is one of libpq itself.
+            // SAFETY: as above.
+            text = unsafe { message(PQresultErrorMessage(result)) };
+        }
+        for (label, more) in [("DETAIL", &field(PG_DIAG_MESSAGE_DETAIL)), ("HINT", &hint)] {
+            if !more.is_empty() {
+                text.push_str(&format!("; {label}: {more}"));
+            }
+        }
+        StatementError {
+            message: text,
+            is_denied: state == "42501",
+            is_elsewhere: ["3F000", "42883"].contains(&state.as_str()),
+            has_hint: !hint.is_empty(),
+        }
     }
+}
+
+/// The error of a statement.
+#[derive(Clone, Debug, Default)]
+pub struct StatementError {
+    /// The server's message with its DETAIL and HINT, in one line.
+    pub message: String,
+    /// Whether a privilege is missing.
+    pub is_denied: bool,
+    /// Whether the schema or the function does not exist.
+    pub is_elsewhere: bool,
+    /// Whether the message contains a HINT.
+    pub has_hint: bool,
 }
 
 impl Drop for ResultOfQuery {

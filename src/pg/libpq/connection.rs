@@ -6,9 +6,9 @@ use std::ptr::{NonNull, null};
 
 use pq_sys::*;
 
-use super::answer::{Refusal, ResultOfQuery, Row};
+use super::answer::{Refusal, ResultOfQuery, Row, StatementError};
 use super::start::start;
-use super::text::message;
+use super::text::{message, text_of};
 use crate::pg::wait::Interest;
 
 /// Limit for the total length of all values in an answer, in bytes.
@@ -23,7 +23,7 @@ pub struct Connection {
     /// Whether the server has sent a warning since the last query. The flag is on the heap, because libpq keeps a
     /// pointer to it.
     has_warned: NonNull<Cell<bool>>,
-    answer: Result<Vec<Row>, String>,
+    answer: Result<Vec<Row>, StatementError>,
     /// The total length of the values received so far, in bytes.
     length: usize,
     /// How much memory was in use before the query, in bytes.
@@ -155,7 +155,7 @@ impl Connection {
         // process.
         self.answer = Ok(vec![]);
         match refusal {
-            Refusal::Failed => self.answer = Err(result.message()),
+            Refusal::Failed => self.answer = Err(result.error()),
             Refusal::NoQuery => return Err("its reply is not a query result".into()),
             Refusal::LongValue => return Err("a value is too long".into()),
             Refusal::LongAnswer => return Err("its reply is too long".into()),
@@ -179,8 +179,14 @@ impl Connection {
 
     /// Returns the rows of the answer, or the server's error message. Also returns whether the server has sent a
     /// warning, as it does when a commit may not have reached the standby.
-    pub fn answer(&mut self) -> (Result<Vec<Row>, String>, bool) {
+    pub fn answer(&mut self) -> (Result<Vec<Row>, StatementError>, bool) {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
+    }
+
+    /// Returns the role that is connected.
+    pub fn role(&self) -> String {
+        // SAFETY: the handle is valid until `self` is dropped, and so is the C string.
+        unsafe { text_of(PQuser(self.handle.as_ptr())) }
     }
 
     /// Whether the connection is established, as far as libpq knows.

@@ -6,6 +6,6 @@ mod options;
 mod start;
 mod text;
 
-pub use answer::Row;
+pub use answer::{Row, StatementError};
 pub use connection::Connection;
 pub use options::Options;

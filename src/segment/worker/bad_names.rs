@@ -67,7 +67,8 @@ impl Worker {
             warning!("snowflake_id: could not get numbers of segment \"{}\": {problem}", request.name);
         }
         let (state, detail) = (SegmentState::Invalid, Some(problem));
-        self.note_answer(*at, request, &About { state, granted: None, max_value: None, token: None, detail });
+        let about = About { state, granted: None, max_value: None, token: None, detail, near: None };
+        self.note_answer(*at, request, &about);
         self.known.of(*at, &request.name).failed_at = Some(Instant::now());
         self.pause();
     }

@@ -28,11 +28,12 @@ impl Failure {
 
     /// Returns `None` if the process has to stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
-        let (problem, is_of_statement) = match why {
+        let (problem, trouble, is_of_statement) = match why {
             NoAnswer::Stopping => return None,
-            NoAnswer::Failed(problem) | NoAnswer::Stuck(problem) => (problem, false),
-            NoAnswer::Refused(problem) => (problem, true),
+            NoAnswer::Failed(problem) | NoAnswer::Stuck(problem) => (problem, Trouble::Silence, false),
+            NoAnswer::Refused(problem) => (problem, Trouble::Silence, true),
+            NoAnswer::Denied(denied) => (denied.text(&["take"]), Trouble::Denied, false),
         };
-        Some(Failure { problem, trouble: Trouble::Silence, is_of_statement })
+        Some(Failure { problem, trouble, is_of_statement })
     }
 }

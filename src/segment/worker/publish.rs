@@ -53,6 +53,7 @@ impl Worker {
                 record.answered_at_us = now_us;
                 record.max_value = about.max_value.unwrap_or(0);
                 record.set_detail(about.detail.as_deref());
+                record.set_near(about.near.as_deref());
                 if let Some(granted) = &about.granted {
                     record.step = granted.range.count as i64;
                     record.taken_at_us = now_us;

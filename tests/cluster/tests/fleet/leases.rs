@@ -47,6 +47,66 @@ fn a_layout_without_room_for_the_worker_id() {
     client.run("SELECT snowflake_nextval()");
 }
 
+/// A registry that nobody has started, and a worker ID that the layout has no room for: each has a state of its own.
+#[test]
+fn why_there_is_no_worker_id() {
+    let registry = Registry::of_leases(SHORT_LEASES).not_started().start(Cluster::builder());
+    let server = Cluster::builder()
+        .preload()
+        .set("snowflake_id.registry", registry.connection_string("fleet"))
+        .start();
+    wait_for_registry_state(&server, "not started");
+    let error = wait_for_error(&server, "start_fleet");
+    assert_eq!(
+        error,
+        "no lease from the registry: its fleet was not started (run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers may hold worker IDs from another registry)"
+    );
+    registry.connect().run("SELECT snowflake_registry.start_fleet()");
+    wait_for_registry_state(&server, "granted");
+
+    let pinned =
+        Cluster::builder().worker(5000).set("snowflake_id.registry", registry.connection_string("fleet"));
+    let pinned = pinned.start();
+    wait_for_registry_state(&pinned, "misconfigured");
+    eventually("the state", || server_state(&mut pinned.connect()) == "worker id too large");
+    wait_for_error(&pinned, "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023");
+}
+
+/// The connection string leads to a database without a registry.
+#[test]
+fn another_database_than_that_of_the_registry() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    fleet.registry.connect().run("CREATE DATABASE shop");
+    let string = fleet.connection_string().replace("dbname=postgres", "dbname=shop");
+    let server = fleet.server_by(string).start();
+    let error = wait_for_error(&server, "check dbname in snowflake_id.registry");
+    assert!(error.contains("schema \"snowflake_registry\" does not exist;"), "{error}");
+    assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
+}
+
+/// The role of the servers lacks a privilege. What the server says is what has to be typed.
+#[test]
+fn a_grant_is_missing() {
+    let fleet = Fleet::start(SHORT_LEASES);
+    let mut client = fleet.registry.connect();
+    client.run("ALTER ROLE fleet RENAME TO \"The Fleet\"");
+    let string = fleet.registry.connection_string("'The Fleet'");
+    for revoke in [
+        "REVOKE USAGE ON SCHEMA snowflake_registry FROM \"The Fleet\"",
+        "REVOKE EXECUTE ON FUNCTION snowflake_registry.acquire FROM \"The Fleet\"",
+        "REVOKE EXECUTE ON FUNCTION snowflake_registry.renew FROM \"The Fleet\"",
+    ] {
+        client.run(revoke);
+        let server = fleet.server_by(&string).start();
+        wait_for_registry_state(&server, "permission denied");
+        let error = wait_for_error(&server, "permission denied for");
+        assert!(!error.contains("LINE 1"), "{error}");
+        let (_, grant) = error.split_once("run in the database of the registry: ").unwrap();
+        client.run(grant);
+        wait_for_registry_state(&server, "granted");
+    }
+}
+
 /// The default layout of the servers has 4 worker IDs. Four servers get one; the others get an error that says when to
 /// expect one.
 #[test]

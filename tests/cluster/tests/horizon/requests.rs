@@ -1,6 +1,7 @@
 //! Requests of an administrator have been carried out when the call returns. Corrected problems are noticed without a
 //! call.
 
+use std::collections::BTreeSet;
 use std::thread;
 
 use harness::*;
@@ -88,18 +89,46 @@ fn the_row_of_the_worker_comes_later() {
     eventually("the state", || server_state(&mut client) == "ready");
 }
 
-/// A worker ID that does not fit the layout is noticed without a call.
+/// A worker ID that does not fit the layout is noticed without a call, and at once: no state is "ready" before.
 #[test]
 fn a_worker_id_that_does_not_fit() {
     let cluster = Cluster::builder().worker(5000).start();
     let mut client = cluster.connect();
-    let error = "SELECT last_error FROM snowflake_status";
-    eventually("the report", || {
-        let error = single::<Option<String>>(&mut client, error)?;
-        error.contains("worker ID 5000 does not fit snowflake_id.layout").then_some(())
-    });
+    let too_large = |client: &mut Client, limit: &str| {
+        let mut before = BTreeSet::new();
+        eventually("the state", || {
+            let state = server_state(client);
+            let is_too_large = state.ends_with("too large");
+            before.insert(state);
+            is_too_large
+        });
+        assert!(!before.contains("ready") && !before.contains("horizon stalled"), "{before:?}");
+        eventually("the report", || {
+            single::<Option<String>>(client, "SELECT last_error FROM snowflake_status").as_deref()
+                == Some(limit)
+        });
+        server_state(client)
+    };
+    let limit = "worker ID 5000 does not fit layout \"standard\", whose worker IDs end at 1023";
+    assert_eq!(too_large(&mut client, limit), "worker id too large");
     // Other layouts may have room for it.
     client.run("SET snowflake_id.layout = 'time:41 worker:15'; SELECT snowflake_nextval()");
+    assert_eq!(server_state(&mut client), "worker id too large");
+    cluster.change("snowflake_id.worker_id", "1023");
+    eventually("the state", || server_state(&mut client) == "ready");
+
+    cluster.change("snowflake_id.datacenter_id", "2");
+    let limit = "datacenter ID 2 does not fit layout \"standard\", which has no datacenter field";
+    eventually("the state", || server_state(&mut client) == "datacenter id too large");
+    assert_eq!(too_large(&mut client, limit), "datacenter id too large");
+    // That of the table counts as well.
+    cluster.configure(&[("snowflake_id.datacenter_id", "0"), ("snowflake_id.worker_id", "-1")]);
+    cluster.reload();
+    eventually("the state", || server_state(&mut client) == "no worker id");
+    client.run(
+        "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1024 FROM snowflake_status",
+    );
+    eventually("the state", || server_state(&mut client) == "worker id too large");
 }
 
 /// A call that was canceled while the keeper was stopped has no effect.

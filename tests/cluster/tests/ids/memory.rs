@@ -170,6 +170,10 @@ fn a_huge_name() {
     let (state, message) = failure(&mut client, &alter);
     assert_eq!(state, "22023");
     assert!(message.ends_with("It has 256 bytes.\nA name has at most 255 bytes."), "{message}");
+    // Without a database the keeper could not start.
+    let (state, message) = failure(&mut client, "ALTER SYSTEM SET snowflake_id.database = ''");
+    assert_eq!(state, "22023");
+    assert!(message.ends_with("It has 0 bytes.\nA name has 1 to 255 bytes."), "{message}");
 }
 
 /// A single call with few IDs in each tick takes them in parts. Its memory grows with the IDs, not with the parts: 8

@@ -140,3 +140,70 @@ fn a_bad_layout_without_preloading() {
     let (state, message) = failure(&mut client, "SELECT count(snowflake_worker(n)) FROM numbers");
     assert_eq!(state, "22023", "{message}");
 }
+
+/// `CREATE EXTENSION` says what is missing, before the first INSERT fails. A restore is not disturbed.
+#[test]
+fn create_extension_warns_of_what_is_missing() {
+    let warned = |builder: Builder, create: &str| {
+        let cluster = builder.extensions(&[]).start();
+        if create.contains("IN shop") {
+            cluster.connect().run("CREATE DATABASE shop");
+            if create.contains("after postgres") {
+                cluster.connect().run("CREATE EXTENSION snowflake_id");
+            }
+            if create.contains("and worker") {
+                let row = "INSERT INTO snowflake_worker (node_name, worker_id) SELECT node_name, 1 FROM snowflake_status";
+                cluster.connect().run(row);
+            }
+            cluster.connect_to("shop").run("CREATE EXTENSION snowflake_id");
+        } else {
+            cluster.connect().run(create);
+        }
+        let log = cluster.log();
+        log.lines()
+            .filter_map(|line| line.split_once("WARNING:  "))
+            .map(|(_, text)| text.to_owned())
+            .collect::<Vec<_>>()
+    };
+    const CREATE: &str = "CREATE EXTENSION snowflake_id";
+    assert_eq!(warned(Cluster::builder(), CREATE), ["snowflake_id is not in shared_preload_libraries"]);
+    assert_eq!(warned(Cluster::builder().preload(), CREATE), ["this server has no worker ID"]);
+    let restore = "SET row_security = off; CREATE EXTENSION snowflake_id";
+    assert!(warned(Cluster::builder(), restore).is_empty());
+    assert!(warned(Cluster::builder().preload(), restore).is_empty());
+    assert!(warned(Cluster::builder().worker(1), CREATE).is_empty());
+    let leased = Cluster::builder().preload().set("snowflake_id.registry", "host=/nowhere");
+    assert!(warned(leased, CREATE).is_empty());
+    // The keeper works in another database, where the extension is missing.
+    assert_eq!(warned(Cluster::builder().worker(1), "IN shop"), ["snowflake IDs cannot be made yet"]);
+    assert!(warned(Cluster::builder().worker(1), "IN shop, after postgres").is_empty());
+    let by_table = Cluster::builder().preload();
+    assert_eq!(
+        warned(by_table.clone(), "IN shop, after postgres"),
+        ["this server has no worker ID", "this server has no worker ID"]
+    );
+    assert_eq!(warned(by_table, "IN shop, after postgres and worker"), ["this server has no worker ID"]);
+}
+
+/// What a new server logs: what to do next, and then good news.
+#[test]
+fn what_a_new_server_logs() {
+    let cluster = Cluster::builder().worker(1).start();
+    wait_for_first_id(&mut cluster.connect());
+    cluster.stop_server("fast");
+    let log = cluster.log();
+    let lines: Vec<_> = log.lines().filter_map(|line| Some(line.split_once("  snowflake_id: ")?.1)).collect();
+    let is_good = match lines[..] {
+        [next, news] => next.contains("run CREATE EXTENSION") && news.starts_with("IDs begin at 20"),
+        // The keeper had not looked yet when the extension was created.
+        [news] => news.starts_with("IDs begin at 20"),
+        _ => false,
+    };
+    assert!(is_good, "{lines:#?}");
+
+    // A restore is another matter.
+    let cluster = Cluster::builder().worker(1).extensions(&[]).start();
+    cluster.connect().run("SET row_security = off; CREATE EXTENSION snowflake_id");
+    wait_for_first_id(&mut cluster.connect());
+    assert!(cluster.log().contains("the history of this server is not known"), "{}", cluster.log());
+}

@@ -98,3 +98,46 @@ fn guards_that_cannot_be_switched_on_now() {
     assert_eq!(member.renew(&mut client).unwrap().outcome, "granted");
     assert!(single::<bool>(&mut client, is_guarded));
 }
+
+/// What is said instead of PostgreSQL's advice to use CASCADE, which would forget all grants; and where no superuser has
+/// made the registry.
+#[test]
+fn a_registry_in_use_is_not_dropped_by_accident() {
+    let cluster = start_with_fleet(Cluster::builder());
+    let mut client = cluster.connect();
+    for command in [
+        "DROP EXTENSION snowflake_id_registry",
+        "drop  extension if exists\n snowflake_id_registry; SELECT 1",
+        "DROP EXTENSION IF EXISTS hstore, \"snowflake_id_registry\" RESTRICT",
+        "DROP SCHEMA snowflake_registry",
+        "DO $$ BEGIN EXECUTE 'DROP EXTENSION snowflake_id_registry'; END $$",
+    ] {
+        let (code, said) = failure(&mut client, command);
+        assert_eq!(code, "2BP01", "{command}: {said}");
+        assert!(said.contains("call snowflake_registry.end_fleet()"), "{command}: {said}");
+        assert!(!said.contains("CASCADE"), "{command}: {said}");
+    }
+    // Others are not concerned.
+    client.run(
+        "CREATE SCHEMA shop; DROP SCHEMA shop; DROP EXTENSION IF EXISTS hstore; -- snowflake_id_registry",
+    );
+    let (code, _) = failure(&mut client, "DROP EXTENSION hstore; SELECT 'snowflake_id_registry'");
+    assert_eq!(code, "42704");
+    administer(&mut client, "end_fleet()");
+    administer(&mut client, "create_segment('orders2')");
+    let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
+    assert_eq!(code, "2BP01");
+    assert!(said.contains("drop_segment(name)") && !said.contains("CASCADE"), "{said}");
+    client.run(
+        "SELECT snowflake_registry.drop_segment(name) FROM snowflake_registry.segments WHERE state <> 'dropped';
+         DROP EXTENSION snowflake_id_registry",
+    );
+
+    // An event trigger takes a superuser. Without it PostgreSQL refuses, and names what to call.
+    client.run("CREATE ROLE owner LOGIN; GRANT CREATE ON DATABASE postgres TO owner; SET ROLE owner");
+    client.run("CREATE EXTENSION snowflake_id_registry; SELECT snowflake_registry.start_fleet()");
+    let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
+    assert_eq!(code, "2BP01");
+    assert!(said.contains("the_fleet_is_in_use_call_end_fleet_first"), "{said}");
+    client.run("DROP EXTENSION snowflake_id_registry CASCADE");
+}

@@ -162,7 +162,7 @@ fn a_registry_is_dumped_and_restored() {
     assert_eq!(home.outcome, "closed");
     let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
     assert_eq!(code, "2BP01");
-    assert!(said.contains("segments_are_in_use_call_drop_segment_first"), "{said}");
+    assert!(said.contains("drop_segment(name)") && !said.contains("CASCADE"), "{said}");
     assert_eq!(failure(&mut client, "DELETE FROM snowflake_registry.segment").0, "23001");
     assert_eq!(
         failure(&mut client, &format!("SELECT snowflake_registry.resume_segment('shared', {})", last.last()))
@@ -221,7 +221,7 @@ fn servers_tell_of_a_name_by_date_whose_creation_is_lost() {
     drop(client);
     let mut client = set_back(cluster, &copy);
     for token in &tokens {
-        assert_eq!(report(&mut client, "bills", &[token]).0, "unknown");
+        assert_eq!(report(&mut client, "bills", &[token]).0, "dropped");
     }
     let next = "SELECT next_value % 1000000 FROM snowflake_registry.segments WHERE name = 'bills'";
     assert_eq!(single::<i64>(&mut client, next), 2_001);

@@ -54,7 +54,7 @@ fn many_servers_take_at_once() {
                                     assert!(taken.first.unwrap() > *had, "{taken:?} after {had}");
                                     mine.push(taken);
                                 } else {
-                                    let expected = ["busy", "closed", "unknown"];
+                                    let expected = ["busy", "closed", "dropped"];
                                     assert!(expected.contains(&taken.outcome.as_str()), "{taken:?}");
                                 }
                             }

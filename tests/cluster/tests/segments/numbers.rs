@@ -343,3 +343,67 @@ fn a_pipe_in_the_place_of_the_file() {
     std::fs::remove_file(&file).unwrap();
     assert!(next(&mut client, "orders") > highest);
 }
+
+/// A mistyped name has a state of its own, which differs from that of a name that was dropped; and the error names the
+/// segment that was probably meant.
+#[test]
+fn a_name_that_was_mistyped() {
+    let registry = registry();
+    for name in ["orders", "order lines", "Bills"] {
+        administer(&registry, &format!("create_segment('{name}', min_step => 10, max_step => 10)"));
+    }
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    for (typed, meant) in [
+        ("Orders", "orders"),
+        ("order", "orders"),
+        ("oredrs", "orders"),
+        ("orderss", "orders"),
+        ("ordexs", "orders"),
+        ("order_lines", "order lines"),
+        ("bills", "Bills"),
+    ] {
+        let (code, said) = refusal(&mut client, typed);
+        assert_eq!(code, "42704");
+        assert!(said.contains(&format!("Perhaps you meant segment \"{meant}\"")), "{typed}: {said}");
+    }
+    let (_, said) = failure(&mut registry.connect(), "SELECT snowflake_registry.drop_segment('Orders')");
+    assert!(said.contains("Perhaps you meant segment \"orders\""), "{said}");
+    for (name, bytes) in [("", 0), (&*"x".repeat(64), 64), (&*"x".repeat(1_000), 1_000)] {
+        let (code, said) = refusal(&mut client, name);
+        assert_eq!(code, "22023", "{said}");
+        assert!(said.contains(&format!("It has {bytes} bytes.\nA name has 1 to 63 bytes.")), "{said}");
+    }
+    for typed in ["users", "o", "lines"] {
+        let (_, said) = refusal(&mut client, typed);
+        assert!(!said.contains("Perhaps") && said.contains("create_segment"), "{typed}: {said}");
+    }
+    let state = |client: &mut Client, name: &str| -> String {
+        single(client, &format!("SELECT state FROM snowflake_segments WHERE name = '{name}'"))
+    };
+    assert_eq!(state(&mut client, "lines"), "unknown");
+    next(&mut client, "orders");
+    administer(&registry, "drop_segment('orders')");
+    while client.batch_execute("SELECT snowflake_segment_nextval('orders')").is_ok() {}
+    assert_eq!(state(&mut client, "orders"), "dropped");
+}
+
+/// The role of the servers lacks a privilege: that is not to be waited for, and what is said is what has to be typed.
+#[test]
+fn a_grant_is_missing() {
+    let registry = registry();
+    administer(&registry, SMALL);
+    // The registry would otherwise serve none but its own server.
+    registry.connect().run("CREATE ROLE other; GRANT EXECUTE ON FUNCTION snowflake_registry.take TO other");
+    registry.connect().run("REVOKE EXECUTE ON FUNCTION snowflake_registry.take FROM fleet");
+    let server = server_of(&registry).start();
+    let mut client = server.connect();
+    let (code, said) = refusal(&mut client, "orders");
+    assert_eq!(code, "55000", "{said}");
+    let grant = "GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet";
+    assert!(said.contains("denies") && said.contains(grant), "{said}");
+    let state: String = single(&mut client, "SELECT state FROM snowflake_segments");
+    assert_eq!(state, "permission denied");
+    registry.connect().run(grant);
+    next(&mut client, "orders");
+}
