@@ -98,7 +98,7 @@ CREATE TABLE snowflake_registry.settings (
     witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
     frozen_until timestamptz,
-    orders text[] NOT NULL DEFAULT '{}',
+    requests text[] NOT NULL DEFAULT '{}',
     -- Servers reject longer leases. The interval must not contain days, because a day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
@@ -148,7 +148,7 @@ COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
     'if the registry is frozen: nothing new is granted, and no lease is extended beyond this time; NULL: not frozen';
-COMMENT ON COLUMN snowflake_registry.settings.orders IS
+COMMENT ON COLUMN snowflake_registry.settings.requests IS
     'a random name for each call of freeze(), unfreeze() and reserve(); servers show the last one to a registry that may '
     'have lost it';
 
@@ -690,7 +690,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     name text,
     next_value numeric,
     ahead_value numeric,
-    last_order text,
+    last_request text,
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
@@ -736,12 +736,12 @@ RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
 COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'a hash that distinguishes leases without revealing their IDs';
 
 -- The last part of each token.
-CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
+CREATE FUNCTION snowflake_registry.requests_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN concat_ws(':', coalesce(settings.orders[cardinality(settings.orders)], ''), CASE
+RETURN concat_ws(':', coalesce(settings.requests[cardinality(settings.requests)], ''), CASE
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
-COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
+COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
     'the last request of an administrator that must not be lost, and the time until which the registry is frozen';
 
 -- Called before this transaction writes anything, so that all visible rows are committed.
@@ -757,7 +757,7 @@ BEGIN
             ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
             snowflake_registry.microseconds(lease.granted_from),
             snowflake_registry.microseconds(lease.granted_until), settings.serial,
-            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.orders_in_token(settings)))
+            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.requests_in_token(settings)))
         FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
         WHERE lease.lease_id = token_of_lease.lease_id
     );
@@ -775,7 +775,7 @@ BEGIN
     RETURN (
         SELECT snowflake_registry.signed(concat(
             'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
-            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.orders_in_token(settings)))
+            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.requests_in_token(settings)))
         FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
         WHERE segment.name = token_of_segment.name
     );
@@ -819,7 +819,7 @@ BEGIN
             shown.serial := parts[5];
             parts := parts[6:];
         END IF;
-        shown.last_order := parts[1];
+        shown.last_request := parts[1];
         shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
             ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[2], '')::bigint * interval '1 microsecond' END;
         RETURN NEXT shown;
@@ -828,13 +828,13 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'contents of the tokens that this registry has signed';
 
-CREATE FUNCTION snowflake_registry.is_order_lost(
+CREATE FUNCTION snowflake_registry.is_request_lost(
     shown snowflake_registry.evidence, settings snowflake_registry.settings
 )
 RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN shown.last_order <> '' AND shown.last_order <> ALL (settings.orders);
-COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
+RETURN shown.last_request <> '' AND shown.last_request <> ALL (settings.requests);
+COMMENT ON FUNCTION snowflake_registry.is_request_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
     'whether a token shows a request of an administrator that the registry does not know';
 
 -- Every number of a later period is higher than all numbers of an earlier period.
@@ -848,7 +848,7 @@ DECLARE
 BEGIN
     SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
-        IF snowflake_registry.is_order_lost(shown, registry) THEN
+        IF snowflake_registry.is_request_lost(shown, registry) THEN
             RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
             RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
@@ -896,9 +896,9 @@ BEGIN
         -- It is not known which request was lost, so an administrator has to check. Of two ends of a freeze the earlier
         -- one counts, because another registry may start there.
         UPDATE snowflake_registry.settings AS settings
-        SET orders = array_append(settings.orders, shown.last_order),
+        SET requests = array_append(settings.requests, shown.last_request),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
-        WHERE snowflake_registry.is_order_lost(shown, settings);
+        WHERE snowflake_registry.is_request_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
             -- The holder keeps the identity, if it is the caller.
             holder := CASE
@@ -2208,7 +2208,7 @@ COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on ta
 -- Functions for administrators ---------------------------------------------------------------------------
 
 -- Takes the lock, and creates the row of the settings if it does not exist.
-CREATE FUNCTION snowflake_registry.begin_order() RETURNS snowflake_registry.settings
+CREATE FUNCTION snowflake_registry.begin_request() RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     opened snowflake_registry.settings;
@@ -2223,7 +2223,7 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for functions of administrators: takes the lock';
+COMMENT ON FUNCTION snowflake_registry.begin_request() IS 'for functions of administrators: takes the lock';
 
 -- Administrators pass such an end on to other registries. In a quarantine, more may have been granted than the tables
 -- show. A witness shortens the quarantine, but not the leases.
@@ -2257,7 +2257,7 @@ BEGIN
                   DETAIL = 'It can be at most 24 hours ahead of the clock.',
                   HINT = 'Freeze the other registry up to an earlier time.';
     END IF;
-    registry := snowflake_registry.begin_order();
+    registry := snowflake_registry.begin_request();
     -- An identity that is only reserved was never granted.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
@@ -2283,7 +2283,7 @@ COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
     live record;
 BEGIN
     IF registry.waits > '0' THEN
@@ -2317,7 +2317,7 @@ CREATE FUNCTION snowflake_registry.revoke_lease(worker_id int, datacenter_id int
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
     taken record;
     last_end timestamptz;
 BEGIN
@@ -2342,15 +2342,15 @@ COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
     'makes the server that holds this worker ID get another one; returns the end of its range, until which the server '
     'may continue';
 
-CREATE FUNCTION snowflake_registry.note_order() RETURNS void
+CREATE FUNCTION snowflake_registry.note_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings
-    SET serial = serial + 1, orders = array_append(orders, left(gen_random_uuid()::text, 8));
+    SET serial = serial + 1, requests = array_append(requests, left(gen_random_uuid()::text, 8));
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.note_order() IS
+COMMENT ON FUNCTION snowflake_registry.note_request() IS
     'for freeze(), unfreeze() and reserve(): gives the call a name, so that servers can show that it was lost';
 
 -- A server that holds the identity continues until its lease ends. Then its settings make the identity permanent.
@@ -2367,13 +2367,13 @@ BEGIN
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     INSERT INTO snowflake_registry.lease (
         datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved
     )
     VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
-    PERFORM snowflake_registry.note_order();
+    PERFORM snowflake_registry.note_request();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',
         reserve.worker_id, reserve.datacenter_id, session_user;
 END
@@ -2393,7 +2393,7 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
-    registry := snowflake_registry.begin_order();
+    registry := snowflake_registry.begin_request();
     -- Tokens contain microseconds of Unix time. Times out of this range count as infinity, or as past.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
@@ -2404,7 +2404,7 @@ BEGIN
                   HINT = 'If no other registry does: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
-    PERFORM snowflake_registry.note_order();
+    PERFORM snowflake_registry.note_request();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
@@ -2421,13 +2421,13 @@ COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
 CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     IF registry.frozen_until IS NULL THEN
         RAISE EXCEPTION 'the registry is not frozen' USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
-    PERFORM snowflake_registry.note_order();
+    PERFORM snowflake_registry.note_request();
     RAISE LOG 'snowflake_id_registry: unfrozen by %', session_user;
 END
 $$;
@@ -2437,7 +2437,7 @@ COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     -- This is also a safe way to start if the history of the fleet is not known.
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
@@ -2454,7 +2454,7 @@ COMMENT ON FUNCTION snowflake_registry.quarantine() IS
 CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     IF NOT registry.is_started AND registry.waits <= '0' THEN
         RAISE EXCEPTION 'the registry has not been started'
@@ -2485,7 +2485,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 #variable_conflict use_column
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
     -- The length of a day varies, so intervals are stored in seconds.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
@@ -2544,7 +2544,7 @@ COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, b
 -- Segments: functions for administrators -----------------------------------------------------------------
 
 -- A server that knows of the change can show that it was lost.
-CREATE FUNCTION snowflake_registry.end_order() RETURNS void
+CREATE FUNCTION snowflake_registry.end_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings SET serial = serial + 1;
@@ -2562,7 +2562,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.end_order() IS
+COMMENT ON FUNCTION snowflake_registry.end_request() IS
     'for functions that change segments: counts the change, and makes DROP EXTENSION fail without CASCADE';
 
 CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
@@ -2674,7 +2674,7 @@ BEGIN
         END IF;
     END IF;
 
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     SELECT * INTO before FROM snowflake_registry.segment AS segment
     WHERE segment.name = create_segment.name;
     IF FOUND AND before.dropped_at IS NULL THEN
@@ -2735,7 +2735,7 @@ BEGIN
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
         ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
@@ -2754,7 +2754,7 @@ DECLARE
     segment snowflake_registry.segment;
     lowest numeric;
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(alter_segment.name);
     segment.min_step := coalesce(alter_segment.min_step, segment.min_step);
     segment.max_step := coalesce(alter_segment.max_step, segment.max_step);
@@ -2781,7 +2781,7 @@ BEGIN
         period_key = segment.period_key, ahead_key = segment.ahead_key, ahead_value = segment.ahead_value,
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
@@ -2830,12 +2830,12 @@ CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     PERFORM snowflake_registry.segment_named(drop_segment.name);
     UPDATE snowflake_registry.segment AS segment
     SET dropped_at = clock_timestamp(), updated_at = clock_timestamp()
     WHERE segment.name = drop_segment.name;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was dropped by %',
         snowflake_registry.name_in_words(drop_segment.name), session_user;
 END
@@ -2854,7 +2854,7 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
@@ -2868,7 +2868,7 @@ BEGIN
         ahead_value = segment.ahead_value, closed_reason = NULL, seen_until = NULL,
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
         snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
 END
@@ -2881,13 +2881,13 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     resumed bigint;
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     UPDATE snowflake_registry.segment
     SET closed_reason = NULL, seen_until = NULL, updated_at = clock_timestamp()
     WHERE closed_reason IS NOT NULL
       AND coalesce(seen_until < greatest(next_value, ahead_value), true);
     GET DIAGNOSTICS resumed = ROW_COUNT;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed, session_user;
     RETURN resumed;
 END

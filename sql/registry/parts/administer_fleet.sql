@@ -1,7 +1,7 @@
 -- Functions for administrators ---------------------------------------------------------------------------
 
 -- Takes the lock, and creates the row of the settings if it does not exist.
-CREATE FUNCTION snowflake_registry.begin_order() RETURNS snowflake_registry.settings
+CREATE FUNCTION snowflake_registry.begin_request() RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     opened snowflake_registry.settings;
@@ -16,7 +16,7 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_order() IS 'for functions of administrators: takes the lock';
+COMMENT ON FUNCTION snowflake_registry.begin_request() IS 'for functions of administrators: takes the lock';
 
 -- Administrators pass such an end on to other registries. In a quarantine, more may have been granted than the tables
 -- show. A witness shortens the quarantine, but not the leases.
@@ -50,7 +50,7 @@ BEGIN
                   DETAIL = 'It can be at most 24 hours ahead of the clock.',
                   HINT = 'Freeze the other registry up to an earlier time.';
     END IF;
-    registry := snowflake_registry.begin_order();
+    registry := snowflake_registry.begin_request();
     -- An identity that is only reserved was never granted.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
@@ -76,7 +76,7 @@ COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
     live record;
 BEGIN
     IF registry.waits > '0' THEN
@@ -110,7 +110,7 @@ CREATE FUNCTION snowflake_registry.revoke_lease(worker_id int, datacenter_id int
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
     taken record;
     last_end timestamptz;
 BEGIN
@@ -135,15 +135,15 @@ COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
     'makes the server that holds this worker ID get another one; returns the end of its range, until which the server '
     'may continue';
 
-CREATE FUNCTION snowflake_registry.note_order() RETURNS void
+CREATE FUNCTION snowflake_registry.note_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings
-    SET serial = serial + 1, orders = array_append(orders, left(gen_random_uuid()::text, 8));
+    SET serial = serial + 1, requests = array_append(requests, left(gen_random_uuid()::text, 8));
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.note_order() IS
+COMMENT ON FUNCTION snowflake_registry.note_request() IS
     'for freeze(), unfreeze() and reserve(): gives the call a name, so that servers can show that it was lost';
 
 -- A server that holds the identity continues until its lease ends. Then its settings make the identity permanent.
@@ -160,13 +160,13 @@ BEGIN
                                   coalesce(reserve.datacenter_id::text, 'NULL')),
                   HINT = 'To list worker IDs: SELECT * FROM snowflake_registry.fleet;';
     END IF;
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     INSERT INTO snowflake_registry.lease (
         datacenter_id, worker_id, granted_from, granted_until, acquired_at, renewed_at, grant_count, is_reserved
     )
     VALUES (reserve.datacenter_id, reserve.worker_id, moment, moment, moment, moment, 0, true)
     ON CONFLICT (datacenter_id, worker_id) DO UPDATE SET is_reserved = true;
-    PERFORM snowflake_registry.note_order();
+    PERFORM snowflake_registry.note_request();
     RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was reserved by %',
         reserve.worker_id, reserve.datacenter_id, session_user;
 END
@@ -186,7 +186,7 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
-    registry := snowflake_registry.begin_order();
+    registry := snowflake_registry.begin_request();
     -- Tokens contain microseconds of Unix time. Times out of this range count as infinity, or as past.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
@@ -197,7 +197,7 @@ BEGIN
                   HINT = 'If no other registry does: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
-    PERFORM snowflake_registry.note_order();
+    PERFORM snowflake_registry.note_request();
     SELECT snowflake_registry.end_with_forgotten(greatest(max(lease.granted_until), until), registry) INTO last_end
     FROM snowflake_registry.lease AS lease;
     RAISE LOG 'snowflake_id_registry: frozen by %', session_user
@@ -214,13 +214,13 @@ COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
 CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     IF registry.frozen_until IS NULL THEN
         RAISE EXCEPTION 'the registry is not frozen' USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = NULL;
-    PERFORM snowflake_registry.note_order();
+    PERFORM snowflake_registry.note_request();
     RAISE LOG 'snowflake_id_registry: unfrozen by %', session_user;
 END
 $$;
@@ -230,7 +230,7 @@ COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     -- This is also a safe way to start if the history of the fleet is not known.
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
@@ -247,7 +247,7 @@ COMMENT ON FUNCTION snowflake_registry.quarantine() IS
 CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
 BEGIN
     IF NOT registry.is_started AND registry.waits <= '0' THEN
         RAISE EXCEPTION 'the registry has not been started'
@@ -278,7 +278,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 #variable_conflict use_column
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
-    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_order();
+    registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
     -- The length of a day varies, so intervals are stored in seconds.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);

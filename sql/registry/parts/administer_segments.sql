@@ -1,7 +1,7 @@
 -- Segments: functions for administrators -----------------------------------------------------------------
 
 -- A server that knows of the change can show that it was lost.
-CREATE FUNCTION snowflake_registry.end_order() RETURNS void
+CREATE FUNCTION snowflake_registry.end_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings SET serial = serial + 1;
@@ -19,7 +19,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.end_order() IS
+COMMENT ON FUNCTION snowflake_registry.end_request() IS
     'for functions that change segments: counts the change, and makes DROP EXTENSION fail without CASCADE';
 
 CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
@@ -131,7 +131,7 @@ BEGIN
         END IF;
     END IF;
 
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     SELECT * INTO before FROM snowflake_registry.segment AS segment
     WHERE segment.name = create_segment.name;
     IF FOUND AND before.dropped_at IS NULL THEN
@@ -192,7 +192,7 @@ BEGIN
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
         ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
@@ -211,7 +211,7 @@ DECLARE
     segment snowflake_registry.segment;
     lowest numeric;
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(alter_segment.name);
     segment.min_step := coalesce(alter_segment.min_step, segment.min_step);
     segment.max_step := coalesce(alter_segment.max_step, segment.max_step);
@@ -238,7 +238,7 @@ BEGIN
         period_key = segment.period_key, ahead_key = segment.ahead_key, ahead_value = segment.ahead_value,
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
@@ -287,12 +287,12 @@ CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     PERFORM snowflake_registry.segment_named(drop_segment.name);
     UPDATE snowflake_registry.segment AS segment
     SET dropped_at = clock_timestamp(), updated_at = clock_timestamp()
     WHERE segment.name = drop_segment.name;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was dropped by %',
         snowflake_registry.name_in_words(drop_segment.name), session_user;
 END
@@ -311,7 +311,7 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
@@ -325,7 +325,7 @@ BEGIN
         ahead_value = segment.ahead_value, closed_reason = NULL, seen_until = NULL,
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: segment % was resumed at % by %',
         snowflake_registry.name_in_words(segment.name), segment.next_value, session_user;
 END
@@ -338,13 +338,13 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     resumed bigint;
 BEGIN
-    PERFORM snowflake_registry.begin_order();
+    PERFORM snowflake_registry.begin_request();
     UPDATE snowflake_registry.segment
     SET closed_reason = NULL, seen_until = NULL, updated_at = clock_timestamp()
     WHERE closed_reason IS NOT NULL
       AND coalesce(seen_until < greatest(next_value, ahead_value), true);
     GET DIAGNOSTICS resumed = ROW_COUNT;
-    PERFORM snowflake_registry.end_order();
+    PERFORM snowflake_registry.end_request();
     RAISE LOG 'snowflake_id_registry: % segments were resumed without a change of their numbers by %', resumed, session_user;
     RETURN resumed;
 END

@@ -17,7 +17,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     name text,
     next_value numeric,
     ahead_value numeric,
-    last_order text,
+    last_request text,
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
@@ -63,12 +63,12 @@ RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
 COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'a hash that distinguishes leases without revealing their IDs';
 
 -- The last part of each token.
-CREATE FUNCTION snowflake_registry.orders_in_token(settings snowflake_registry.settings) RETURNS text
+CREATE FUNCTION snowflake_registry.requests_in_token(settings snowflake_registry.settings) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN concat_ws(':', coalesce(settings.orders[cardinality(settings.orders)], ''), CASE
+RETURN concat_ws(':', coalesce(settings.requests[cardinality(settings.requests)], ''), CASE
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
-COMMENT ON FUNCTION snowflake_registry.orders_in_token(snowflake_registry.settings) IS
+COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
     'the last request of an administrator that must not be lost, and the time until which the registry is frozen';
 
 -- Called before this transaction writes anything, so that all visible rows are committed.
@@ -84,7 +84,7 @@ BEGIN
             ':', 'lease', lease.datacenter_id, lease.worker_id, lease.grant_count,
             snowflake_registry.microseconds(lease.granted_from),
             snowflake_registry.microseconds(lease.granted_until), settings.serial,
-            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.orders_in_token(settings)))
+            snowflake_registry.mark_of(lease.lease_id), snowflake_registry.requests_in_token(settings)))
         FROM snowflake_registry.lease AS lease, snowflake_registry.settings AS settings
         WHERE lease.lease_id = token_of_lease.lease_id
     );
@@ -102,7 +102,7 @@ BEGIN
     RETURN (
         SELECT snowflake_registry.signed(concat(
             'segment:', encode(convert_to(segment.name, 'UTF8'), 'hex'), ':', segment.next_value, ':',
-            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.orders_in_token(settings)))
+            segment.ahead_value, ':', settings.serial, ':', snowflake_registry.requests_in_token(settings)))
         FROM snowflake_registry.segment AS segment, snowflake_registry.settings AS settings
         WHERE segment.name = token_of_segment.name
     );
@@ -146,7 +146,7 @@ BEGIN
             shown.serial := parts[5];
             parts := parts[6:];
         END IF;
-        shown.last_order := parts[1];
+        shown.last_request := parts[1];
         shown.frozen_until := CASE WHEN parts[2] = 'infinity' THEN timestamptz 'infinity'
             ELSE timestamptz '1970-01-01 00:00:00+00' + nullif(parts[2], '')::bigint * interval '1 microsecond' END;
         RETURN NEXT shown;
@@ -155,13 +155,13 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_tokens(jsonb) IS 'contents of the tokens that this registry has signed';
 
-CREATE FUNCTION snowflake_registry.is_order_lost(
+CREATE FUNCTION snowflake_registry.is_request_lost(
     shown snowflake_registry.evidence, settings snowflake_registry.settings
 )
 RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
-RETURN shown.last_order <> '' AND shown.last_order <> ALL (settings.orders);
-COMMENT ON FUNCTION snowflake_registry.is_order_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
+RETURN shown.last_request <> '' AND shown.last_request <> ALL (settings.requests);
+COMMENT ON FUNCTION snowflake_registry.is_request_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
     'whether a token shows a request of an administrator that the registry does not know';
 
 -- Every number of a later period is higher than all numbers of an earlier period.
@@ -175,7 +175,7 @@ DECLARE
 BEGIN
     SELECT * INTO registry FROM snowflake_registry.settings;
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
-        IF snowflake_registry.is_order_lost(shown, registry) THEN
+        IF snowflake_registry.is_request_lost(shown, registry) THEN
             RETURN 'a server knows of a call of freeze(), unfreeze() or reserve(), and the registry does not';
         ELSIF shown.serial > registry.serial THEN
             RETURN format('a server knows of %s grants, and the registry knows of %s', shown.serial, registry.serial);
@@ -223,9 +223,9 @@ BEGIN
         -- It is not known which request was lost, so an administrator has to check. Of two ends of a freeze the earlier
         -- one counts, because another registry may start there.
         UPDATE snowflake_registry.settings AS settings
-        SET orders = array_append(settings.orders, shown.last_order),
+        SET requests = array_append(settings.requests, shown.last_request),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
-        WHERE snowflake_registry.is_order_lost(shown, settings);
+        WHERE snowflake_registry.is_request_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
             -- The holder keeps the identity, if it is the caller.
             holder := CASE

@@ -27,7 +27,7 @@ CREATE TABLE snowflake_registry.settings (
     witnesses boolean NOT NULL DEFAULT true,
     quarantine_reason text,
     frozen_until timestamptz,
-    orders text[] NOT NULL DEFAULT '{}',
+    requests text[] NOT NULL DEFAULT '{}',
     -- Servers reject longer leases. The interval must not contain days, because a day may have 25 hours.
     CHECK (lease BETWEEN '1 second' AND '24 hours' AND extract(day FROM lease) = 0
            AND extract(month FROM lease) = 0),
@@ -77,7 +77,7 @@ COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
     'if the registry is frozen: nothing new is granted, and no lease is extended beyond this time; NULL: not frozen';
-COMMENT ON COLUMN snowflake_registry.settings.orders IS
+COMMENT ON COLUMN snowflake_registry.settings.requests IS
     'a random name for each call of freeze(), unfreeze() and reserve(); servers show the last one to a registry that may '
     'have lost it';
 
