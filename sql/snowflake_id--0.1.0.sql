@@ -886,8 +886,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('publication "%s" contains tables whose columns become bigint: %s', publication.pubname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
            'Replication to a subscriber with a narrower column stops at the first row with a new ID.',
-           'First change the type of the columns on all subscribers to bigint. Until this transaction has committed, '
-           'subscriptions with binary = true must be set to binary = false.'
+           'First change the columns to bigint on all subscribers. If a subscription uses the binary format, set binary = false '
+           'before that.'
     FROM widened
     JOIN pg_class AS class ON class.oid = widened.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
@@ -1107,10 +1107,10 @@ BEGIN
         SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
                    FILTER (WHERE is_strange) AS tables,
                CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s and call the function again. If you trust the code in the tables of %1$s:',
+                        format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables of %1$s:',
                                min(owner::text))
                     WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. If you trust the code in the tables of %s:',
+                        format('Drop the foreign keys between the tables. Alternatively, if you trust the code in the tables of %s:',
                                min(owner::text) FILTER (WHERE is_strange))
                END AS choices,
                min(owner::text) FILTER (WHERE is_strange) AS stranger
@@ -1406,7 +1406,7 @@ BEGIN
     ELSIF start < epoch OR stop > exhausted_at THEN
         RAISE EXCEPTION 'the range from start to stop is not within the layout'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The range is from %s to %s. The layout covers the time from %s to %s.',
+                  DETAIL = format('The range is from %s to %s. The layout covers times from %s to %s.',
                                   start, stop, epoch, exhausted_at),
                   HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
@@ -1454,7 +1454,7 @@ BEGIN
                       HINT = CASE WHEN strange.owner IS NULL
                                   THEN format('Change the owner of the default partition: ALTER TABLE ... OWNER TO %s;',
                                               caller)
-                                  ELSE format('Connect as %s and call the function again. If you trust the code in the tables '
+                                  ELSE format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables '
                                               'of %1$s: SET ROLE %1$s;', strange.owner) END;
         END IF;
         -- The statements refer to the table by name. Before they run, the owner of the schema can replace the table.

@@ -273,7 +273,7 @@ impl Error {
             Error::NotPreloaded => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "snowflake_id is not in shared_preload_libraries",
-                "IDs are issued from shared memory, which only a preloaded library can reserve. Reading IDs works without preloading.",
+                "IDs are issued from shared memory, which only a preloaded library can allocate. IDs can be decoded without preloading the library.",
                 "Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.",
             ),
             Error::NoWorkerId { database, node_name } => texts(
@@ -283,7 +283,7 @@ impl Error {
                     "Setting snowflake_id.worker_id is -1, and table snowflake_worker in database \"{database}\" has no row with node_name \"{node_name}\"."
                 ),
                 format!(
-                    "Give each server of the fleet its own worker ID: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); or: INSERT INTO snowflake_worker (node_name, worker_id) VALUES ({}, 1).",
+                    "Assign a worker ID that no other server of the fleet has: ALTER SYSTEM SET snowflake_id.worker_id = 1; SELECT pg_reload_conf(); Alternatively: INSERT INTO snowflake_worker (node_name, worker_id) VALUES ({}, 1);",
                     literal(node_name)
                 ),
             ),
@@ -291,7 +291,7 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot issue snowflake IDs during recovery",
                 "A standby would issue the same IDs as its primary.",
-                "Take the IDs from the primary.",
+                "Request the IDs from the primary.",
             ),
             Error::NoKeeperInRecovery => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -308,7 +308,7 @@ impl Error {
                     match problem {
                         RangeError::Field { field, max: 0, .. } => format!("with a {} field", field.name()),
                         RangeError::Field { field, .. } => format!("with more {} bits", field.name()),
-                        _ => "with room for it".into(),
+                        _ => "with larger fields".into(),
                     }
                 ),
             ),
@@ -323,7 +323,7 @@ impl Error {
                         "All {most} entries for layouts have been used since the server was started, {retired} of them before snowflake_reset_horizon() was called."
                     ),
                 },
-                "Use fewer different values of snowflake_id.layout. Restart the server to free the entries of layouts that are no longer used.",
+                "Reduce the number of different values of snowflake_id.layout. Restart the server to free the entries of layouts that are no longer used.",
             ),
             Error::InvalidLayout { text, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -355,47 +355,47 @@ impl Error {
             Error::PasswordInRegistry => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "invalid value for parameter \"snowflake_id.registry\"",
-                "The value contains a password, and settings appear in logs.",
-                "Store the password in a password file and name that file with passfile=..., or use a service.",
+                "The value contains a password, but settings are written to logs.",
+                "Store the password in a password file and specify passfile=..., or use a service.",
             ),
             Error::NoLease { state, free_from_us } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "this server has no lease of a worker ID",
                 match *free_from_us {
-                    0 => format!("The state of the registry, as seen by this server, is \"{state}\"."),
+                    0 => format!("The state of the registry as seen by this server is \"{state}\"."),
                     free_from_us => format!(
-                        "The state of the registry, as seen by this server, is \"{state}\". A worker ID will be free at {}.",
+                        "The state of the registry as seen by this server is \"{state}\". A worker ID will be free at {}.",
                         instant(free_from_us)
                     ),
                 },
-                "Check the server log, and SELECT registry_state, last_error FROM snowflake_status.",
+                "Check the server log, or run: SELECT registry_state, last_error FROM snowflake_status;",
             ),
             Error::LeaseEnded { until_us, state } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "the lease of this server's worker ID has ended",
                 format!(
-                    "The lease ended at {}. The state of the registry, as seen by this server, is \"{state}\".",
+                    "The lease ended at {}. The state of the registry as seen by this server is \"{state}\".",
                     instant(*until_us)
                 ),
-                "Check the server log, and SELECT registry_state, last_error FROM snowflake_status.",
+                "Check the server log, or run: SELECT registry_state, last_error FROM snowflake_status;",
             ),
             Error::IdentityIsLeased => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "cannot choose a worker ID while snowflake_id.registry is set",
-                "The registry assigns another worker ID.",
+                "The registry assigns the worker ID.",
                 "Call snowflake_reset_horizon() without arguments.",
             ),
             Error::NothingIsReset => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "cannot reset the horizon to the present for any worker ID",
-                "A floor that snowflake_advance() has set, or an unknown history of this server, applies to every worker ID up to a time in the future.",
-                "Wait until that time: SELECT resumes_at FROM snowflake_status.",
+                "cannot reset the horizon to the current time for any worker ID",
+                "Up to a time in the future, IDs with any worker ID are excluded by a call of snowflake_advance(), or because the history of this server is unknown.",
+                "To show that time: SELECT resumes_at FROM snowflake_status; Then wait.",
             ),
             Error::NoIdentityToReset => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "a worker ID must be specified while snowflake_id.registry is not set",
-                "Without a registry, no worker ID is assigned to this server.",
-                "Call snowflake_reset_horizon(worker_id) with a worker ID that no server of the fleet has ever used.",
+                "Without a registry, the worker ID is not assigned automatically.",
+                "Choose a worker ID that no server of the fleet has ever used: SELECT snowflake_reset_horizon(worker_id);",
             ),
             Error::WaitTooLong { layout, wait, left, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
@@ -408,9 +408,9 @@ impl Error {
                     layout.ids_per_second()
                 ),
                 format!(
-                    "Check whether the server's clock was set back{}. If IDs are taken faster than the layout allows, choose a layout with more sequence bits, or take fewer IDs at a time. To wait longer, increase snowflake_id.max_wait.",
+                    "Check whether the server's clock was set back.{} If IDs are requested faster than the layout allows, choose a layout with more sequence bits, or request fewer IDs at a time. To allow longer waits, increase snowflake_id.max_wait.",
                     if layout.max_clock_seq() > 0 {
-                        "; view snowflake_clock_sequence shows whether all values are exhausted"
+                        " View snowflake_clock_sequence shows the exhausted values of the clock sequence."
                     } else {
                         ""
                     }
@@ -423,24 +423,24 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot issue snowflake IDs yet",
                 report,
-                "Check the server log, and SELECT state, last_error FROM snowflake_status.",
+                "Check the server log, or run: SELECT state, last_error FROM snowflake_status;",
             ),
             Error::ExtensionUncommitted => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot issue snowflake IDs yet",
                 "Extension \"snowflake_id\" was created in this transaction, and the keeper cannot see the extension before the commit.",
-                "Commit the transaction first. Statements that a client sends in one string, as psql -c does, are one transaction; send CREATE EXTENSION by itself.",
+                "Commit the transaction first. If a client sends several statements in one string, as psql -c does, they form one transaction. In this case, send CREATE EXTENSION separately.",
             ),
             Error::HorizonStalled { report, max_wait } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "could not extend the durable horizon in time",
                 format!("The call waited for {} (snowflake_id.max_wait). {report}", duration(*max_wait)),
-                "Check what blocks the process \"snowflake_id keeper\": a synchronous standby that is gone, a lock, or a read-only or dropped database. See its row in pg_stat_activity.",
+                "Check whether a synchronous standby is missing, another session holds a lock, or the keeper's database is read-only or was dropped. To see what the keeper waits for: SELECT * FROM pg_stat_activity WHERE backend_type = 'snowflake_id keeper';",
             ),
             Error::AdvanceTooFar => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
                 "cannot move the floor more than one day ahead of the clock",
-                "No IDs could be issued before the clock reaches that time.",
+                "The server would issue no IDs before the clock reaches that time.",
                 "Use the time of the last ID that was issued elsewhere.",
             ),
             Error::NotTheKeepersDatabase { database } => texts(
@@ -452,20 +452,20 @@ impl Error {
             Error::IdentityUsed(identity) => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("this server has already used {identity}"),
-                "IDs would repeat when the clock reaches times of which this server has issued IDs under this worker ID.",
+                "IDs would repeat when the clock reaches times for which this server has already issued IDs under this worker ID.",
                 "Choose a worker ID that no server of the fleet has ever used.",
             ),
             Error::HistoryUnknown(identity) => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("cannot determine whether this server has used {identity}"),
                 "The record of used worker IDs was lost, for example by DROP EXTENSION. Any worker ID may have been used up to the highest horizon of the past.",
-                "Wait until the clock has reached that horizon. If it is too far in the future, and no ID with a time in the future is in use, drop the extension in this database, restart the server, and create the extension again.",
+                "Wait until the clock has reached that horizon. If the horizon is too far in the future, and no ID with a future time is in use, drop the extension in this database, restart the server, and create the extension again.",
             ),
             Error::AnotherRequest => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "another request to the keeper is in progress",
-                "The keeper carries out one request at a time.",
-                "Try again when that request has ended; see pg_stat_activity.",
+                "The keeper processes one request at a time.",
+                "Try again when the other request has ended. View pg_stat_activity shows the session that sent it.",
             ),
             Error::NotAnIdentity { datacenter_id, worker_id } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -480,7 +480,7 @@ impl Error {
                     "The clock jumped ahead by {}, which is more than snowflake_id.max_clock_jump.",
                     duration(*jump)
                 ),
-                "Set the clock right. If the clock is right now, have a superuser run SELECT snowflake_accept_clock().",
+                "Correct the clock. If the clock is correct now, run as a superuser: SELECT snowflake_accept_clock();",
             ),
             Error::Exhausted { layout } => texts(
                 ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
@@ -490,7 +490,7 @@ impl Error {
                     layout.bits(Field::Time),
                     instant(layout.end_us())
                 ),
-                "Choose a layout with a later epoch or more time bits (see view snowflake_layouts), and check the server's clock.",
+                "Check the server's clock, or choose a layout with a later epoch or more time bits. View snowflake_layouts lists the predefined layouts.",
             ),
             Error::BeforeEpoch { layout, wait } => texts(
                 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
@@ -506,18 +506,18 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("cannot issue a batch of {count} snowflake IDs"),
                 format!("The count must be between 1 and {most}."),
-                if count > most { "Take the IDs in several batches." } else { "Request at least one ID." },
+                if count > most { "Request the IDs in several batches." } else { "Request at least one ID." },
             ),
             Error::OutOfMemory { bytes } => texts(
                 ERRCODE_OUT_OF_MEMORY,
                 "out of memory",
-                format!("Failed on request of {bytes} bytes."),
-                "Take the IDs in several batches.",
+                format!("Failed on request of size {bytes}."),
+                "Request the IDs in several batches.",
             ),
             Error::NoCurrval => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "snowflake_currval is not yet defined in this session",
-                "This session has taken no snowflake ID, except in parallel workers.",
+                "No snowflake ID was issued to this session, except in parallel workers.",
                 "Call snowflake_nextval() first.",
             ),
             Error::UnknownEncoding { name } => texts(
@@ -554,41 +554,41 @@ impl Error {
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 "invalid length of mask key",
                 format!("The key has {bytes} bytes. It must have {KEY_BYTES} bytes."),
-                "Create a key with uuid_send(gen_random_uuid()). To use a key of table snowflake_mask_key by its name, call the function whose name ends in _named, such as snowflake_mask_named().",
+                "Create a key with uuid_send(gen_random_uuid()). To specify the name of a key in table snowflake_mask_key, call the function whose name ends in _named, such as snowflake_mask_named().",
             ),
             Error::NoMaskKey { name } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
                 format!("mask key \"{name}\" does not exist"),
                 "Table snowflake_mask_key has no row with this name.",
                 format!(
-                    "To create a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid())).",
+                    "To create a new key: INSERT INTO snowflake_mask_key (name, key) VALUES ({}, uuid_send(gen_random_uuid()));",
                     literal_of_shown(name)
                 ),
             ),
             Error::MaskKeyForName => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                "a mask key was specified instead of its name",
-                "Unlike a key, a name does not begin with \\x and does not have 16 characters.",
-                "Specify the name of the key in table snowflake_mask_key, or call the function whose name does not end in _named, such as snowflake_mask().",
+                "a mask key was specified instead of the name of a key",
+                "The argument begins with \\x or has 16 characters, as keys do.",
+                "Specify the name of a key in table snowflake_mask_key. To specify the key itself, call the function whose name does not end in _named, such as snowflake_mask().",
             ),
             Error::SegmentsInRecovery => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot take numbers from segments during recovery",
-                "A standby has no numbers of its own.",
-                "Take the numbers from the primary.",
+                "A standby holds no numbers.",
+                "Request the numbers from the primary.",
             ),
             Error::SegmentName { name, bytes, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("invalid name of a segment: \"{name}\""),
-                format!("It has {bytes} bytes."),
-                format!("A name has 1 to {most} bytes."),
+                format!("invalid segment name: \"{name}\""),
+                format!("The name has {bytes} bytes."),
+                format!("Use a name of 1 to {most} bytes."),
             ),
             Error::SegmentUnknown { name, detail, near: Some(near) } => texts(
                 ERRCODE_UNDEFINED_OBJECT,
                 format!("segment \"{name}\" does not exist"),
                 said(detail),
                 format!(
-                    "Perhaps you meant segment \"{near}\"; names are case-sensitive. To make a new one in the database of the registry: SELECT snowflake_registry.create_segment({}).",
+                    "Perhaps you meant segment \"{near}\". Names are case-sensitive. To create a new segment, run in the database of the registry: SELECT snowflake_registry.create_segment({});",
                     literal_of_shown(name)
                 ),
             ),
@@ -597,7 +597,7 @@ impl Error {
                 format!("segment \"{name}\" does not exist"),
                 said(detail),
                 format!(
-                    "See view snowflake_registry.segments in the database of the registry. To make one there: SELECT snowflake_registry.create_segment({}).",
+                    "To list segments, run in the database of the registry: SELECT * FROM snowflake_registry.segments; To create a segment: SELECT snowflake_registry.create_segment({});",
                     literal_of_shown(name)
                 ),
             ),
@@ -606,7 +606,7 @@ impl Error {
                 format!("segment \"{name}\" is closed"),
                 said(detail),
                 format!(
-                    "If commits of the registry were lost, the administrator of the registry has to decide where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value).",
+                    "If commits of the registry were lost, the administrator of the registry must specify where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value);",
                     literal_of_shown(name)
                 ),
             ),
@@ -615,7 +615,7 @@ impl Error {
                 format!("segment \"{name}\" is exhausted"),
                 said(detail),
                 format!(
-                    "Have the administrator of the registry increase max_value of the segment (SELECT snowflake_registry.alter_segment({}, max_value => ...)), or create a segment with more digits.",
+                    "The administrator of the registry can increase max_value of the segment: SELECT snowflake_registry.alter_segment({}, max_value => ...); If the segment has a period, create another segment with more digits.",
                     literal_of_shown(name)
                 ),
             ),
@@ -635,31 +635,31 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "no registry of segments is configured",
                 sentence(problem),
-                "For a single server: CREATE EXTENSION snowflake_id_registry in that database, and SELECT snowflake_registry.create_segment('...'). For a fleet: set snowflake_id.registry.",
+                "For a single server, run in that database: CREATE EXTENSION snowflake_id_registry; SELECT snowflake_registry.create_segment('...'); For a fleet, set snowflake_id.registry.",
             ),
             Error::SegmentsDenied { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "permission denied by the registry of segments",
                 sentence(problem.trim_end_matches(';')),
-                "Run the GRANT in the database of the registry, as a superuser or as the owner of the registry.",
+                "Run the GRANT commands in the database of the registry, as a superuser or as the owner of the registry.",
             ),
             Error::SegmentFile { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "could not record which numbers of segments this server has taken",
                 sentence(problem),
-                "Free disk space, run CREATE EXTENSION snowflake_id in the keeper's database if the extension is missing there, or fix the file in the data directory. Without the file, numbers continue above those that are recorded in the keeper's database and those that the registry has given.",
+                "Free disk space, or repair the file in the data directory. If the extension is missing in the keeper's database, run there: CREATE EXTENSION snowflake_id; If the file is removed, this server continues above the numbers that are recorded in the keeper's database and in the registry.",
             ),
             Error::SegmentRegistryAway { problem, since_us } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "the registry of segments does not answer",
                 format!("The registry has not answered since {}: {problem}.", instant(*since_us)),
-                "Check snowflake_id.registry, view snowflake_segments, and the server log.",
+                "Check snowflake_id.registry, the server log, and view snowflake_segments.",
             ),
             Error::SegmentTooLate { name, max_wait, detail } => texts(
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 format!("could not get numbers of segment \"{name}\" in time"),
                 format!("The call waited for {} (snowflake_id.max_wait). {detail}", duration(*max_wait)),
-                "Check the server log and view snowflake_segments. If numbers are taken faster than they are fetched, increase max_step of the segment.",
+                "Check the server log and view snowflake_segments. If numbers are used faster than this server can fetch them, increase max_step of the segment.",
             ),
             Error::TooManySegments { most } => texts(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
@@ -672,7 +672,7 @@ impl Error {
                 format!("cannot take a batch of {count} numbers"),
                 format!("The count must be between 1 and {most}."),
                 if count > most {
-                    "Take the numbers in several batches."
+                    "Request the numbers in several batches."
                 } else {
                     "Request at least one number."
                 },
@@ -680,7 +680,7 @@ impl Error {
             Error::SegmentNoCurrval { name } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("snowflake_segment_currval of segment \"{name}\" is not yet defined in this session"),
-                "This session has taken no number of this segment, except in parallel workers.",
+                "No number of this segment was issued to this session, except in parallel workers.",
                 "Call snowflake_segment_nextval() first.",
             ),
             Error::Range(problem) => texts(
@@ -689,13 +689,14 @@ impl Error {
                 problem.allowed(),
                 match problem {
                     RangeError::NegativeId(_) => {
-                        "No layout uses the sign bit, so this is no snowflake ID. Look for a placeholder such as -1, an overflow, or another generator."
+                        "A negative number is not a snowflake ID. Check whether it is a placeholder such as -1, the result of an overflow, or an ID of another generator."
                     }
                     RangeError::IdPastEnd { .. } => {
                         "Specify the layout of the ID, for example snowflake_decode(id, 'twitter')."
                     }
+                    RangeError::Field { max: 0, .. } => "Use 0, or specify another layout.",
                     RangeError::Field { .. } | RangeError::Time { .. } => {
-                        "Use a value in that range, or specify another layout."
+                        "Use a value within this range, or specify another layout."
                     }
                 },
             ),

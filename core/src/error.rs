@@ -92,11 +92,11 @@ impl fmt::Display for LayoutError {
             LayoutError::Empty => write!(f, "The layout is empty."),
             LayoutError::TooLong { .. } => write!(f, "The layout is too long."),
             LayoutError::UnknownName { token, candidates } => {
-                write!(f, "\"{token}\" is not known.")?;
+                write!(f, "\"{token}\" is not recognized.")?;
                 match nearest(token, candidates) {
                     // Users try this name first, because it is the name of this kind of ID.
                     None if token.eq_ignore_ascii_case("snowflake") && candidates.contains(&"twitter") => {
-                        write!(f, " The default is \"standard\"; Twitter's Snowflake is \"twitter\".")
+                        write!(f, " The default layout is \"standard\", and the layout of Twitter's Snowflake is \"twitter\".")
                     }
                     Some(name) => write!(f, " Did you mean \"{name}\"?"),
                     None => Ok(()),
@@ -118,14 +118,14 @@ impl fmt::Display for LayoutError {
             }
             LayoutError::TooManyBits { field, bits, total } => write!(
                 f,
-                "With \"{}:{bits}\" the fields have more than {MAX_TOTAL_BITS} bits; in total they have {total}.",
+                "With \"{}:{bits}\", the fields exceed {MAX_TOTAL_BITS} bits. The total is {total} bits.",
                 field.name()
             ),
             LayoutError::Unit(unit) => write!(f, "\"unit={unit}\" is not a valid unit."),
             LayoutError::Epoch(epoch) => write!(f, "\"epoch={epoch}\" is not a valid epoch."),
             LayoutError::EndsTooLate { time_bits, year } => write!(
                 f,
-                "With \"time:{time_bits}\" the layout ends in the year {year}, which is beyond what 64 bits of microseconds can hold."
+                "With \"time:{time_bits}\", the layout ends in the year {year}, which is beyond the range of timestamps."
             ),
         }
     }
@@ -140,7 +140,7 @@ impl LayoutError {
             }
             LayoutError::TooLong { most } => format!("Use at most {most} bytes."),
             LayoutError::UnknownName { candidates, .. } => {
-                format!("Known here: {}.", candidates.join(", "))
+                format!("Use one of {}.", candidates.join(", "))
             }
             LayoutError::Separator { .. } => "Separate words with spaces.".into(),
             LayoutError::Form { example, .. } => format!("Use the form \"{example}\"."),
@@ -150,15 +150,15 @@ impl LayoutError {
             LayoutError::RepeatedOption(_) => "Specify each option at most once.".into(),
             LayoutError::RepeatedField(_) => format!("Specify each of {FIELD_NAMES} at most once."),
             LayoutError::TimeNotFirst { .. } => {
-                "Start with the time field, for example \"time:41\". It is the most significant field, so that IDs sort by time.".into()
+                "Start with the time field, for example \"time:41\". The time field must be the most significant field, so that IDs sort by time.".into()
             }
             LayoutError::FieldBits { field, .. } => format!(
-                "Field \"{}\" can have 1 to {} bits. To have no such field, leave it out.",
+                "Field \"{}\" can have 1 to {} bits. If the field is not needed, omit it.",
                 field.name(),
                 field.max_bits()
             ),
             LayoutError::TooManyBits { .. } => {
-                format!("Make fields narrower. A non-negative bigint has {MAX_TOTAL_BITS} bits.")
+                format!("Reduce the number of bits. A non-negative bigint has {MAX_TOTAL_BITS} bits.")
             }
             LayoutError::Unit(_) => {
                 "Use a whole number of us, ms or s from 1us to 10s, for example \"unit=1ms\".".into()
@@ -231,15 +231,13 @@ impl RangeError {
     pub fn allowed(&self) -> String {
         match self {
             RangeError::Field { field, max: 0, .. } => {
-                format!("The layout has no {} field, so that only 0 fits.", field.name())
+                format!("The layout has no {} field, so the value must be 0.", field.name())
             }
-            RangeError::Field { field, max, .. } => {
-                format!("The {} field holds 0 to {max}.", field.name())
-            }
+            RangeError::Field { max, .. } => format!("The value must be between 0 and {max}."),
             RangeError::Time { from_us, until_us, .. } => {
-                format!("The layout covers the time from {} to {}.", instant(*from_us), instant(*until_us))
+                format!("The layout covers times from {} to {}.", instant(*from_us), instant(*until_us))
             }
-            RangeError::NegativeId(_) => "Snowflake IDs are 0 or greater.".into(),
+            RangeError::NegativeId(_) => "Snowflake IDs must be 0 or greater.".into(),
             RangeError::IdPastEnd { max, .. } => format!("The largest ID of the layout is {max}."),
         }
     }

@@ -132,25 +132,25 @@ fn errors_name_the_token_and_what_is_allowed() {
     let cases = [
         ("", "empty", "standard"),
         (" \t ", "empty", "standard"),
-        ("twiter", "\"twiter\" is not known. Did you mean \"twitter\"?", "twitter"),
+        ("twiter", "\"twiter\" is not recognized. Did you mean \"twitter\"?", "twitter"),
         ("Standard", "Did you mean \"standard\"?", "standard"),
         (
             "snowflake",
-            "not known. The default is \"standard\"; Twitter's Snowflake is \"twitter\".",
+            "not recognized. The default layout is \"standard\", and the layout of Twitter's Snowflake is \"twitter\".",
             "sonyflake2",
         ),
-        ("Snowflakes", "\"Snowflakes\" is not known.", "standard, twitter"),
-        ("zzzzzzzzzz", "\"zzzzzzzzzz\" is not known.", "sonyflake2"),
+        ("Snowflakes", "\"Snowflakes\" is not recognized.", "standard, twitter"),
+        ("zzzzzzzzzz", "\"zzzzzzzzzz\" is not recognized.", "sonyflake2"),
         ("tiem:41 worker:10", "Did you mean \"time\"?", "clock_seq"),
-        ("time:41 wroker:10", "\"wroker\" is not known. Did you mean \"worker\"?", "worker"),
-        ("time:41 machine:10", "\"machine\" is not known.", "worker"),
+        ("time:41 wroker:10", "\"wroker\" is not recognized. Did you mean \"worker\"?", "worker"),
+        ("time:41 machine:10", "\"machine\" is not recognized.", "worker"),
         ("twitter epcoh=2024-01-01T00:00:00Z", "Did you mean \"epoch\"?", "unit, epoch"),
         ("twitter worker:3", "\"worker:3\" is misplaced: a preset already defines its fields", "options"),
         ("time:41 twitter", "\"twitter\" is misplaced", "options"),
         ("twitter leaf", "\"leaf\" is misplaced", "options"),
         ("time:41 unit=1ms worker:10", "\"worker:10\" is misplaced: fields must come before", "options"),
-        ("time:41 seq", "\"seq\" is not known. Did you mean \"sequence\"?", "sequence"),
-        ("roll", "\"roll\" is not known.", "rollback3"),
+        ("time:41 seq", "\"seq\" is not recognized. Did you mean \"sequence\"?", "sequence"),
+        ("roll", "\"roll\" is not recognized.", "rollback3"),
         ("time", "\"time\" is incomplete", "\"time:41\""),
         ("twitter sequence", "\"sequence\" is incomplete", "\"sequence:12\""),
         ("time:41 epoch", "\"epoch\" is incomplete", "\"epoch=2024"),
@@ -167,7 +167,7 @@ fn errors_name_the_token_and_what_is_allowed() {
         ("time:41 time:3", "Field \"time\" appears twice", "once"),
         (
             "time:41 worker:10 sequence:13",
-            "\"sequence:13\" the fields have more than 63 bits; in total they have 64",
+            "\"sequence:13\", the fields exceed 63 bits. The total is 64 bits",
             "63",
         ),
         ("time:41 worker:0", "\"worker:0\" is not a valid width", "1 to 31"),
@@ -197,8 +197,8 @@ fn errors_name_the_token_and_what_is_allowed() {
         ("time:41 epoch=2024-01-01", "\"epoch=2024-01-01\"", "with a time zone"),
         ("time:41 epoch=2024-01-01T00:00:00.0000001Z", "\"epoch=2024", "six digits"),
         ("time:41 epoch=-000044-03-15T12:00:00Z", "\"epoch=-000044", "instant"),
-        ("time:63 unit=1ms", "\"time:63\" the layout ends in the year 292279048", "294247"),
-        ("time:63 unit=1us", "\"time:63\" the layout ends in the year 294301", "294247"),
+        ("time:63 unit=1ms", "\"time:63\", the layout ends in the year 292279048", "294247"),
+        ("time:63 unit=1us", "\"time:63\", the layout ends in the year 294301", "294247"),
     ];
     for (text, message, allowed) in cases {
         let error = error(text);
@@ -273,7 +273,7 @@ fn the_start_of_a_text_is_shown() {
 fn a_layout_is_made_from_bytes() {
     assert_eq!(Layout::from_bytes(b"js53"), Ok(layout("js53")));
     let wrong = Layout::from_bytes(b"js53\xff").unwrap_err();
-    assert_eq!(wrong.to_string(), r#""js53\u{fffd}" is not known."#);
+    assert_eq!(wrong.to_string(), r#""js53\u{fffd}" is not recognized."#);
     assert_eq!(Layout::from_bytes(&[b' '; 1_001]), Err(LayoutError::TooLong { most: 1_000 }));
 }
 

@@ -158,10 +158,10 @@ BEGIN
         SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
                    FILTER (WHERE is_strange) AS tables,
                CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s and call the function again. If you trust the code in the tables of %1$s:',
+                        format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables of %1$s:',
                                min(owner::text))
                     WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. If you trust the code in the tables of %s:',
+                        format('Drop the foreign keys between the tables. Alternatively, if you trust the code in the tables of %s:',
                                min(owner::text) FILTER (WHERE is_strange))
                END AS choices,
                min(owner::text) FILTER (WHERE is_strange) AS stranger

@@ -325,8 +325,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('publication "%s" contains tables whose columns become bigint: %s', publication.pubname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
            'Replication to a subscriber with a narrower column stops at the first row with a new ID.',
-           'First change the type of the columns on all subscribers to bigint. Until this transaction has committed, '
-           'subscriptions with binary = true must be set to binary = false.'
+           'First change the columns to bigint on all subscribers. If a subscription uses the binary format, set binary = false '
+           'before that.'
     FROM widened
     JOIN pg_class AS class ON class.oid = widened.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace

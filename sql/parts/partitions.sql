@@ -90,7 +90,7 @@ BEGIN
     ELSIF start < epoch OR stop > exhausted_at THEN
         RAISE EXCEPTION 'the range from start to stop is not within the layout'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The range is from %s to %s. The layout covers the time from %s to %s.',
+                  DETAIL = format('The range is from %s to %s. The layout covers times from %s to %s.',
                                   start, stop, epoch, exhausted_at),
                   HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
@@ -138,7 +138,7 @@ BEGIN
                       HINT = CASE WHEN strange.owner IS NULL
                                   THEN format('Change the owner of the default partition: ALTER TABLE ... OWNER TO %s;',
                                               caller)
-                                  ELSE format('Connect as %s and call the function again. If you trust the code in the tables '
+                                  ELSE format('Connect as %s and call the function again. Alternatively, if you trust the code in the tables '
                                               'of %1$s: SET ROLE %1$s;', strange.owner) END;
         END IF;
         -- The statements refer to the table by name. Before they run, the owner of the schema can replace the table.

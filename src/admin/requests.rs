@@ -186,10 +186,10 @@ impl Submitted {
         }
         if slot.give_up(self.ticket) {
             warning!(
-                "the keeper has started the request and continues with it; its commit may be waiting for a standby"
+                "the keeper continues to process the request, whose commit may be waiting for a standby"
             );
         } else if slot.take_answer(self.ticket) == Some(Answer::Done) {
-            warning!("the request was carried out before it could be withdrawn");
+            warning!("the request was processed before it could be canceled");
         }
     }
 }

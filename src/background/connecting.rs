@@ -100,7 +100,7 @@ fn connect_to_any(
         hosts_found.sort_by_key(|host_found| order_of(host_found.key()));
         for host_found in &hosts_found {
             let problem = format!(
-                "could not connect to {host_found}: libpq has been busy for more than {} s with data that the host sent, such as an excessive number of SCRAM iterations",
+                "could not connect to {host_found}: libpq has been processing data from the host for more than {} s, possibly because of too many SCRAM iterations",
                 hosts.time.as_secs()
             );
             progress.tell(hosts.time, problem, &[host, host_found]);

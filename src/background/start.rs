@@ -26,6 +26,6 @@ pub fn start(name: &str, function: &str) -> Result<(), String> {
         .load_dynamic()
         .map(|_| ())
         .map_err(|_| {
-            format!("could not start background worker \"{name}\": it needs one of max_worker_processes")
+            format!("could not start background worker \"{name}\": no slot is free; increase max_worker_processes and restart the server")
         })
 }

@@ -50,7 +50,7 @@ pub fn define(on_change: fn()) {
         unsafe {
             GucRegistry::define_string_guc_with_hooks(
                 c"snowflake_id.layout",
-                c"Sets how the bits of a snowflake ID are divided.",
+                c"Sets the layout of snowflake IDs.",
                 c"Specify a preset (see view snowflake_layouts), a preset and options, or fields and options.",
                 &LAYOUT,
                 GucContext::Suset,
@@ -65,7 +65,7 @@ pub fn define(on_change: fn()) {
     define_for_registry();
     define_int(
         c"snowflake_id.max_ahead",
-        c"Sets how far the time in a snowflake ID may be ahead of the clock.",
+        c"Sets the maximum time by which snowflake IDs can be ahead of the clock.",
         c"Within this limit, bursts and small backward steps of the clock do not delay calls.",
         &MAX_AHEAD,
         0,
@@ -76,8 +76,8 @@ pub fn define(on_change: fn()) {
     );
     define_int(
         c"snowflake_id.max_wait",
-        c"Sets the maximum time that one call waits for the clock.",
-        c"A call that would have to wait longer fails at once. 0 means never wait.",
+        c"Sets the maximum time that a call waits for IDs or numbers.",
+        c"A call that would have to wait longer fails immediately. Zero disables waiting.",
         &MAX_WAIT,
         0,
         MOST_WAIT_MS,
@@ -87,8 +87,8 @@ pub fn define(on_change: fn()) {
     );
     define_int(
         c"snowflake_id.sequence_spread",
-        c"Sets the highest value at which a tick may start its sequence.",
-        c"The start value depends on the tick, which spreads IDs issued at a low rate over shards chosen by hash or modulo. 0 means start at 0.",
+        c"Sets the maximum start value of the sequence in a tick.",
+        c"The start value depends on the tick, so that IDs issued at a low rate are spread over shards chosen by hash or modulo. Zero means that the sequence always starts at 0.",
         &SEQUENCE_SPREAD,
         0,
         MOST_SPREAD,
@@ -102,8 +102,8 @@ pub fn define(on_change: fn()) {
 fn define_for_keeper() {
     define_int(
         c"snowflake_id.worker_id",
-        c"Sets the worker ID that this server writes into snowflake IDs.",
-        c"No two servers of a fleet may have the same worker ID. -1 means the worker ID of this server's row in table snowflake_worker.",
+        c"Sets the worker ID of this server.",
+        c"Two servers of a fleet must not have the same worker ID. -1 means that the worker ID is read from table snowflake_worker.",
         &WORKER_ID,
         -1,
         i32::MAX,
@@ -113,8 +113,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.datacenter_id",
-        c"Sets the datacenter ID that this server writes into snowflake IDs.",
-        c"Must be 0 with layouts that have no datacenter field. A row of table snowflake_worker has its own datacenter ID.",
+        c"Sets the datacenter ID of this server.",
+        c"The value must be 0 for layouts without a datacenter field. If the worker ID is read from table snowflake_worker, the datacenter ID is also read from that table.",
         &DATACENTER_ID,
         0,
         i32::MAX,
@@ -124,8 +124,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.horizon_margin",
-        c"Sets how far ahead the horizon is written.",
-        c"After a crash, it can take up to this time until IDs are issued again.",
+        c"Sets how far ahead of the clock the horizon is stored.",
+        c"After a crash, the server may issue no IDs for up to this time.",
         &HORIZON_MARGIN,
         MIN_HORIZON_MARGIN_MS,
         MAX_HORIZON_MARGIN_MS,
@@ -135,8 +135,8 @@ fn define_for_keeper() {
     );
     define_int(
         c"snowflake_id.max_clock_jump",
-        c"Sets the largest forward step of the clock that is followed.",
-        c"After a larger step, no IDs are issued until the clock is set right or snowflake_accept_clock() is called.",
+        c"Sets the maximum forward step of the clock that the server accepts.",
+        c"After a larger step, the server issues no IDs until the clock is corrected or snowflake_accept_clock() is called.",
         &MAX_CLOCK_JUMP,
         0,
         i32::MAX,
@@ -146,8 +146,8 @@ fn define_for_keeper() {
     );
     define_name(
         c"snowflake_id.node_name",
-        c"Sets the name of this server in table snowflake_worker.",
-        c"If empty, cluster_name is used; if that is empty, the host and the port.",
+        c"Sets the name of this server in its fleet.",
+        c"If this is empty, cluster_name is used. If cluster_name is also empty, the host name and the port are used.",
         &NODE_NAME,
         GucContext::Sighup,
         GucFlags::default(),
@@ -160,7 +160,7 @@ fn define_for_registry() {
     define_name(
         c"snowflake_id.registry",
         c"Sets the connection string of the registry that leases the worker ID.",
-        c"Specify a libpq connection string without a password; use a password file or a service. If empty, the worker ID is not leased.",
+        c"Specify a libpq connection string without a password. If this is empty, the worker ID is not leased.",
         &REGISTRY,
         GucContext::Sighup,
         GucFlags::SUPERUSER_ONLY,
@@ -168,7 +168,7 @@ fn define_for_registry() {
     );
     define_int(
         c"snowflake_id.max_clock_offset",
-        c"Sets the difference between this server's clock and the registry's clock above which a warning is issued.",
+        c"Sets the maximum difference between the clocks of this server and the registry that causes no warning.",
         c"If the clocks differ by more than 60 s, the registry grants no lease.",
         &MAX_CLOCK_OFFSET,
         1,
@@ -183,7 +183,7 @@ fn define_restart_only() {
     define_name(
         c"snowflake_id.database",
         c"Sets the database that stores the durable horizon and table snowflake_worker.",
-        c"The extension must be created in this database.",
+        c"The extension must be installed in this database.",
         &DATABASE,
         GucContext::Postmaster,
         GucFlags::default(),
@@ -191,8 +191,8 @@ fn define_restart_only() {
     );
     define_int(
         c"snowflake_id.max_segments",
-        c"Sets the maximum number of segments that can be in use at a time.",
-        c"A segment that has been used keeps its entry until the server is restarted.",
+        c"Sets the maximum number of segments that can be in use on this server.",
+        c"A segment remains in use until the server is restarted.",
         &MAX_SEGMENTS,
         1,
         MOST_SEGMENTS,

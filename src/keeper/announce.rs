@@ -51,7 +51,7 @@ pub fn tell(
         // The clock jump is tested first: the identity may be refused only because the clock is not followed.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
-            "this server may have used {identity} up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to a worker ID that was never used",
+            "this server may have used {identity} for times up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to a worker ID that was never used",
             snowflake_id_core::message::instant(until_us)
         )),
         _ => registry_problem.or_else(|| shared.gate.identity().and_then(misfit)),
@@ -86,7 +86,7 @@ pub fn risk(store: &Store) -> Option<String> {
     let schema = store.extension.schema()?;
     (!relation::belongs_to_superusers(schema, store.horizon)).then(|| {
         format!(
-            "database \"{}\" (snowflake_id.database), the schema of the extension there, or a relation of the extension belongs to a role that is not a superuser, and that can stop IDs on the whole server",
+            "database \"{}\" (snowflake_id.database), the schema of the extension, or a relation of the extension is owned by a role that is not a superuser; that role can stop IDs on the whole server",
             config::database().to_string_lossy()
         )
     })

@@ -336,15 +336,15 @@ impl Keeper {
         match plan.loss {
             Some(Loss::Stored) => {
                 warning!(
-                    "snowflake_id: the stored horizons were changed by another session; they are written again"
+                    "snowflake_id: the stored horizons were changed by another session and are written again"
                 )
             }
             Some(Loss::NothingKnown) if done.has_past => {
-                log!("snowflake_id: the history of this server is not known; its IDs start at the present")
+                log!("snowflake_id: the history of this server is not known; IDs start at the current time")
             }
             Some(Loss::NothingKnown) => {
                 log!(
-                    "snowflake_id: IDs begin at {}, as no horizon was stored in database \"{}\" before",
+                    "snowflake_id: IDs start at {}, because no horizon was stored in database \"{}\"",
                     instant(plan.tracks[0].begun.floor_us),
                     config::database().to_string_lossy()
                 )

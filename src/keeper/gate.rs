@@ -98,6 +98,6 @@ pub fn stop(shared: &State, mut has_committed: bool) {
     process::forget_interrupt();
     if let Err(Problem(text)) = store_shutdown_horizon(shared, &mut has_committed) {
         shared.shutdown_horizons();
-        log!("snowflake_id: could not store the end of the issued IDs: {text}");
+        log!("snowflake_id: could not store the shutdown horizon: {text}");
     }
 }

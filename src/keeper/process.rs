@@ -75,7 +75,7 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
 fn on_exit() {
     let Ok(shared) = memory::state() else { return };
     if !is_stopping() && report::report().error().is_none() {
-        let text = "the keeper exited unexpectedly and is restarted: see the server log";
+        let text = "the keeper exited unexpectedly and will be restarted: see the server log";
         report::report_error(Some(text), clock::clock_us());
     }
     shared.server_status.commands.answer_claimed(Answer::Failed);

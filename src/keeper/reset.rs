@@ -39,7 +39,7 @@ pub fn reset(
     let server_status = &shared.server_status;
     if !shared.has_room_for_reset() {
         return Err(Problem(
-            "no entries are left for the layouts in use, each of which needs a new entry for a reset: restart the server".into(),
+            "a reset needs a new entry for each layout in use, but no entries are left: restart the server".into(),
         ));
     }
     let refusal = |stored: &Stored| {
@@ -83,6 +83,6 @@ pub fn reset(
     let (clock_us, since_boot_us) = clock::clocks_us();
     server_status.history.set_clock_offset(clock_us - since_boot_us); // Accept the current clock, as at a start.
     shared.reset(floor_us);
-    pgrx::log!("snowflake_id: the horizon was reset to the present, for {}", lease.identity);
+    pgrx::log!("snowflake_id: the horizon was reset to the current time for {}", lease.identity);
     Ok(Some(Answer::Done))
 }

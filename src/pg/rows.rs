@@ -171,7 +171,7 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
             pg_sys::GenericXLogAbort(record);
             pg_sys::UnlockReleaseBuffer(buffer);
             error!(
-                "row of relation with OID {} does not have the format in which it was stored",
+                "row of relation with OID {} has an unexpected format",
                 (*relation).rd_id.to_u32()
             );
         };

@@ -155,7 +155,7 @@ impl Dialogue {
             let latest_us = clock::clock_us().saturating_add(LONGEST_LEASE_US + MOST_CLOCK_DIFFERENCE_US);
             if lease.until_us > latest_us || lease.until_us <= lease.from_us {
                 return Err(format!(
-                    "it granted an invalid range, which ends at {}",
+                    "the registry granted an invalid range, which ends at {}",
                     instant(lease.until_us)
                 )
                 .into());

@@ -15,7 +15,7 @@ use crate::shared::memory::State;
 pub struct Hand {
     shared: &'static State,
     state: LeaseState,
-    /// Whether the registry has said that it does not know the lease. The lease is still used to its end.
+    /// Whether the registry has said that the registry does not know the lease. The lease is still used to its end.
     is_unknown: bool,
     /// Whether the lease was granted before this process started.
     is_inherited: bool,
@@ -39,7 +39,7 @@ impl Hand {
         &self.state
     }
 
-    /// Returns the lease, unless the registry has said that it does not know the lease.
+    /// Returns the lease, unless the registry has said that the registry does not know the lease.
     pub fn known(&self) -> Option<&Held> {
         self.state.held.as_ref().filter(|_| !self.is_unknown)
     }
@@ -84,7 +84,7 @@ impl Hand {
             }
         })?;
         if !self.state.is_proved() {
-            return Err("the registry did not sign the lease: it may be an older version".into());
+            return Err("the registry did not sign the lease: the registry may have an older version".into());
         }
         self.tell();
         Ok(())
@@ -94,7 +94,7 @@ impl Hand {
     pub fn note_unknown(&mut self) {
         if let Some(Held { lease, .. }) = &self.state.held {
             log!(
-                "snowflake_id: the registry does not know the lease of {}; the lease is used until it ends",
+                "snowflake_id: the registry does not know the lease of {}; this server uses the lease until its end",
                 lease.identity
             );
         }
@@ -129,7 +129,7 @@ impl Hand {
                 PgLogLevel::WARNING,
                 PgSqlErrorCode::ERRCODE_WARNING,
                 format!(
-                    "snowflake_id: another server has the same lease of {}: one of the two servers is a copy of the other",
+                    "snowflake_id: another server has the same lease of {}: one server is a copy of the other",
                     lease.identity
                 )
             );

@@ -38,24 +38,24 @@ impl Refusal {
     /// Returns the refusal for an answer of the registry that gives no usable lease.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
-            Outcome::Granted(_) => (RegistryState::Granted, "it granted another lease".into()),
-            Outcome::Unknown => (RegistryState::Granted, "it does not know the lease".into()),
+            Outcome::Granted(_) => (RegistryState::Granted, "the registry granted another lease".into()),
+            Outcome::Unknown => (RegistryState::Granted, "the registry does not know the lease".into()),
             Outcome::Twin => (RegistryState::Granted, "another server has the same lease".into()),
             Outcome::Taken { free_from_us } => {
                 let when = match free_from_us {
                     0 => String::new(),
-                    _ => format!("; the first will be free at {}", instant(free_from_us)),
+                    _ => format!("; a worker ID will be free at {}", instant(free_from_us)),
                 };
-                (RegistryState::AllTaken, format!("it has no worker ID for this server{when}"))
+                (RegistryState::AllTaken, format!("the registry has no worker ID for this server{when}"))
             }
-            Outcome::NotStarted => (RegistryState::NotStarted, "its fleet has not been started".into()),
-            Outcome::Quarantine => (RegistryState::Quarantine, "it grants nothing at present".into()),
+            Outcome::NotStarted => (RegistryState::NotStarted, "the fleet has not been started".into()),
+            Outcome::Quarantine => (RegistryState::Quarantine, "the lease has ended and cannot be renewed now".into()),
             Outcome::ClockDiffers => (
                 RegistryState::ClockDiffers,
-                format!("its clock and the clock of this server differ by {}", duration(clock_difference)),
+                format!("the clocks of this server and of the registry differ by {}", duration(clock_difference)),
             ),
             Outcome::Foreign => {
-                let why = "it is not the registry that granted the last lease; if the change is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
+                let why = "the last lease was granted by another registry; if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";
                 (RegistryState::Foreign, why.into())
             }
         };
@@ -120,7 +120,7 @@ impl Report {
     pub fn fail(&mut self, refusal: Refusal, until_us: i64, dialogue: &Dialogue) -> Duration {
         let Refusal { state, why, free_from_us } = refusal;
         let why = in_short(why);
-        let problem = format!("no lease from the registry: {why}");
+        let problem = format!("could not get a lease from the registry: {why}");
         if self.problem.is_new(Some(without_numbers(problem.clone()))) {
             log!("snowflake_id: {problem}");
         }

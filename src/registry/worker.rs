@@ -125,7 +125,7 @@ impl Worker {
             connection::connect(string, &mut || keep_waiting(self.started, self.shared, &self.hand))?;
         if self.hand.known().is_some() {
             let renewed = self.renew(&mut connection)?;
-            // The registry may have answered that it does not know the lease, or that another server has it
+            // The registry may have answered that the registry does not know the lease, or that another server has it
             // too.
             let is_another_needed = match renewed {
                 Round::Granted { .. } => self.hand.state().has_to_acquire(&needs),

@@ -39,7 +39,7 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
     let schema = relation::schema(c"snowflake_registry");
     let function = schema.and_then(|schema| extension.function(schema, c"take_local", &ARGUMENTS));
     let function = function.ok_or_else(|| {
-        let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or its schema belongs to a role that could replace the function";
+        let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function";
         Problem(text.into())
     })?;
     // The owner of the extension may have replaced the function with one that never returns.

@@ -131,7 +131,7 @@ impl<'a> Waiting<'a> {
                 "Background worker \"snowflake_id segments\" is not running.".into()
             }
             (None, None) => {
-                "Background worker \"snowflake_id keeper\", which starts the worker that takes numbers, is not running. It needs one of max_worker_processes.".into()
+                "Background worker \"snowflake_id segments\" cannot be started, because background worker \"snowflake_id keeper\" is not running. Each background worker needs one of max_worker_processes.".into()
             }
             (None, Some(_)) => match record.and_then(|record| record.detail()) {
                 Some(detail) => format!("The registry last reported: {detail}."),

@@ -229,7 +229,7 @@ impl fmt::Display for TextError {
         match self.fault {
             Fault::Empty => write!(f, "The text is empty."),
             Fault::Character(position) => {
-                write!(f, "The character at position {position} is not allowed there.")
+                write!(f, "The character at position {position} is not allowed.")
             }
             Fault::TooShort(position) => {
                 write!(f, "The text ends at position {position}, but {name} has {width} characters.")
@@ -237,11 +237,11 @@ impl fmt::Display for TextError {
             Fault::TooLong(position) => {
                 write!(
                     f,
-                    "The text is too long at position {position}: {name} has at most {width} characters."
+                    "The text continues at position {position}, but {name} has at most {width} characters."
                 )
             }
             Fault::TooLarge(position) => {
-                write!(f, "The number exceeds the largest ID, {}, at position {position}.", i64::MAX)
+                write!(f, "At position {position}, the number exceeds the largest ID, {}.", i64::MAX)
             }
         }
     }

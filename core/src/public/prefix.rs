@@ -79,7 +79,7 @@ impl fmt::Display for PrefixError {
 impl PrefixError {
     /// Returns a sentence for the user that says what is allowed.
     pub fn allowed(&self) -> String {
-        format!("Use 1 to {MAX_PREFIX} of the characters a-z and 0-9.")
+        format!("Use 1 to {MAX_PREFIX} characters from a-z and 0-9.")
     }
 }
 

@@ -150,16 +150,16 @@ impl fmt::Display for PublicTextError {
         match self {
             PublicTextError::OtherPrefix(prefix) => write!(f, "The text does not begin with \"{prefix}_\"."),
             PublicTextError::Character(position) => {
-                write!(f, "The character at position {position} is not allowed there.")
+                write!(f, "The character at position {position} is not allowed.")
             }
             PublicTextError::Length { found, expected } => {
-                write!(f, "The part after the prefix has length {found}, not {expected}.")
+                write!(f, "The part after the prefix has length {found} instead of {expected}.")
             }
             PublicTextError::TooLarge => {
                 write!(f, "The number after the prefix is larger than the largest ID, {}.", i64::MAX)
             }
             PublicTextError::Tag => {
-                write!(f, "The text was not made with this key, or has been changed since.")
+                write!(f, "The text was not made with this key, or it was changed later.")
             }
         }
     }

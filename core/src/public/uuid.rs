@@ -130,13 +130,13 @@ impl fmt::Display for UuidError {
             UuidError::Variant => write!(f, "The UUID does not have the variant of RFC 9562."),
             UuidError::Version(version) => write!(f, "The UUID has version {version}, not 8."),
             UuidError::NotPlain => {
-                write!(f, "Some digits are not 0 that are 0 in every UUID made without a key.")
+                write!(f, "Some bits are set that are 0 in every UUID made without a key.")
             }
             UuidError::TooLarge => {
                 write!(f, "The number in the UUID is larger than the largest ID, {}.", i64::MAX)
             }
             UuidError::Tag => {
-                write!(f, "The UUID was not made with this key and prefix, or has been changed since.")
+                write!(f, "The UUID was not made with this key and prefix, or it was changed later.")
             }
         }
     }
@@ -151,7 +151,7 @@ impl UuidError {
                 "If the UUID was made with a key, specify that key. In a UUID that was made without a key, the last 14 digits are 0."
             }
             _ => {
-                "Use a UUID that was made by snowflake_to_uuid() or snowflake_to_uuid_named(). Its version is 8."
+                "Use a UUID that was made by snowflake_to_uuid() or snowflake_to_uuid_named()."
             }
         }
     }

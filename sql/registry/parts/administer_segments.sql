@@ -85,7 +85,7 @@ BEGIN
     ELSIF create_segment.start NOT BETWEEN 0 AND create_segment.max_value THEN
         RAISE EXCEPTION 'invalid start: %', create_segment.start
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('It must be between 0 and %s (max_value).', create_segment.max_value);
+                  DETAIL = format('The start must be between 0 and %s (max_value).', create_segment.max_value);
     END IF;
     -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
     PERFORM convert_to(create_segment.name, 'UTF8');
@@ -113,7 +113,7 @@ BEGIN
                 USING ERRCODE = 'invalid_parameter_value',
                       DETAIL = format('The number of digits after the prefix must be between 1 and %s, and cannot be '
                                       'changed later.', most_digits),
-                      HINT = 'Specify digits. For example, digits => 6 allows 999999 numbers in each period.';
+                      HINT = 'Specify the number of digits. For example, digits => 6 allows 999999 numbers in each period.';
         ELSIF create_segment.start NOT BETWEEN 1
               AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
             RAISE EXCEPTION 'invalid start within a period: %', create_segment.start

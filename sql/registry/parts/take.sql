@@ -98,7 +98,7 @@ BEGIN
             WHEN lock_not_available THEN
                 answer := NULL;
                 answer.outcome := 'busy';
-                answer.detail := 'other sessions held the segment locked for too long';
+                answer.detail := 'other sessions held a lock on the segment for too long';
             -- For example, the time zone of the segment is not known on this server.
             WHEN data_exception THEN
                 answer := NULL;

@@ -60,7 +60,7 @@ impl Connection {
     pub fn connect(&mut self) -> Result<Option<Interest>, String> {
         // libpq keeps all parameters that the server reports, no matter how many.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
-            return Err("its greeting is too long".into());
+            return Err("the registry's greeting is too long".into());
         }
         // SAFETY: `handle` is valid, and the connection is being established.
         match unsafe { PQconnectPoll(self.handle.as_ptr()) } {
@@ -139,12 +139,12 @@ impl Connection {
         if let Some(notification) = NonNull::new(unsafe { PQnotifies(self.handle.as_ptr()) }) {
             // SAFETY: libpq has passed the ownership of the notification to the caller.
             unsafe { PQfreemem(notification.as_ptr().cast()) };
-            return Err("it sent unexpected notifications".into());
+            return Err("the registry sent unexpected notifications".into());
         }
         // libpq allocates the memory for a message as soon as it knows the length, before it reads the rest of the
         // message.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
-            return Err("its reply is too long".into());
+            return Err("the registry's reply is too long".into());
         }
         Ok(Some(Interest::Read))
     }
@@ -156,10 +156,10 @@ impl Connection {
         self.answer = Ok(vec![]);
         match refusal {
             Refusal::Failed => self.answer = Err(result.error()),
-            Refusal::NoQuery => return Err("its reply is not a query result".into()),
+            Refusal::NoQuery => return Err("the registry's reply is not a query result".into()),
             Refusal::LongValue => return Err("a value is too long".into()),
-            Refusal::LongAnswer => return Err("its reply is too long".into()),
-            Refusal::NoMemory => return Err("out of memory for its reply".into()),
+            Refusal::LongAnswer => return Err("the registry's reply is too long".into()),
+            Refusal::NoMemory => return Err("out of memory for the registry's reply".into()),
         }
         Ok(())
     }

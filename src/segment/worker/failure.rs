@@ -23,7 +23,7 @@ impl Failure {
     }
 
     pub fn of_changes() -> Failure {
-        Failure::of_silence("a different registry replies each time")
+        Failure::of_silence("replies came from different registries")
     }
 
     /// Returns `None` if the process has to stop.

@@ -25,7 +25,7 @@ impl Worker {
         match about.granted {
             Some(granted) if highest.is_some_and(|highest| granted.range.first <= highest) => {
                 let detail = format!(
-                    "the registry gave numbers from {} on, but this server has had numbers up to {}",
+                    "the registry granted numbers from {}, but this server has already received numbers up to {}",
                     granted.range.first,
                     highest.unwrap_or(0)
                 );
@@ -80,7 +80,7 @@ impl Worker {
         let Some(published) = published else { return };
         let Ok(left) = published else {
             log!(
-                "snowflake_id: segment \"{name}\" has too many ranges; the range that starts at {} is lost",
+                "snowflake_id: segment \"{name}\" has too many ranges; the range starting at {} is discarded",
                 range.first
             );
             return;

@@ -62,7 +62,7 @@ impl Worker {
         if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
             return Ok(signed);
         }
-        Err(Some(Failure::of_silence("the registry did not sign the numbers: it may be an older version")))
+        Err(Some(Failure::of_silence("the registry did not sign the numbers: the registry may have an older version")))
     }
 
     /// Sends these reports and returns the tokens; `None` if another registry has answered.
@@ -108,7 +108,7 @@ impl Worker {
                 ereport!(
                     PgLogLevel::WARNING,
                     PgSqlErrorCode::ERRCODE_WARNING,
-                    "snowflake_id: the registry of segments is not the same as before; numbers continue above those that this server has had"
+                    "snowflake_id: the registry of segments has changed; numbers continue above all numbers that this server has received"
                 );
             }
             self.told = told;
@@ -134,7 +134,7 @@ impl Worker {
                     heard = Some(answer.registry_id);
                     if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
                         return Err(Some(Failure::of_silence(
-                            "other sessions held a segment locked for too long",
+                            "other sessions held a lock on a segment for too long",
                         )));
                     }
                 }

@@ -130,7 +130,7 @@ fn a_request_under_way_is_left_at_once() {
         assert_eq!(state, "57014", "{message}");
         assert!(waited < Duration::from_secs(1) + SLACK, "{waited:?}");
     }
-    let said = "the keeper has started the request and continues with it";
+    let said = "the keeper continues to process the request";
     assert_eq!(cluster.log().matches(said).count(), 1, "{}", cluster.log());
     cluster.change("synchronous_standby_names", "");
     client.run("SET statement_timeout = 0; SELECT snowflake_advance(now() + '20 min')");

@@ -30,8 +30,7 @@ const NOT_MESSAGES: &[&str] = &[
     // Parts of hints.
     "with a {} field",
     "with more {} bits",
-    "with room for it",
-    "digits => 6 is enough for 999999 numbers in each period.",
+    "with larger fields",
     // SQL, and values in it.
     "read committed",
     "read uncommitted",
@@ -42,7 +41,7 @@ const NOT_MESSAGES: &[&str] = &[
     "snowflake_registry.take(uuid, jsonb, text)",
     // The first words of files.
     "the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used",
-    "the highest numbers of segments that this server has had, written by extension snowflake_id",
+    "the highest numbers of segments that this server has received, written by extension snowflake_id",
     // Parts of messages.
     "not known",
     "ahead of",

@@ -97,17 +97,17 @@ fn assert_harmless(answer: Answer, said: &str) {
 
 #[test]
 fn a_registry_that_begins_to_copy() {
-    assert_harmless(copy_out, "its reply is not a query result");
+    assert_harmless(copy_out, "the registry's reply is not a query result");
 }
 
 #[test]
 fn a_registry_that_sends_rows_without_end() {
-    assert_harmless(rows_without_end, "its reply is too long");
+    assert_harmless(rows_without_end, "the registry's reply is too long");
 }
 
 #[test]
 fn a_registry_that_sends_a_huge_value() {
-    assert_harmless(a_row_of_a_gigabyte, "its reply is too long");
+    assert_harmless(a_row_of_a_gigabyte, "the registry's reply is too long");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn the_registry_answers_nonsense() {
     let newcomer = fleet.server().start();
     let least = i64::MIN;
     let most = i64::MAX;
-    let not_understood = "its reply is not valid";
+    let not_understood = "the registry's reply is not valid";
     // Columns that are left out are NULL.
     let answers: Vec<(String, &str)> = vec![
         ("outcome => NULL".into(), not_understood),
@@ -53,7 +53,7 @@ fn the_registry_answers_nonsense() {
         ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "grants nothing"),
         (
             "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
-            "it is not the registry that granted the last lease",
+            "the last lease was granted by another registry",
         ),
         ("outcome => 'taken', detail => repeat('Lorem ipsum %s \u{1F600} ', 100)".into(), "Lorem ipsum %s"),
         (
@@ -69,7 +69,7 @@ fn the_registry_answers_nonsense() {
             "SELECT a.* FROM answer('granted') AS a, generate_series(1, 2)",
             "did not reply with exactly one row",
         ),
-        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "its reply is too long"),
+        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "the registry's reply is too long"),
         ("SELECT 1 / 0", "division by zero"),
     ];
     for (body, said) in answers.chain(rows.map(|(body, said)| (body.to_owned(), said))) {

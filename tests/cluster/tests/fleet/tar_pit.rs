@@ -120,14 +120,14 @@ fn a_registry_that_asks_for_a_long_computation() {
     let server = pit.server(&Cluster::builder().preload(), &[], &no_tls(""));
     eventually("a connection", || pit.caught() > 0);
     assert_looks_up(&server);
-    let said = format!("could not connect to 127.0.0.1:{}: libpq has been busy", pit.port);
+    let said = format!("could not connect to 127.0.0.1:{}: libpq has been processing data", pit.port);
     wait_for_error(&server, &said);
     let so_far = pit.caught();
     eventually("the next processes", || pit.caught() >= so_far + 3);
     // The error stays until there is a reply.
     assert!(shown(&mut server.connect(), "last_error").unwrap_or_default().contains(&said));
     assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
-    assert_eq!(server.log().matches("no lease from the registry").count(), 1, "{}", server.log());
+    assert_eq!(server.log().matches("could not get a lease from the registry").count(), 1, "{}", server.log());
     // Each new process waits before its attempt, longer each time.
     let (start, before) = (Instant::now(), pit.caught());
     while start.elapsed() < Duration::from_secs(10) {
@@ -230,7 +230,7 @@ fn numbers_while_the_first_host_is_stuck() {
     let server = pit.server(&segments::preloaded(), &[], &no_tls(""));
     let mut client = server.connect();
     let (_, said) = refusal(&mut client, "orders");
-    assert!(said.contains("libpq has been busy"), "{said}");
+    assert!(said.contains("libpq has been processing data"), "{said}");
     eventually("the segments worker", || background_pid(&server, "snowflake_id segments"));
     drop(client);
     assert_not_in_the_way(&server);

@@ -110,9 +110,9 @@ fn a_view_takes_the_place_of_the_horizon() {
 fn the_owner_is_named_as_a_risk() {
     let (cluster, mut client, _home) = start();
     let warning: Option<String> = status(&mut client, "warning");
-    assert!(warning.unwrap().contains("belongs to a role that is not a superuser"), "{}", cluster.log());
+    assert!(warning.unwrap().contains("is owned by a role that is not a superuser"), "{}", cluster.log());
     assert_eq!(
-        cluster.log().matches("belongs to a role that is not a superuser").count(),
+        cluster.log().matches("is owned by a role that is not a superuser").count(),
         1,
         "{}",
         cluster.log()

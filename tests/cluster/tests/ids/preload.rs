@@ -78,7 +78,7 @@ fn an_identity_that_does_not_fit_the_layout() {
     let mut client = cluster.connect();
     let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");
     assert_eq!(state, "22023", "{message}");
-    assert!(message.contains("worker 40") && message.contains("0 to 31"), "{message}");
+    assert!(message.contains("worker 40") && message.contains("between 0 and 31"), "{message}");
     let (state, message) =
         failure(&mut client, "SET snowflake_id.layout = 'standard'; SELECT snowflake_nextval()");
     assert_eq!(state, "22023", "{message}");
@@ -194,9 +194,9 @@ fn what_a_new_server_logs() {
     let log = cluster.log();
     let lines: Vec<_> = log.lines().filter_map(|line| Some(line.split_once("  snowflake_id: ")?.1)).collect();
     let is_good = match lines[..] {
-        [next, news] => next.contains("run CREATE EXTENSION") && news.starts_with("IDs begin at 20"),
+        [next, news] => next.contains("run CREATE EXTENSION") && news.starts_with("IDs start at 20"),
         // The keeper had not looked yet when the extension was created.
-        [news] => news.starts_with("IDs begin at 20"),
+        [news] => news.starts_with("IDs start at 20"),
         _ => false,
     };
     assert!(is_good, "{lines:#?}");

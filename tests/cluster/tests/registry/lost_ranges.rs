@@ -50,7 +50,7 @@ fn a_standby_is_promoted() {
     assert_eq!(here.take_by(&mut client, "take_local", "home", "").first, Some(21));
     let (code, said) = failure(&mut client, "SELECT snowflake_registry.resume_segment('shared', 25)");
     assert_eq!(code, "22023");
-    assert!(said.contains("Numbers below 31 may already have been given"), "{said}");
+    assert!(said.contains("Numbers below 31 may already have been granted"), "{said}");
     // The registry has learned the forgotten range.
     administer(&mut client, "resume_segments()");
     assert_eq!(state(&mut client, "shared"), "open");

@@ -286,7 +286,7 @@ fn a_period_has_no_more_numbers() {
     }
     let (code, said) = refusal(&mut client, "bills");
     assert_eq!(code, "2200H", "{said}");
-    assert!(said.contains("has no more numbers of 2 digits") && said.contains("more digits"), "{said}");
+    assert!(said.contains("has no more numbers with 2 digits") && said.contains("more digits"), "{said}");
     set_clock_to(&registry, "2027-05-09 23:59:58");
     let first = eventually("the next day", || {
         match client.query_one("SELECT snowflake_segment_nextval('bills')", &[]) {
