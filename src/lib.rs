@@ -1,7 +1,7 @@
 //! PostgreSQL extension `snowflake_id`: 64-bit IDs that sort by time and are never repeated.
 //!
 //! The layouts and the generator are in the crate [`snowflake_id_core`]. The extension is a thin layer around
-//! it.
+//! that crate.
 //!
 //! | module | contents |
 //! | --- | --- |

@@ -8,7 +8,7 @@ pub enum WaitEvent {
     Clock,
     /// Waiting for the keeper to open the gate or to extend the horizon.
     Horizon,
-    /// Waiting for an answer of the registry.
+    /// Waiting for the registry's answer.
     Registry,
 }
 

@@ -24,26 +24,26 @@ pub enum LayoutError {
     },
     /// A word is not a preset, `field:bits`, `unit=` or `epoch=`.
     UnknownName {
-        /// The word, shortened if it is long.
+        /// The invalid word, shortened if it is long.
         token: String,
         /// The known names that are allowed at this position.
         candidates: Vec<&'static str>,
     },
-    /// Words are separated by something other than white space.
+    /// Words are separated by a character that is not white space.
     Separator {
-        /// The word, shortened if it is long.
+        /// The invalid word, shortened if it is long.
         token: String,
     },
     /// A field or an option is incomplete or has the wrong form: `worker`, `worker=5`, `unit:1ms`.
     Form {
-        /// The word, shortened if it is long.
+        /// The invalid word, shortened if it is long.
         token: String,
         /// The correct form.
         example: &'static str,
     },
     /// A field or an option is at a position where it is not allowed.
     Misplaced {
-        /// The word, shortened if it is long.
+        /// The invalid word, shortened if it is long.
         token: String,
         /// The rule that the word breaks.
         rule: &'static str,
@@ -54,7 +54,7 @@ pub enum LayoutError {
     RepeatedField(Field),
     /// The first field is not `time`.
     TimeNotFirst {
-        /// The first field, if there is one.
+        /// The first field of the layout, or `None` if the layout has no fields.
         found: Option<&'static str>,
     },
     /// The width of a field is not a number, or is out of range.
@@ -66,7 +66,7 @@ pub enum LayoutError {
     },
     /// The fields have more than 63 bits in total.
     TooManyBits {
-        /// The field at which the sum exceeds 63.
+        /// The field with which the total number of bits exceeds 63.
         field: Field,
         /// The width of that field.
         bits: u32,
@@ -75,7 +75,7 @@ pub enum LayoutError {
     },
     /// The unit is not a length of time, is zero, or is longer than 10 seconds.
     Unit(String),
-    /// The epoch is not an instant, or not a whole number of microseconds.
+    /// The epoch is not a valid timestamp, or is not a whole number of microseconds.
     Epoch(String),
     /// The time field extends beyond the times that a `timestamptz` can hold.
     EndsTooLate {
@@ -188,7 +188,8 @@ pub enum RangeError {
         /// The largest value that fits.
         max: u64,
     },
-    /// An instant is outside the time of the layout. All instants are microseconds of Unix time.
+    /// An instant is before the epoch or after the end of the layout. All instants are microseconds of Unix
+    /// time.
     Time {
         /// The instant.
         unix_us: i64,
@@ -227,7 +228,7 @@ impl fmt::Display for RangeError {
 }
 
 impl RangeError {
-    /// Returns a sentence for the user that says what fits.
+    /// Returns a sentence that tells the user which values are allowed.
     pub fn allowed(&self) -> String {
         match self {
             RangeError::Field { field, max: 0, .. } => {

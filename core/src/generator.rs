@@ -1,9 +1,9 @@
-//! The pure function of the generator: it determines which values come next, given the values handed out so
-//! far, the clock and the limit.
+//! The pure function of the generator, which determines the next values from the values issued so far, the
+//! clock and the limit.
 //!
-//! A **counter** is `tick << sequence_bits | sequence` of the next free value: one integer that only grows.
-//! The other fields are added when a value becomes an ID. Carrying into the next tick is therefore `+ 1`, a
-//! batch is `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
+//! A **counter** is a single integer that only grows: `tick << sequence_bits | sequence` of the next free
+//! value. The other fields are added when a value becomes an ID. Carrying into the next tick is therefore
+//! `+ 1`, a batch is `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
 
 use std::num::NonZeroU64;
 
@@ -13,11 +13,11 @@ use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::slot_key::SlotKey;
 
-/// The limit of `max_ahead_us`: 2^62 µs, about 146,000 years. It is larger than any `max_ahead`, and small
-/// enough that its sum with the time since the epoch fits 64 bits.
+/// The limit of `max_ahead_us`: 2^62 µs, about 146,000 years. The limit is larger than any `max_ahead`. The
+/// sum of the limit and the time since the epoch still fits in 64 bits.
 const MAX_AHEAD_US: u64 = 1 << 62;
 
-/// Values that belong to one caller: `count` counters, starting with `first`.
+/// Values reserved for one caller: `count` consecutive counters, starting with `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "reserved values that are not used are lost"]
 pub struct Reservation {
@@ -31,7 +31,7 @@ impl Reservation {
         self.count
     }
 
-    /// The counter after the last reserved value, which is the first free one.
+    /// Returns the counter that follows the last reserved value.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.count
     }
@@ -44,10 +44,11 @@ pub enum Stall {
     Identity(Option<Identity>),
     /// The next value would be too far ahead of the clock.
     Ahead {
-        /// Microseconds until the value is allowed, by the clock that was passed in; at least 1.
+        /// The time until the value is allowed, in microseconds, relative to the clock passed in. The time is
+        /// at least 1 µs.
         wait_us: u64,
     },
-    /// The horizon is reached. It has to be extended before more values can be taken.
+    /// The horizon is reached, and must be extended before more values can be taken.
     Horizon,
     /// The layout has no further tick. Waiting does not help.
     Exhausted,
@@ -58,7 +59,7 @@ pub enum Stall {
     },
 }
 
-/// A layout with everything else that determines its next value, except the shared state and the clock.
+/// A layout and all other parameters that determine its next value, except the shared state and the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
     layout: Layout,
@@ -78,14 +79,14 @@ impl Generator {
     ///
     /// `max_ahead_us` is how far the start of a tick may be ahead of the clock, in microseconds.
     ///
-    /// `sequence_spread` is the highest sequence at which a tick starts if the clock enters it. The tick
-    /// determines its first sequence, from 0 to `sequence_spread`. A tick that is entered by counting on from
-    /// the previous tick starts at 0. Without a spread, almost all IDs created at a low rate would have
-    /// sequence 0, and sharding by hash or modulo would place all of them on a few shards. 0 turns the spread
-    /// off. A spread larger than the largest sequence of the layout is reduced to that sequence.
+    /// `sequence_spread` is the highest sequence at which a tick may start when the clock enters the tick.
+    /// The tick determines its first sequence, from 0 to `sequence_spread`. A tick that is entered because
+    /// the previous tick is full starts at sequence 0. Without a spread, almost all IDs created at a low rate
+    /// would have sequence 0, and sharding by hash or modulo would place all of them on a few shards. 0 turns
+    /// the spread off. A spread larger than the largest sequence of the layout is reduced to that sequence.
     ///
     /// # Errors
-    /// [`RangeError::Field`] if the identity does not fit the layout.
+    /// Returns [`RangeError::Field`] if the identity does not fit the layout.
     pub fn new(
         layout: Layout,
         identity: Identity,
@@ -111,7 +112,7 @@ impl Generator {
     /// Returns the same generator for IDs with this value of the clock sequence.
     ///
     /// # Panics
-    /// If the value does not fit the layout.
+    /// Panics if the value does not fit the layout.
     pub fn with_clock_seq(mut self, value: u8) -> Generator {
         assert!(value <= self.layout.max_clock_seq(), "bug: clock_seq {value} does not fit {}", self.layout);
         let shift = self.layout.shift(Field::ClockSeq);
@@ -128,7 +129,7 @@ impl Generator {
     }
 
     /// Returns the counter in the word of a slot. If the word has another value of the clock sequence, the
-    /// result is past the end of the layout, where [`Generator::advance`] takes nothing.
+    /// result is past the end of the layout, so [`Generator::advance`] reserves no values.
     #[inline]
     pub fn counter_of(&self, word: u64) -> u64 {
         word ^ self.value_bits
@@ -150,14 +151,14 @@ impl Generator {
         self.identity
     }
 
-    /// Determines which values come next: `n` values, or as many as are allowed now, but at least one.
+    /// Returns the next `n` values, or fewer if not all of them are allowed now, but at least one.
     ///
     /// `current` is the counter. `now_us` is the clock in microseconds of Unix time, read after the counter
-    /// was loaded. `limit` is the horizon: the first tick that may not be used. The values belong to the
-    /// caller once it has exchanged `current` for the counter after the last of them.
+    /// was loaded. `limit` is the horizon: the first tick that may not be used. The caller owns the values
+    /// once it has replaced `current` with the counter that follows the last value.
     ///
     /// # Errors
-    /// A [`Stall`] with the reason why no value is allowed.
+    /// Returns a [`Stall`] that states why no value is allowed.
     #[inline(always)] // This runs once per ID; returning the result in memory would cost 1 ns.
     pub fn advance(
         &self,
@@ -169,8 +170,7 @@ impl Generator {
         let elapsed_us = self.elapsed(now_us)?;
         let first = self.first_free(current, elapsed_us)?;
         let last_tick = first.saturating_add(n.get() - 1) >> self.sequence_bits;
-        // The product is evaluated last, when `last_tick` is known to be a tick of the layout. It cannot
-        // overflow then.
+        // The product cannot overflow, because it is evaluated only if `last_tick` is a tick of the layout.
         if last_tick < limit
             && last_tick < self.layout.ticks()
             && last_tick * self.layout.unit_us() <= elapsed_us + self.max_ahead_us
@@ -180,12 +180,13 @@ impl Generator {
         self.advance_partly(first, elapsed_us, limit, n)
     }
 
-    /// Returns how long it takes until the last of `n` values is allowed, if no other caller takes values: in
-    /// microseconds, by the clock that is passed in. The caller can detect in advance that waiting is
-    /// hopeless.
+    /// Returns the time until the last of `n` values is allowed, in microseconds, provided that no other
+    /// caller takes values. The caller can use this time to decide in advance that a wait would take too
+    /// long.
     ///
     /// # Errors
-    /// [`Stall::Exhausted`] if fewer than `n` values of the layout are left; [`Stall::BeforeEpoch`].
+    /// Returns [`Stall::Exhausted`] if fewer than `n` values of the layout are left, and
+    /// [`Stall::BeforeEpoch`] if the clock is before the epoch.
     pub fn wait_us(&self, current: u64, now_us: i64, n: NonZeroU64) -> Result<u64, Stall> {
         let elapsed_us = self.elapsed(now_us)?;
         let first = self.first_free(current, elapsed_us)?;

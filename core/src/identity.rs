@@ -34,7 +34,7 @@ impl Identity {
         Identity::SOMEBODY | u64::from(self.datacenter) << 32 | u64::from(self.worker)
     }
 
-    /// Returns the identity from which [`Identity::to_word`] made this word, or `None` for
+    /// Converts a word that [`Identity::to_word`] returned back to the identity. Returns `None` for
     /// [`Identity::NOBODY`].
     pub fn from_word(word: u64) -> Option<Identity> {
         let datacenter = ((word & !Identity::SOMEBODY) >> 32) as u32;

@@ -1,4 +1,4 @@
-//! [`LeaseState`]: what a server knows of its leases, and its steps in the protocol with the registry.
+//! [`LeaseState`]: a server's record of its leases, and the server's part of the protocol with the registry.
 //!
 //! The registry grants an identity for a range of ID time: see [`Lease`]. A server keeps its state in a file.
 //! After a crash at any point, the server can continue from that file:
@@ -6,10 +6,10 @@
 //! * Before a server requests an identity, it stores the ID of the lease that it requests ([`Asking`]). If
 //!   the reply is lost, the server repeats the request, and the registry returns the same lease.
 //! * A granted lease is stored before it is used.
-//! * Each renewal presents two nonces: the one that the registry should know, and the next one. Both are
-//!   stored before they are sent, so a lost reply does no harm. A copy of the server has the same file, but
-//!   the nonce after the next one is random. The registry therefore detects at the second renewal that there
-//!   are two servers.
+//! * Each renewal sends two nonces: the current nonce, which the registry should know, and its successor.
+//!   Both nonces are stored before they are sent, so a lost reply does no harm. A copy of the server starts
+//!   from the same file, but all later nonces are random. The registry therefore detects at the second
+//!   renewal that there are two servers.
 //!
 //! Instants are microseconds of Unix time.
 
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::identity::Identity;
 use crate::lease::Lease;
 
-/// What a server knows of its leases.
+/// A server's record of its leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseState {
     /// The registry that last granted or renewed a lease.
@@ -28,14 +28,14 @@ pub struct LeaseState {
     pub held: Option<Held>,
     /// The lease that the server is requesting.
     pub asking: Option<Asking>,
-    /// Evidence that the server can show the registry, of the lease it holds and of earlier leases. Evidence
-    /// outlives its lease. A copy of the server may show it as well, because evidence gives no right to
-    /// anything.
+    /// Evidence of the current lease and of earlier leases, which the server can present to the registry.
+    /// Evidence outlives its lease. A copy of the server may present the same evidence, because evidence
+    /// conveys no rights.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
 }
 
-/// A range that the registry has granted, and its signed statement that it did.
+/// A range that the registry has granted, and the registry's signed statement of the grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The range. The lease may have been renewed after the registry signed the statement.
@@ -64,7 +64,7 @@ pub struct Held {
     pub next_nonce: Uuid,
 }
 
-/// A lease that was requested. The registry may have granted it already.
+/// A requested lease, which the registry may already have granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asking {
     /// The ID of the lease, as in [`Held`].
@@ -104,17 +104,17 @@ pub enum Outcome {
     /// The registry does not know this lease: it has expired and its worker ID was granted to another server,
     /// or the registry has lost it.
     Unknown,
-    /// Another server renews this very lease: one of the two servers is a copy of the other.
+    /// Another server renews the same lease, so one of the two servers is a copy of the other.
     Twin,
     /// No identity is free now.
     Taken {
-        /// When an identity becomes free; 0 if none ever will.
+        /// The instant at which an identity becomes free, or 0 if no identity ever will.
         free_from_us: i64,
     },
-    /// The registry has not been started: it grants no identity before `start_fleet()`.
+    /// The registry has not been started. It grants no identity before `start_fleet()` is called.
     NotStarted,
-    /// The registry does not renew an expired lease now, because its identity may belong to another server by
-    /// now.
+    /// The lease has expired, and the registry does not renew it now, because its identity may already belong
+    /// to another server.
     Quarantine,
     /// The clocks of the server and the registry differ too much for the registry to decide.
     ClockDiffers,
@@ -123,8 +123,8 @@ pub enum Outcome {
 }
 
 impl LeaseState {
-    /// Returns the state that a copy of the server starts with. The copy is an unrecognized server: it knows
-    /// the registry and has the evidence, but holds no lease.
+    /// Returns the initial state of a copy of this server. The copy is an unrecognized server: it knows the
+    /// registry and has the evidence, but holds no lease.
     pub fn of_an_unrecognized_server(self) -> LeaseState {
         LeaseState { held: None, asking: None, ..self }
     }
@@ -178,7 +178,7 @@ impl LeaseState {
     }
 
     /// Returns whether there is evidence of the lease that the server holds. A lease is not used without
-    /// evidence: if the registry lost the lease, no other server could tell the registry of it.
+    /// evidence, because a registry that has lost the lease can learn of the grant only from evidence.
     pub fn is_proved(&self) -> bool {
         let is_known = |held: &Held| self.evidence.iter().any(|it| it.lease.is_same_range(&held.lease));
         self.held.as_ref().is_some_and(is_known)

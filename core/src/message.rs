@@ -13,8 +13,8 @@ pub(crate) fn year(unix_us: i128) -> i128 {
     1970 + unix_us / i128::from(US_PER_YEAR)
 }
 
-/// Formats an instant (microseconds of Unix time) as in RFC 3339. After the year 9999, which RFC 3339 cannot
-/// represent, the result is the year.
+/// Formats an instant (microseconds of Unix time) as in RFC 3339. For an instant after the year 9999, which
+/// RFC 3339 cannot represent, returns only the year.
 pub fn instant(unix_us: i64) -> String {
     match Timestamp::from_microsecond(unix_us) {
         Ok(instant) => instant.to_string(),
@@ -22,14 +22,14 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// Returns the start of the user's text in a form fit for a message: at most 60 characters, printable, and
-/// ASCII, because a message may have to be shown in any encoding.
+/// Returns the start of the user's text as shown in messages: at most 60 characters, all of them printable
+/// ASCII, because a message may be shown in any encoding.
 ///
 /// Messages contain the user's text only in this form. The text may be as large as 1 GB, and a failed attempt
 /// to allocate memory for a copy of it would end the process: in a server, every session.
 pub fn shown(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
-    // One character more than is shown, even if each takes 4 bytes, the maximum in UTF-8.
+    // Keep one character more than is shown. A character takes at most 4 bytes in UTF-8.
     let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
     let text = String::from_utf8_lossy(start);
     let mut shown = String::new();
@@ -45,8 +45,8 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// Returns the candidate of which the token is most likely a misspelling or the beginning. A misspelling has
-/// at most one slip for each six characters of the candidate. A beginning counts if no other candidate has it.
+/// Returns the candidate that was probably meant by a token: the most similar one, if it differs by at most one
+/// typing error for each six characters; otherwise the only candidate that starts with the token.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);

@@ -114,8 +114,8 @@ impl Layout {
         script
     }
 
-    /// Returns SQL that evaluates an expression of the ID, or raises an error if the layout cannot have the
-    /// ID. NULL stays NULL.
+    /// Returns SQL that evaluates an expression on an ID, and raises an error if the ID is invalid in the
+    /// layout. NULL stays NULL.
     fn checked_sql(&self, expression: &str) -> String {
         let mut condition = binary("id", ">=", "0");
         if self.total_bits() < u64::BITS - 1 {
@@ -125,7 +125,7 @@ impl Layout {
         format!("CASE WHEN {condition} THEN {expression} ELSE {error} END")
     }
 
-    /// Returns SQL for one field of the ID; NULL if the layout lacks the field.
+    /// Returns SQL for one field of the ID. The SQL returns NULL if the layout lacks the field.
     fn field_sql(&self, field: Field, sql_type: &str) -> String {
         let value = match self.bits(field) {
             0 => "NULL::pg_catalog.int8".into(),
@@ -153,9 +153,9 @@ impl Layout {
         format!("pg_catalog.timezone('UTC', {time})")
     }
 
-    /// Returns the tick from which microseconds are counted. It is 0, unless the microseconds up to the end
-    /// of the layout do not fit a `bigint`. In that case the epoch is before 1970, and the result is the
-    /// first tick that starts in 1970 or later.
+    /// Returns the tick from which microseconds are counted. This is tick 0 if the number of microseconds
+    /// from the epoch to the end of the layout fits in a `bigint`. Otherwise, the epoch is before 1970, and
+    /// microseconds are counted from the first tick that starts in 1970 or later.
     fn base_tick(&self) -> u64 {
         match i64::try_from(u128::from(self.ticks()) * u128::from(self.unit_us())) {
             Ok(_) => 0,
@@ -181,8 +181,8 @@ impl Layout {
         self.bound_sql(instant, ("<", "-1"), (">=", self.max_id(i64::MAX)), &id)
     }
 
-    /// Returns SQL with three cases: an instant before the epoch, one after the start of the last tick, and
-    /// one in between.
+    /// Returns SQL that distinguishes three cases: the instant is before the epoch, after the start of the
+    /// last tick, or in between.
     fn bound_sql(
         &self,
         instant_sql: &str,

@@ -6,17 +6,17 @@ use crate::field::{Field, MAX_TOTAL_BITS};
 use crate::layout::Layout;
 use crate::time_scale::TimeScale;
 
-/// The properties of a layout that determine which number a counter becomes. Layouts with the same key share
-/// a slot. For example, `worker:10` and `datacenter:5 worker:5` have the same numbers, so with two counters
-/// each number would be handed out twice.
+/// The properties of a layout that determine how a counter is converted to a number. Layouts with the same
+/// key share a slot. For example, layouts with `worker:10` and with `datacenter:5 worker:5` generate the same
+/// numbers. If each of these layouts had its own counter, every number would be issued twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotKey {
     scale: TimeScale,
     time_shift: u32,
     sequence_shift: u32,
     sequence_bits: u32,
-    /// The position of the value of the clock sequence. On track 0 it is `None`, so that layouts without the
-    /// field share a slot with those that have it.
+    /// The position of the value of the clock sequence. The position is `None` on track 0, so that layouts
+    /// with and without the field share a slot.
     clock_seq_shift: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ impl SlotKey {
         usize::from(self.clock_seq_shift.is_some())
     }
 
-    /// Returns the number of bits of a word that no counter needs, which is the width of the fields other
+    /// Returns the number of bits of a word that counters do not need. These bits belong to the fields other
     /// than time and sequence. (A counter past the end of every layout needs one more bit. The sign bit
     /// provides it.)
     fn spare_bits(&self) -> u32 {
@@ -61,12 +61,12 @@ impl SlotKey {
         u64::from(value) >> self.spare_bits() == 0
     }
 
-    /// Returns the word that the slot holds: a counter, and above it the value of the clock sequence. For
-    /// each value the counter only grows, so a slot never holds the same word twice, whichever values it
-    /// gets. On track 0 the word is the counter.
+    /// Returns the word of a slot. The low bits contain the counter, and the bits above them contain the
+    /// value of the clock sequence. The counter of each value only grows, so a slot never contains the same
+    /// word twice. On track 0, the word is the counter.
     ///
     /// # Panics
-    /// If the value does not fit the word.
+    /// Panics if the value does not fit the word.
     pub fn word(&self, value: u8, counter: u64) -> u64 {
         assert!(self.has_room_for(value), "bug: clock_seq {value} does not fit a word");
         match value {
@@ -86,9 +86,10 @@ impl SlotKey {
         }
     }
 
-    /// Returns the first tick that starts at or after an instant. It is the floor for that instant. It is
-    /// also the limit for a horizon at that instant, because a tick may be used only if it starts before the
-    /// horizon. The result is 0 before the epoch, and at most the number of ticks for which there are bits.
+    /// Returns the first tick that starts at or after an instant. If the instant is a floor, this tick is the
+    /// first one that may be used. If the instant is a horizon, this tick is the first one that may not be
+    /// used, because a tick may be used only if it starts before the horizon. The result is 0 for an instant
+    /// before the epoch, and never exceeds the number of ticks that a word can represent.
     pub fn first_tick_from(&self, unix_us: i64) -> u64 {
         self.scale.first_tick_from(unix_us).min(1 << (MAX_TOTAL_BITS - self.time_shift))
     }
@@ -103,14 +104,14 @@ impl SlotKey {
         self.counter_at(self.first_tick_from(unix_us))
     }
 
-    /// Returns the lowest counter at which a tick starts and that is not below `counter`.
+    /// Rounds a counter up to the start of a tick.
     pub fn next_whole_tick(&self, counter: u64) -> u64 {
         self.counter_at(counter.div_ceil(1 << self.sequence_bits))
     }
 
     /// Returns the start of the tick that contains a counter, in microseconds of Unix time.
     pub fn tick_us(&self, counter: u64) -> i64 {
-        // A start that does not fit is past the end of every layout.
+        // A start that does not fit in an `i64` is past the end of every layout.
         self.scale.checked_start_us(counter >> self.sequence_bits).unwrap_or(i64::MAX)
     }
 
@@ -122,9 +123,9 @@ impl SlotKey {
     /// Returns the high-water mark for a counter: the lowest horizon that covers all values before it. If
     /// this instant is used as a floor, no ID is repeated.
     ///
-    /// The result is just after the *start* of the last tick, because a tick may be used if it starts before
-    /// the horizon. The end of the tick would also be correct, but layouts with shorter ticks would have to
-    /// wait for it.
+    /// The result is the instant just after the *start* of the last tick, because a tick may be used if it
+    /// starts before the horizon. The end of the tick would also be correct, but layouts with shorter ticks
+    /// would have to wait for it.
     pub fn end_of_use_us(&self, counter: u64) -> i64 {
         match counter {
             0 => self.scale.epoch_us,

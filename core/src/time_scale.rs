@@ -31,7 +31,8 @@ impl TimeScale {
         Some(self.elapsed_us(unix_us)? / self.unit_us)
     }
 
-    /// Returns the first tick that starts at or after an instant. Before the epoch this is tick 0.
+    /// Returns the first tick that starts at or after an instant. For an instant before the epoch, returns
+    /// tick 0.
     pub fn first_tick_from(self, unix_us: i64) -> u64 {
         self.elapsed_us(unix_us).map_or(0, |elapsed_us| elapsed_us.div_ceil(self.unit_us))
     }
@@ -47,7 +48,7 @@ impl TimeScale {
     /// Returns the start of any tick, in microseconds of Unix time.
     ///
     /// # Errors
-    /// The start, if it does not fit `i64`.
+    /// Returns the start as an `i128` if it does not fit in an `i64`.
     pub fn checked_start_us(self, tick: u64) -> Result<i64, i128> {
         let start_us = i128::from(self.epoch_us) + i128::from(tick) * i128::from(self.unit_us);
         i64::try_from(start_us).map_err(|_| start_us)

@@ -1,5 +1,5 @@
-//! [`Uses`]: the records of IDs that a server may have created: under which identity, with which value of the
-//! clock sequence, and up to when. [`History`]: what the server still knows if these records are lost.
+//! [`Uses`] records which IDs a server may have created: their identity, their value of the clock sequence,
+//! and the latest possible time. [`History`] contains what the server still knows if these records are lost.
 //!
 //! All instants are microseconds of Unix time.
 
@@ -13,12 +13,12 @@ use crate::track::{Begun, TRACKS, Track};
 pub enum Scope {
     /// This value.
     Value(u8),
-    /// Every value other than 0 for which the identity has no record of its own.
+    /// All values other than 0 for which the identity has no separate record.
     Others,
 }
 
 impl Scope {
-    /// Value 0, which layouts without the field also have.
+    /// Value 0, which is also the value of layouts without the field.
     pub const ZERO: Scope = Scope::Value(0);
 }
 
@@ -31,13 +31,14 @@ pub struct Use {
     /// The values of the clock sequence in the IDs.
     pub scope: Scope,
     /// The instant up to which IDs may have been created. For value 0, an instant of 0 means that only the
-    /// stored horizon limits the use. For other values, it means that they have not been used.
+    /// stored horizon limits the use. For any other value, an instant of 0 means that the value has not been
+    /// used.
     pub until_us: i64,
 }
 
-/// The records of use of one server. There is at most one record for each identity and scope, which is the
-/// one with the latest instant. The number of records is limited by the numbers of identities and values,
-/// however often the clock is stepped.
+/// The collection of a server's records of use. For each identity and scope, only the record with the latest
+/// instant is kept. The number of records therefore depends on the numbers of identities and values, but not
+/// on how often the clock is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses(BTreeMap<(Option<Identity>, Scope), i64>);
 
@@ -77,7 +78,7 @@ impl Uses {
         self.0.get(&(identity, scope)).copied()
     }
 
-    /// Returns the instant up to which IDs may have been created under an identity with a value, or `None` if
+    /// Returns the instant up to which IDs with this identity and value may have been created, or `None` if
     /// there are no such IDs. A record of the identity takes precedence over a record for all identities.
     /// Among records of the same identity, a record of the value takes precedence over [`Scope::Others`].
     pub fn until_us(&self, identity: Identity, value: u8) -> Option<i64> {
@@ -88,13 +89,13 @@ impl Uses {
         known(Some(identity)).or_else(|| known(None))
     }
 
-    /// Returns the latest instant in any record; 0 if there are no records.
+    /// Returns the latest instant in any record, or 0 if there are no records.
     pub fn latest_us(&self) -> i64 {
         self.0.values().copied().max().unwrap_or(0)
     }
 
-    /// Returns whether there are records for values other than 0, either of this identity or, if it is
-    /// `None`, for all identities.
+    /// Returns whether there are records of this identity for values other than 0. `None` selects the records
+    /// that apply to all identities.
     pub fn has_values(&self, identity: Option<Identity>) -> bool {
         self.of_values().any(|record| record.identity == identity)
     }
@@ -103,22 +104,21 @@ impl Uses {
         self.iter().filter(|record| record.scope != Scope::ZERO)
     }
 
-    /// Returns records that shut out every recorded identity up to an instant, by stating that it has used
-    /// value 0 until then.
+    /// Returns records that block every recorded identity up to an instant. Each record states that its
+    /// identity has used value 0 up to that instant.
     pub fn shut_out(&self, until_us: i64) -> Vec<Use> {
         let own = self.iter().filter(|record| record.identity.is_some() && record.scope == Scope::ZERO);
         own.map(|record| Use { until_us, ..record }).collect()
     }
 
-    /// Returns records that close a value other than 0 for all identities, by stating that it was used up to
-    /// an instant.
+    /// Returns records that close a value other than 0 for all identities. The records state that the value
+    /// was used up to an instant.
     pub fn close(&self, value: u8, until_us: i64) -> Vec<Use> {
         let mut identities: Vec<_> = self.of_values().map(|record| record.identity).collect();
         identities.insert(0, None);
         identities.dedup();
         let records = identities.into_iter().map(|identity| {
-            // The new record takes precedence over the records found here, so its instant must not be
-            // earlier.
+            // Keep the later instant, because the new record takes precedence over the existing record.
             let others = || self.recorded(None, Scope::Value(value)).or(self.recorded(None, Scope::Others));
             let known_us = identity.map_or_else(others, |identity| self.until_us(identity, value));
             Use { identity, scope: Scope::Value(value), until_us: until_us.max(known_us.unwrap_or(0)) }
@@ -126,17 +126,17 @@ impl Uses {
         records.collect()
     }
 
-    /// Returns records that close all values other than 0 for all identities, by stating that they were used
-    /// up to an instant.
+    /// Returns records that close all values other than 0 for all identities. The records state that these
+    /// values were used up to an instant.
     pub fn close_all(&self, until_us: i64) -> Vec<Use> {
         let all = Use { identity: None, scope: Scope::Others, until_us };
         [all].into_iter().chain(self.of_values().map(|record| Use { until_us, ..record })).collect()
     }
 
-    /// Returns the records for a server that has lost its own: every identity may have been used up to
-    /// `highest_us`. Only the last identity can continue, with the values in use, each from the instant given
-    /// with it in `own`. The record of its value 0 comes last. While that record is missing, the loss is
-    /// detected again, so the records are completed even after a crash in the middle.
+    /// Returns new records for a server whose records were lost. The new records state that every identity
+    /// may have been used up to `highest_us`. Only the last identity can continue, with the values in `own`
+    /// and from the instants given there. The record for value 0 of the last identity is the last record. If
+    /// a crash prevents this record from being stored, the loss is detected again.
     pub fn after_loss(&self, last: Option<Identity>, own: [(u8, i64); 2], highest_us: i64) -> Vec<Use> {
         let [zero, other] = own;
         let of_last = |(value, until_us)| Use { identity: last, scope: Scope::Value(value), until_us };
@@ -149,19 +149,19 @@ impl Uses {
         others.into_iter().filter(|record| !is_own(record)).chain(own.iter().copied()).collect()
     }
 
-    /// Returns the record of an identity that is opened for the first time and whose history is unknown. It
-    /// states that the identity has used every value other than 0 up to an instant.
+    /// Returns the record of an identity that is opened for the first time and whose history is unknown. The
+    /// record states that the identity has used every value other than 0 up to an instant.
     pub fn of_unknown(&self, identity: Identity, until_us: i64) -> Use {
-        // The new record takes precedence over the records for all identities, so its instant must not be
-        // earlier.
+        // Keep the latest instant, because the new record takes precedence over the records for all
+        // identities.
         let all = self.of_values().filter(|record| record.identity.is_none());
         let until_us = all.map(|record| record.until_us).fold(until_us, i64::max);
         Use { identity: Some(identity), scope: Scope::Others, until_us }
     }
 }
 
-/// What a server knows of its own history from shared memory, without reading what is stored. What it knows
-/// of horizons is in the tracks.
+/// A server's history as known from shared memory, without the stored records. The tracks contain the
+/// horizons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     /// The highest horizon that may ever have been stored.

@@ -1,4 +1,4 @@
-//! A connection to the registry. It is made for one round of questions, and then closed.
+//! A connection to the registry, which is opened for one round of requests and then closed.
 //!
 //! Every wait here also ends at its deadline, or when the process is asked to stop. While libpq makes a
 //! connection it may block or compute, so a helper thread does this work ([`connecting`](super::connecting)).
@@ -16,12 +16,12 @@ use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
 
-/// How long to wait for an answer of the registry.
+/// How long to wait for the registry's answer.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
 /// The longest time between two calls of [`KeepWaiting`].
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// How long an overdue helper thread may still take. Perhaps this process, too, was not scheduled for a
-/// while.
+/// The additional time that an overdue helper thread is given. Like the thread, this process may not have
+/// been scheduled for a while.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The reason why there is no answer.
@@ -30,11 +30,11 @@ pub enum NoAnswer {
     Stopping,
     /// The connection failed, for this reason.
     Failed(String),
-    /// The statement failed, for this reason, and changed nothing. Another statement may succeed.
+    /// The statement failed for this reason, and had no effect. Another statement may succeed.
     Refused(String),
     /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
-    /// The helper thread is stuck, for this reason. The process has to report it and exit.
+    /// The helper thread is stuck for this reason. The process has to report it and exit.
     Stuck(String),
 }
 
@@ -76,7 +76,7 @@ impl From<String> for NoAnswer {
     }
 }
 
-/// Called repeatedly during waits. A wait ends when it returns false.
+/// A function that is called repeatedly during a wait. The wait ends when the function returns false.
 pub type KeepWaiting<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Connects to the first host of the list that accepts the connection.
@@ -141,8 +141,8 @@ pub fn ask(
     }
 }
 
-/// Sends a query, and returns all rows of its result. A result with a warning is an error: the registry's
-/// commit may not have reached its standby.
+/// Sends a query, and returns all rows of its result. A result with a warning is treated as an error, because
+/// the registry's commit may not have reached its standby.
 pub fn ask_for_rows(
     connection: &mut Connection,
     query: &CStr,

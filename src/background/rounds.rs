@@ -35,7 +35,7 @@ impl Failures {
 pub struct Logged(Option<String>);
 
 impl Logged {
-    /// Starts with the text that the previous process may have logged.
+    /// Takes over the text that the previous process may have logged.
     pub fn before(text: Option<String>) -> Logged {
         Logged(text)
     }
@@ -54,9 +54,9 @@ pub fn in_short(mut text: String) -> String {
     text
 }
 
-/// Sleeps until `until`, or until the worker is requested. Before `asks_from`, a request does not end the
-/// sleep. After each wait, `keep_waiting` is called: it returns a new value for `asks_from`, or `None` to end
-/// the sleep.
+/// Sleeps until the instant `until`, or until the worker is requested. Before `asks_from`, a request does not
+/// end the sleep. After each wait, `keep_waiting` is called, and returns either a new value for `asks_from`,
+/// or `None` to end the sleep.
 pub fn sleep(
     wakeup: &Wakeup,
     mut asks_from: Instant,
@@ -69,7 +69,7 @@ pub fn sleep(
         if now >= until || is_wanted && now >= asks_from {
             return;
         }
-        // While a request does not count yet, the latch is not set again: only the first request sets it.
+        // Only the first request sets the latch. If that request does not count yet, sleep until it counts.
         let next = if is_wanted { asks_from.min(until) } else { until };
         wait(next.saturating_duration_since(now).max(SHORTEST_NAP), WaitEvent::Registry.number());
         match keep_waiting() {

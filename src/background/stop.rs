@@ -6,11 +6,11 @@ use crate::pg::process;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while SIGTERM has to interrupt: during a commit, which may wait for a standby that is gone, or during
-/// a call of a function that is not ours.
+/// Set while SIGTERM must interrupt the worker: during a commit, which may wait for an unavailable standby,
+/// and during a call of a function that does not belong to the extension.
 static IS_INTERRUPTIBLE: AtomicBool = AtomicBool::new(false);
 
-/// The action on SIGTERM. It may run between any two instructions of the worker.
+/// The action on SIGTERM, which may run between any two instructions of the worker.
 pub fn on_sigterm() {
     IS_STOPPING.store(true, Ordering::SeqCst);
     process::interrupt(IS_INTERRUPTIBLE.load(Ordering::SeqCst));

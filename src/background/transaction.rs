@@ -17,7 +17,7 @@ const LONGEST_MESSAGE: usize = 400;
 pub struct Problem(pub String);
 
 impl Problem {
-    /// The extension, and so the stored state, is not in the keeper's database.
+    /// The keeper's database does not contain the extension, and therefore contains no stored state.
     pub fn no_extension() -> Problem {
         Problem(format!(
             "extension \"snowflake_id\" does not exist in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
@@ -40,8 +40,9 @@ pub fn transaction<T>(
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
             process::commit_locally_at_least();
             let result = body();
-            // If a lock was granted just as lock_timeout fired, its interrupt may still be pending. Process
-            // it now, so that it does not cut short the commit's wait for a standby.
+            // If a lock was granted just as lock_timeout fired, the interrupt of the timeout may still be
+            // pending. Process the interrupt now, so that it does not cut short the commit's wait for a
+            // standby.
             pgrx::check_for_interrupts!();
             before_commit();
             let_sigterm_interrupt();
@@ -63,7 +64,7 @@ fn message_of(error: &CaughtError) -> String {
         CaughtError::PostgresError(report)
         | CaughtError::ErrorReport(report)
         | CaughtError::RustPanic { ereport: report, .. } => {
-            // The message may quote a very long text. The report keeps no more than this anyway.
+            // The message may quote a very long text, but the report keeps at most this length.
             let message = report.message();
             message[..message.floor_char_boundary(LONGEST_MESSAGE)].into()
         }

@@ -17,13 +17,13 @@ use crate::pg::backend_local::BackendLocal;
 use crate::pg::libpq::Options;
 use crate::pg::{server, setting};
 
-/// The maximum length of `node_name` and `database`, in bytes. A host name has at most 253.
+/// The maximum length of `node_name` and `database`, in bytes. A host name has at most 253 bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// Called when a setting has changed on which the generator of a session depends.
+/// The function to be called when a change of a setting affects the generator of a session.
 static ON_CHANGE: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| {}));
 
-/// Sets the function to be called when a setting has changed on which the generator of a session depends.
+/// Sets the function to be called when a change of a setting affects the generator of a session.
 pub fn call_on_change(action: fn()) {
     ON_CHANGE.set(action);
 }
@@ -92,7 +92,7 @@ fn accepts_name(parameter: &'static str, least: usize, text: &[u8]) -> bool {
     reject(problem)
 }
 
-/// Reports why a value is invalid. Always returns false, the result with which a check hook rejects it.
+/// Reports why a value is invalid. Always returns false, which is how a check hook rejects a value.
 pub fn reject(problem: Error) -> bool {
     let texts = problem.texts();
     setting::explain_rejection(&texts.message, &texts.detail, &texts.hint);

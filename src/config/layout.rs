@@ -1,5 +1,5 @@
-//! The setting `snowflake_id.layout`. It needs special care: no session may ever silently use another layout
-//! than the one that was set for it.
+//! The setting `snowflake_id.layout`. The setting needs special care, because a session must never silently
+//! use a layout other than the one that was set.
 //!
 //! | an invalid layout | result |
 //! | --- | --- |
@@ -22,11 +22,11 @@ use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{server, setting};
 
-/// Set while `snowflake_id.layout` is being defined. If a value is rejected at that time, PostgreSQL uses the
-/// built-in default.
+/// Set while `snowflake_id.layout` is being defined. If a value is rejected during the definition, PostgreSQL
+/// uses the built-in default.
 static IS_DEFINING: AtomicBool = AtomicBool::new(false);
 
-/// The parsed layout of this session; `None` if the text of the setting is invalid.
+/// The parsed layout of this session, or `None` if the text of the setting is invalid.
 static SESSION_LAYOUT: BackendLocal<Cell<Option<Layout>>> = BackendLocal::new(Cell::new(None));
 
 /// Returns the layout of the session, or `None` if the text of the setting is invalid.
@@ -60,22 +60,22 @@ pub unsafe extern "C-unwind" fn check(
     }
     if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || server::is_taking_over_settings()
     {
-        // Accept the text. A rejection would lead to another layout, or make parallel query impossible.
-        // Instead, the session has no layout, and reports an error when one is needed.
+        // Accept the text, because a rejection would lead to another layout, or make parallel query
+        // impossible. The session then has no layout, and reports an error when a layout is needed.
         return true;
     }
     reject(Error::InvalidLayoutSetting { text: shown(text), problem })
 }
 
-/// Whether PostgreSQL would answer a rejection with only a warning and use the next lower setting. It does so
-/// for the values of ALTER DATABASE and ALTER ROLE when a session starts. (When such a command is executed,
-/// the source is a different one, and the value can be rejected.)
+/// Whether PostgreSQL would respond to a rejection with only a warning, and use the setting of the next lower
+/// precedence. PostgreSQL does so when a session starts, for the values of ALTER DATABASE and ALTER ROLE.
+/// (When such a command is executed, the source differs, and the value can be rejected.)
 fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     use pg_sys::GucSource::*;
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)
 }
 
-/// Assigns the layout from the check hook. For an invalid text the check hook passes nothing.
+/// Assigns the layout from the check hook. If the text is invalid, the check hook passes no layout.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn assign(_value: *const c_char, extra: *mut c_void) {
     // SAFETY: `extra` comes from the check hook above.

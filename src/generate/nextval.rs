@@ -15,22 +15,22 @@ const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_nextval);
 
-/// `snowflake_nextval()`, without the wrapper that pgrx puts around functions, which takes 4 to 5 ns. The
-/// usual call uses nothing that could panic or raise an error. Everything that could is behind
-/// [`next_slowly`].
+/// `snowflake_nextval()`, without the wrapper that pgrx adds to functions, which takes 4 to 5 ns. The fast
+/// path calls no code that could panic or raise an error. Such code is only called by [`next_slowly`].
 ///
-/// Three quarters of the remaining time is reading the clock with `gettimeofday`, as PostgreSQL's
-/// `clock_timestamp()` does. `clock_gettime` takes 1 ns more, `std::time::SystemTime` 6 ns more.
-/// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms): the time in an ID
-/// could then be before the call that issued it.
+/// Three quarters of the remaining time is spent on reading the clock with `gettimeofday`, which PostgreSQL's
+/// `clock_timestamp()` uses as well. `clock_gettime` takes 1 ns longer, and `std::time::SystemTime` takes 6
+/// ns longer. `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms), so the
+/// time in an ID could be before the call that issued the ID.
 ///
 /// # Safety
-/// To be called only by PostgreSQL. The function takes no arguments, so it reads nothing through the pointer.
+/// Only PostgreSQL may call this function. The function takes no arguments, so it reads nothing through the
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     let id = match session::try_next() {
         Some(id) => id,
-        // SAFETY: PostgreSQL calls this function, and a guarded function may be called in that context.
+        // SAFETY: PostgreSQL calls this function, so a guarded function may be called here.
         None => unsafe { next_slowly() },
     };
     session::set_last_id(id);
@@ -45,7 +45,7 @@ unsafe extern "C-unwind" fn next_slowly() -> i64 {
     generator.first_id(reservation)
 }
 
-/// Reserves up to `n` values. Waits until at least one is available.
+/// Waits until at least one value is available, and reserves up to `n` values.
 fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
     loop {
         let session = session::current(budget)?;
@@ -56,7 +56,7 @@ fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation
     }
 }
 
-/// Waits until another attempt may succeed. Returns an error if no attempt will.
+/// Waits until another attempt may succeed, or returns an error if no attempt can succeed.
 fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), Error> {
     let layout = session.generator.layout();
     match stall {
@@ -67,8 +67,8 @@ fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), 
             Ok(())
         }
         Stall::Horizon => budget.wait_for_horizon(session.track()),
-        // The next attempt sets up the session again: for another identity, or for the same one once the gate
-        // is open.
+        // The next attempt sets up the session again, either for another identity, or for the same identity
+        // once the gate is open.
         Stall::Identity(_) => {
             session::forget();
             Ok(())
@@ -93,11 +93,11 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
-/// Takes `count` IDs, in a single exchange if `max_ahead` allows. All IDs are taken before the first row is
-/// returned.
+/// Takes `count` IDs. A single atomic exchange is sufficient if `max_ahead` allows all of them. All IDs are
+/// taken before the first row is returned.
 ///
-/// The IDs are stored one by one, not as reservations: if few IDs fit in a tick, each may need an exchange of
-/// its own.
+/// The result contains individual IDs rather than reservations, because each ID may need a separate exchange
+/// if few IDs fit in a tick.
 fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,

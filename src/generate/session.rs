@@ -2,9 +2,9 @@
 //! ID.
 //!
 //! Everything except the count of IDs follows from the settings and from shared memory, and is set up again
-//! when they change. IDs are counted here. The count is added to the shared counter when the horizon has
-//! moved since the last time (while IDs are being issued, at least once per `horizon_margin`), and when the
-//! backend exits. If a backend is killed, its last count is lost.
+//! when they change. IDs are counted here. The count is added to the shared counter when the backend exits,
+//! and whenever the horizon has moved since the last addition. (While IDs are being issued, the horizon moves
+//! at least once per `horizon_margin`.) If a backend is killed, its last count is lost.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -21,7 +21,7 @@ use crate::pg::{clock, process, server};
 use crate::shared::memory;
 use crate::shared::slots::{self, SlotInUse};
 
-/// What a call needs: the generator, the gate, and the slot.
+/// The generator, the gate and the slot that a call needs.
 pub struct Session {
     pub generator: Generator,
     gate: &'static Gate,
@@ -33,9 +33,9 @@ pub struct Session {
 }
 
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
-/// Every session that this backend has ever set up. Sessions are never freed, so that the hot path needs no
-/// guard around the current one (a `RefCell` costs 3 ns). They are reused, because settings change rarely and
-/// between few values.
+/// All sessions that this backend has set up. Sessions are never freed, so that the hot path needs no guard
+/// around the current session (a `RefCell` costs 3 ns). Few sessions are created, because sessions are reused
+/// and settings rarely change.
 static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
 static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
@@ -47,7 +47,7 @@ pub fn try_next() -> Option<i64> {
     Some(session.generator.first_id(reservation))
 }
 
-/// Returns the current session. If there is none, waits until the gate is open and sets one up.
+/// Returns the current session. If no session exists, waits until the gate is open, and sets up a session.
 pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
     if let Some(session) = SESSION.get()
         && !session.is_retired()
@@ -99,9 +99,9 @@ pub fn set_last_id(id: i64) {
     LAST_ID.set(Some(id));
 }
 
-/// Returns how far ahead of the clock a layout is, in microseconds, given the time that it would have to
-/// wait. An exhausted layout is ahead by the time from now to its end: no wait helps it, but another value of
-/// the clock sequence may.
+/// Returns how far a layout is ahead of the clock, in microseconds, given the time that the layout would have
+/// to wait. An exhausted layout is ahead by the time from now to its end. Waiting does not help such a
+/// layout, but another value of the clock sequence may.
 pub fn ahead_us(layout: &Layout, wait: Result<u64, Stall>) -> u64 {
     match wait {
         Ok(wait_us) | Err(Stall::Ahead { wait_us }) => wait_us,
@@ -147,7 +147,7 @@ impl Session {
         })
     }
 
-    /// Whether the horizon was reset, so that the layout has another slot or will get one.
+    /// Whether the horizon was reset. After a reset, the layout is assigned another slot.
     fn is_retired(&self) -> bool {
         // The slot of a layout that may not be used yet has horizon 0 too.
         let has_no_horizon = self.slot_in_use.slot.horizon() == 0;
@@ -187,7 +187,7 @@ impl Session {
         self.counted_at.set(self.slot_in_use.slot.horizon());
         self.slot_in_use.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
         if self.has_moved_on() {
-            forget(); // The clock has caught up, so the old slot was usable again.
+            forget(); // The clock has caught up, and the old slot is usable again.
         }
     }
 

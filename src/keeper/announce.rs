@@ -1,4 +1,4 @@
-//! What the keeper reports to administrators: messages in the log, and columns of view `snowflake_status`.
+//! The keeper's reports to administrators: log messages, and columns of view `snowflake_status`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -48,7 +48,8 @@ pub fn tell(
 ) -> Result<(), Problem> {
     warn(warning);
     let problem = match (jump_us, gate) {
-        // The clock jump is tested first: the identity may be refused only because the clock is not followed.
+        // Test for a clock jump first. If the keeper does not follow the clock, the identity may be refused
+        // for that reason alone.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
             "this server may have used {identity} up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to a worker ID that was never used",
@@ -93,7 +94,7 @@ pub fn risk(store: &Store) -> Option<String> {
 }
 
 /// Returns the reason why no ID can be issued under `identity` in the server's default layout, or `None` if
-/// IDs can be issued. The identity may fit other layouts, so the gate is opened in any case.
+/// IDs can be issued. The gate is opened in any case, because the identity may fit other layouts.
 fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
     let generator = match Generator::new(layout, identity, 0, 0) {

@@ -1,4 +1,4 @@
-//! What the keeper does to the gate: it opens and closes it, and stores the shutdown horizon.
+//! The keeper's operations on the gate: opening, closing, and storing the shutdown horizon.
 
 use pgrx::log;
 use snowflake_id_core::Lease;
@@ -15,8 +15,8 @@ use crate::shared::memory::State;
 
 /// Applies the plan to the gate. `number` is the number of the lease status with which the plan was made.
 ///
-/// Slots are never usable beyond the lease for which the gate is open: the gate is closed before the range of
-/// another lease is set.
+/// Slots are never usable beyond the lease for which the gate is open, because the gate is closed before the
+/// range of another lease is set.
 pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
     match plan.gate {
         GatePlan::Stay => {
@@ -57,13 +57,13 @@ pub fn advance(shared: &State, floor_us: i64, number: u64) {
     }
 }
 
-/// Fences, and stores the exact high-water mark of the issued IDs as the horizon, so that the next start need
-/// not wait for the clock. If this keeper has committed no horizon, it must not lower the stored one, so it
-/// only fences.
+/// Fences the slots, and stores the exact high-water mark of the issued IDs as the horizon, so that the next
+/// start need not wait for the clock. A keeper that has committed no horizon must not lower the stored
+/// horizon, and therefore only fences the slots.
 ///
-/// Lowering the stored horizon is safe: every issued ID is before the high-water mark, and no ID is issued
-/// after the fence. For the same reason, the commit need not wait for a standby: a standby that misses it has
-/// a higher horizon.
+/// Lowering the stored horizon is safe, because every issued ID is before the high-water mark, and no ID is
+/// issued after the fence. The commit need not wait for a standby, because a standby that misses this commit
+/// merely has a higher horizon.
 ///
 /// The stored state is locked before the fence, so that calls can use up the published horizon while the
 /// keeper waits for the lock.
@@ -84,7 +84,7 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
         Ok(ends)
     })?;
     *has_committed = false;
-    // No process was promised anything beyond these horizons.
+    // No IDs have been or will be issued beyond these horizons.
     ends.into_iter().enumerate().for_each(|(track, end)| history.lower_promise(track, end));
     Ok(())
 }

@@ -20,8 +20,8 @@ use crate::shared::report;
 /// How long the postmaster waits before it restarts the keeper.
 const RESTART_TIME: Duration = Duration::from_secs(1);
 
-/// Registers the keeper with the postmaster. During pg_upgrade it does nothing: none of our processes may run
-/// while catalogs are copied.
+/// Registers the keeper with the postmaster. Does nothing during pg_upgrade, because none of our processes
+/// may run while catalogs are copied.
 pub fn register() {
     if server::is_binary_upgrade() {
         return;
@@ -42,7 +42,9 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
-        return; // Cannot happen: the postmaster that registered this worker also created the shared memory.
+        // This cannot happen, because the postmaster that registered this worker also created the shared
+        // memory.
+        return;
     };
     let server_status = &shared.server_status;
     server_status.keeper.has_succeeded.store(false, Ordering::Relaxed);
@@ -61,8 +63,8 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     report::report_error(Some(&cannot_connect), clock::clock_us());
     server_status.keeper.set_closed(Closed::Problem);
     database::connect(&database);
-    // The problem that ended the previous keeper may end this one too. Keep it in the report until a cycle
-    // has succeeded.
+    // The problem that ended the previous keeper may end this one too. Keep this problem in the report until
+    // a cycle has succeeded.
     let last_error = last_error.filter(|error| *error != cannot_connect);
     report::report_error(last_error.as_deref(), clock::clock_us());
     server_status.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });

@@ -1,4 +1,4 @@
-//! The keeper's transactions. While one commits, shared memory shows since when.
+//! The keeper's transactions. During a commit, shared memory contains the time at which the commit started.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,8 @@ pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Pr
     result
 }
 
-/// Publishes since when a commit has been in progress, in microseconds of Unix time; 0 means that there is
-/// none.
+/// Publishes the start of the commit in progress, in microseconds of Unix time, or 0 if no commit is in
+/// progress.
 pub fn note_commit(since_us: i64) {
     if let Ok(shared) = memory::state() {
         shared.server_status.keeper.committing_since_us.store(since_us, Ordering::Relaxed);

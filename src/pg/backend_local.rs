@@ -6,8 +6,8 @@ use std::ops::Deref;
 /// into the dynamic linker each time.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: PostgreSQL runs our code on the single thread of a backend. The only other thread that we start is the
-// helper thread of a background worker. It calls libpq and the C library, and nothing that has such a variable.
+// SAFETY: PostgreSQL runs our code on the single thread of a backend. The only other thread is the helper thread of a
+// background worker. The helper thread calls only libpq and the C library, which use no variable of this type.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

@@ -4,8 +4,8 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
-/// Declares to PostgreSQL that a function uses the version 1 calling convention. PostgreSQL calls the info function
-/// for that. It returns a constant, so it needs no guard.
+/// Declares to PostgreSQL that a function uses the version 1 calling convention. PostgreSQL reads the convention by
+/// calling the info function, which returns a constant and therefore needs no guard.
 macro_rules! declare_c_function {
     ($name:ident) => {
         const _: () = {

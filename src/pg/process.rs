@@ -8,12 +8,12 @@ use pgrx::prelude::*;
 use super::backend_local::BackendLocal;
 use super::helper;
 
-/// Registers a function that runs when this process exits, while shared memory is still attached. It does not run if
-/// the process is killed.
+/// Registers a function that runs when this process exits, while shared memory is still attached. The function does
+/// not run if the process is killed.
 ///
-/// A failure of the function is reported as FATAL, and the exit continues. PostgreSQL ensures this for its own
-/// errors. The guard ensures it for a panic, which otherwise nothing would catch. The panic would abort the process,
-/// and the postmaster would restart the whole server.
+/// A failure of the function is reported as FATAL, and the exit continues. PostgreSQL reports its own errors in this
+/// way, and the guard ensures the same for a panic. Without the guard, a panic would abort the process, and the
+/// postmaster would restart the whole server.
 pub fn at_exit(action: fn()) {
     #[pg_guard]
     unsafe extern "C-unwind" fn run(_code: i32, action: pg_sys::Datum) {
@@ -37,15 +37,15 @@ pub fn exit(code: i32) -> ! {
 }
 
 unsafe extern "C" {
-    /// From PostgreSQL's utils/timeout.h, which pgrx does not bind. Returns whether a timeout has fired that has not
-    /// been reported yet.
+    /// Returns whether a timeout has fired that has not been reported yet. This function of PostgreSQL's
+    /// utils/timeout.h has no binding in pgrx.
     fn get_timeout_indicator(timeout: c_int, reset: bool) -> bool;
 }
 
 /// From the same header.
 const LOCK_TIMEOUT: c_int = 2;
 
-/// The action on SIGTERM. It is set before the signal can arrive, and read when the signal arrives.
+/// The action on SIGTERM, which is set before the signal can arrive, and read when the signal arrives.
 static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ()));
 
 /// Installs signal handlers. SIGTERM runs `on_sigterm`, possibly between any two instructions of this process, so it
@@ -67,7 +67,7 @@ pub fn handle_signals(on_sigterm: fn()) {
 
 /// Handler of both signals. From version 19 on, PostgreSQL also passes the sender.
 ///
-/// There is no `#[pg_guard]`: it would turn a panic into an error, which would jump out of the interrupted code.
+/// The handler has no `#[pg_guard]`, which would turn a panic into an error that jumps out of the interrupted code.
 /// Nothing here panics or raises an error.
 unsafe extern "C-unwind" fn on_signal(
     signal: i32,
@@ -102,10 +102,10 @@ fn keeping_errno(action: impl FnOnce()) {
     unsafe { *errno = before };
 }
 
-/// Wakes this process. With `die`, also ends a commit's wait for a standby; to the caller the commit then looks
-/// successful. Must be called from the signal handler, while the signal is blocked, or after the signal has arrived.
+/// Wakes this process. With `die`, a commit's wait for a standby also ends, and the commit then appears successful to
+/// its caller. Must be called from the signal handler, while the signal is blocked, or after the signal has arrived.
 pub fn interrupt(die: bool) {
-    // SAFETY: PostgreSQL's own handlers set these flags of this process, and its latch, in the same way.
+    // SAFETY: PostgreSQL's own handlers set the flags and the latch of this process in the same way.
     unsafe {
         if die {
             (&raw mut pg_sys::ProcDiePending).write_volatile(1);
@@ -122,7 +122,7 @@ pub fn forget_interrupt() {
 }
 
 /// Reads the configuration files again if SIGHUP has arrived since the last call. Does nothing while a helper thread
-/// runs, because a setting may change the environment, which the thread reads.
+/// runs, because a new setting could change the environment while the thread reads it.
 pub fn reload_if_asked() {
     if !helper::is_running() && pgrx::bgworkers::BackgroundWorker::sighup_received() {
         // SAFETY: called between transactions.
@@ -136,7 +136,7 @@ const NEVER_ENDED: &[(&CStr, &CStr)] = &[
     (c"idle_in_transaction_session_timeout", c"0"),
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     (c"transaction_timeout", c"0"),
-    // With this setting, an error would end the process.
+    // If exit_on_error were on, an error would end the process.
     (c"exit_on_error", c"off"),
 ];
 
@@ -177,7 +177,7 @@ pub fn commit_locally_at_least() {
     }
 }
 
-/// Makes the commit of the current transaction wait for the local disk, and for nothing else.
+/// Makes the commit of the current transaction wait only for the local disk.
 pub fn commit_locally() {
     // SAFETY: both texts are C strings. The change ends with the transaction.
     unsafe {

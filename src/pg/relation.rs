@@ -1,10 +1,11 @@
 //! Access without SQL to relations that belong to an extension.
 //!
-//! The database may have a malicious owner. While a query waits for a lock, a name in it can come to mean another
-//! object: a view in place of a table, for example, with a function that would run with the rights of the user who
-//! runs the query. Therefore a relation is found by its OID and locked, and only then checked: it must have the right
-//! kind, and be a member of the extension, which only a superuser can make it. Its rows are then read or written
-//! without a planner, a trigger, a policy or an operator ([`super::rows`]), so that no user's code can run.
+//! The database may have a malicious owner. While a query waits for a lock, an object named in the query can be
+//! replaced. For example, a table could be replaced by a view with a function that would run with the rights of the
+//! user who runs the query. Therefore, a relation is first found by its OID and locked, and then checked. The
+//! relation must have the right kind, and must be a member of the extension. Only a superuser can add members. The
+//! rows are then read or written without a planner, a trigger, a policy or an operator ([`super::rows`]), so no
+//! user's code can run.
 //!
 //! All functions are called in a transaction. After an error, the end of the transaction closes and unlocks all
 //! relations.
@@ -50,10 +51,11 @@ impl Extension {
         (oid != pg_sys::InvalidOid).then_some(Extension(oid))
     }
 
-    /// Returns the schema of the extension's objects, unless its script names another schema.
+    /// Returns the schema of the extension, which contains all objects for which the extension's script names no
+    /// other schema.
     pub fn schema(self) -> Option<pg_sys::Oid> {
         let mut schema = None;
-        // Version 15 has no function for this that could be called from here.
+        // PostgreSQL 15 exports no function for this purpose.
         const OID_COLUMNS: [(&CStr, pg_sys::Oid); 2] =
             [(c"oid", pg_sys::OIDOID), (c"extnamespace", pg_sys::OIDOID)];
         Relation(pg_sys::ExtensionRelationId).for_each_row(OID_COLUMNS, |[oid, namespace]| {
@@ -64,11 +66,11 @@ impl Extension {
         schema
     }
 
-    /// Whether the current transaction has created the extension, so that no other session sees it yet. Also true if
-    /// this transaction has altered it; other sessions then see the old version.
+    /// Whether the current transaction has created or altered the extension. Other sessions then do not see the
+    /// extension yet, or see the old version.
     pub fn is_uncommitted(self) -> bool {
         // SAFETY: pg_extension stays open until after the last row. If the caller has no snapshot, catalogs are read
-        // with a snapshot of their own, also in parallel workers. The rows of this catalog are of this type.
+        // with a snapshot of their own, also in parallel workers. The rows of pg_extension have this type.
         unsafe {
             let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
             let catalog = pg_sys::relation_open(pg_sys::ExtensionRelationId, lock);
@@ -101,8 +103,8 @@ impl Extension {
     }
 
     /// Returns the extension's own function of this name and argument types, locked until the end of the transaction.
-    /// Returns `None` if the schema belongs to a role that is neither the owner of the function nor a superuser: that
-    /// role could replace objects that the function refers to.
+    /// Returns `None` if the schema belongs to a role that is neither the owner of the function nor a superuser,
+    /// because such a role could replace objects that the function refers to.
     pub fn function(self, schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<Function> {
         use pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCNAMEARGSNSP, PROCOID};
         // SAFETY: the name is a C string, and the number of arguments is correct. The entries of these caches are
@@ -178,8 +180,9 @@ impl Relation {
     }
 }
 
-/// While this exists, the process has the rights of a role and no others, in a security-restricted operation. The
-/// process may have run as another role before, because `ALTER DATABASE .. SET role` can change its role.
+/// While a value of this type exists, the process has only the rights of one role, in a security-restricted
+/// operation. The process may have run as another role before, because `ALTER DATABASE .. SET role` can change its
+/// role.
 pub struct RightsOf {
     user: pg_sys::Oid,
     context: i32,
@@ -205,8 +208,8 @@ impl Drop for RightsOf {
     }
 }
 
-/// Whether the current database, a schema in it and a relation belong to superusers. The owner of one of them may
-/// drop its contents.
+/// Whether the current database, the schema and the relation all belong to superusers. The owner of any of these
+/// objects may drop its contents.
 pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID, RELOID};
     // SAFETY: the entries of these caches are rows of these catalogs. The values are copied before the entries are

@@ -1,24 +1,26 @@
-//! Reading and writing rows of locked relations without SQL: [`super::relation`] says why this is necessary.
+//! Reading and writing rows of locked relations without SQL. [`super::relation`] explains why this is necessary.
 //!
 //! A row is written **in place**: its bytes are replaced, the WAL records the change, and a rollback does not undo
-//! it. So there is only one row no matter how often it is written, and VACUUM has nothing to do. A change is durable
-//! after the transaction has been committed, because the commit flushes the WAL and waits for synchronous standbys.
-//! Before that, readers see the change, and a crash may undo it together with everything written after it.
+//! it. The relation therefore has only one row, no matter how often the row is written, and VACUUM has nothing to do.
+//! A change is durable after the commit, because the commit flushes the WAL and waits for synchronous standbys.
+//! Before the commit, readers already see the change, and a crash may undo the change together with all later writes.
 //!
 //! This is safe for the following reasons:
 //!
-//! - There is one writer: a worker that holds the relation's lock. The lock also excludes commands that would give
+//! - The only writer is a worker that holds a lock on the relation. The lock also excludes commands that would give
 //!   the relation new files (VACUUM FULL, CLUSTER, REFRESH, TRUNCATE).
-//! - Nothing else updates or deletes the row, because SQL refuses to write into a materialized view. So the row keeps
-//!   its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive access to the page.
+//! - Nothing else updates or deletes the row, because SQL refuses to write into a materialized view. The row
+//!   therefore keeps its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive
+//!   access to the page.
 //! - The row is inserted frozen. A rollback does not hide it. No process sets a hint bit in it, freezes it, or looks
 //!   up which transaction inserted it. Every reader sees the latest contents, with any snapshot.
-//! - The length and the header of the row stay the same, and so does the layout of the page.
+//! - A write does not change the length or the header of the row, or the layout of the page.
 //! - The WAL record is one of PostgreSQL's generic records (`generic_xlog.h`). A standby replays it without this
 //!   library, logical decoding ignores it, and backups, `pg_rewind` and checksums treat the page like any other. The
-//!   first write after a checkpoint logs the whole page except its hole, which is nearly all of a page with few rows.
-//! - A scan of a heap reads a row without holding a lock on the page. So a query that reads the row at the same
-//!   instant could see old values in some columns. That does not matter: only the writer relies on the values.
+//!   first write after a checkpoint logs the whole page without its unused space, which makes up most of a page with
+//!   few rows.
+//! - A scan of a heap reads a row without holding a lock on the page. A query that reads the row during a write could
+//!   therefore see old values in some columns. This is harmless, because only the writer relies on the values.
 
 use std::ffi::CStr;
 use std::mem::offset_of;
@@ -91,7 +93,8 @@ impl Relation {
     /// after the commit.
     ///
     /// # Errors
-    /// Raises an error of PostgreSQL if the stored row has another form. Such a row was not written by this function.
+    /// Raises a PostgreSQL error if the stored row has a different form and was therefore not written by this
+    /// function.
     pub fn overwrite<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -105,7 +108,7 @@ impl Relation {
             }
         });
         // SAFETY: the row is formed for this relation, which stays open until the row is written. The relation is a
-        // heap: otherwise it would not have been locked.
+        // heap, because this module locks no other kind of relation.
         unsafe {
             // Without a transaction ID, the commit would not flush the WAL.
             pg_sys::GetTopTransactionId();
@@ -123,8 +126,8 @@ impl Relation {
 /// Forms a row from these values.
 ///
 /// # Safety
-/// The relation is open, and its columns have the types of these values. The extension defines them, and a user who
-/// can change them could do any other damage as well.
+/// The relation is open, and its columns have the types of these values. The extension defines the columns, and a
+/// user who can change the columns could do any other damage as well.
 unsafe fn form<const N: usize>(
     relation: pg_sys::Relation,
     mut values: [pg_sys::Datum; N],
@@ -143,10 +146,10 @@ unsafe fn form<const N: usize>(
 /// # Safety
 /// The relation is open, locked, and a heap without indexes. The row was formed for it.
 unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
-    // The options are signed up to version 18.
+    // The type of the options is signed up to PostgreSQL 18.
     let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
-    // SAFETY: by this function's contract. The command ID of the row is never read. A standby stores the first
-    // command ID in any case, and the pages should be equal.
+    // SAFETY: by this function's contract. The command ID of the row is never read. A standby always stores the first
+    // command ID, and the pages should be identical on all servers.
     unsafe { pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut()) };
 }
 
@@ -183,8 +186,8 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
     }
 }
 
-/// Returns the row with this number in a page, if it has this length and the same form as the row `like`, and neither
-/// has NULLs.
+/// Returns the row with this number in a page, provided that the row has this length and the same form as the row
+/// `like`, and that neither row has NULLs.
 ///
 /// # Safety
 /// The page is a complete page of a heap.
@@ -195,8 +198,9 @@ unsafe fn row_of_form(
     like: &pg_sys::HeapTupleHeaderData,
 ) -> Option<pg_sys::HeapTupleHeader> {
     let header = page.cast::<pg_sys::PageHeaderData>();
-    // SAFETY: a page begins with its header. The line pointers follow, up to `pd_lower`, so a line pointer that ends
-    // there or before is within the page. The location of the row in its line pointer is checked before it is used.
+    // SAFETY: a page begins with its header. The line pointers follow the header and end at `pd_lower`, so a line
+    // pointer that ends at or before `pd_lower` is within the page. The location of the row in its line pointer is
+    // checked before it is used.
     unsafe {
         let number = usize::from(number);
         let end = offset_of!(pg_sys::PageHeaderData, pd_linp) + number * size_of::<pg_sys::ItemIdData>();
@@ -235,14 +239,14 @@ pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
 }
 
 /// Whether a `text` value of a row, in the encoding of the database, equals a text in UTF-8. A value that cannot be
-/// converted to UTF-8 is not equal, and raises no error.
+/// converted to UTF-8 counts as different, and raises no error.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     // SAFETY: the datum is a text, by the type of its column.
     let text = unsafe { bytes(text.cast_mut_ptr()) };
     if text == utf8.as_bytes() {
         return true;
     }
-    // A character has at most four bytes in any encoding, so longer values cannot be equal. They are not converted,
-    // as they may be huge.
+    // A character has at most four bytes in any encoding, so longer values cannot be equal. Longer values are not
+    // converted, because they may be huge.
     text.len() <= 4 * utf8.len() && converted_to_utf8(text).is_some_and(|text| text == utf8)
 }

@@ -1,4 +1,4 @@
-//! Waiting, with a wait event that `pg_stat_activity` shows.
+//! Functions that wait, with a wait event that is shown in `pg_stat_activity`.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -20,7 +20,7 @@ impl WaitEventName {
         WaitEventName { name, number: BackendLocal::new(Cell::new(0)) }
     }
 
-    /// Returns the number by which PostgreSQL knows the event. It is the same in every process.
+    /// Returns the number that PostgreSQL has assigned to the event, which is the same in every process.
     pub fn number(&self) -> u32 {
         if self.number.get() == 0 {
             self.number.set(number_of(self.name));
@@ -41,7 +41,7 @@ fn number_of(name: &CStr) -> u32 {
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
-/// What a process waits for on a socket.
+/// The condition that a process waits for on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     Read,
@@ -51,8 +51,8 @@ pub enum Interest {
 /// Sleeps until the latch of this process is set, for at most `timeout`. Meanwhile `pg_stat_activity` shows the wait
 /// event. Raises an error if the statement was canceled.
 ///
-/// A timeout below a millisecond, the resolution of a latch, is slept without the latch. A cancel request that
-/// arrives meanwhile is noticed right after it.
+/// If the timeout is less than a millisecond, which is the resolution of a latch, the function sleeps without the
+/// latch. A cancel request that arrives during such a sleep is processed after the sleep.
 pub fn wait(timeout: Duration, event: u32) {
     wait_uninterrupted(timeout, event);
     pgrx::check_for_interrupts!();
@@ -62,8 +62,8 @@ pub fn wait(timeout: Duration, event: u32) {
 pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
-        // SAFETY: my_wait_event_info points to this process's own word: in shared memory, or in a local variable
-        // while the process is not attached to that. PostgreSQL sets it in the same way, as a volatile word that
+        // SAFETY: my_wait_event_info points to a word of this process in shared memory, or to a local variable if the
+        // process is not attached to shared memory. PostgreSQL sets the word in the same way, as a volatile word that
         // other processes only read.
         unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
         std::thread::sleep(timeout);

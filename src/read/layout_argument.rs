@@ -42,7 +42,7 @@ impl LayoutArgument {
 /// How many parsed layouts a backend remembers.
 const CACHE_SIZE: usize = 8;
 
-/// The layouts that this backend has parsed, each with its text, the oldest first.
+/// The layouts that this backend has parsed, with their texts, starting with the oldest.
 static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
 
 /// Parses a layout, in the encoding of the database. Recently parsed layouts come from the cache.

@@ -21,10 +21,10 @@ pub type Key = Zeroizing<[u8; KEY_BYTES]>;
 /// Keys that this backend has prepared recently, because preparing a key takes longer than using it.
 ///
 /// An entry stays in memory until another one replaces it or the backend exits. The key of a replaced entry is wiped.
-/// PostgreSQL's own copies of the key, in a query or in a page of the table, are not.
+/// PostgreSQL's own copies of the key, in a query or in a page of the table, are not wiped.
 pub struct Cache<Made, What> {
     entries: [Option<(Key, What, Made)>; CACHE_SIZE],
-    /// The index of the next entry to replace, which is the oldest.
+    /// The index of the oldest entry, which is the next to be replaced.
     next: usize,
 }
 
@@ -33,7 +33,7 @@ impl<Made, What: PartialEq> Cache<Made, What> {
         Cache { entries: [const { None }; CACHE_SIZE], next: 0 }
     }
 
-    /// Returns what was prepared from this key for this purpose. Prepares it now if it is not cached.
+    /// Returns the key in the form prepared for this purpose. If this form is not cached, the key is prepared now.
     #[inline]
     pub fn get(&mut self, key: &[u8; KEY_BYTES], what: What, make: impl FnOnce() -> Made) -> &Made {
         let is_it = |(known, purpose, _): &(Key, What, Made)| **known == *key && *purpose == what;
@@ -91,8 +91,8 @@ fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
     <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
 }
 
-/// Returns the error for a name without a key. A name that may be a key is not shown; see the constraint on names in
-/// `sql/parts/mask.sql`.
+/// Returns the error for a name without a key. The error does not show a name that may be a key (see the constraint
+/// on names in `sql/parts/mask.sql`).
 fn no_key(name: &[u8]) -> Error {
     if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;

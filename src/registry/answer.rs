@@ -1,4 +1,4 @@
-//! An answer of the registry, read from a result row.
+//! The registry's answer, read from a result row.
 
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::{Identity, Lease};
@@ -9,15 +9,15 @@ use crate::pg::libpq::Row;
 /// The columns of an answer. Instants and durations are in microseconds.
 pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, free_from, detail, token";
 
-/// An answer of the registry.
+/// The registry's answer to a request.
 pub struct Answer {
     pub outcome: Outcome,
     pub registry_clock_us: i64,
-    /// `None` while the registry has not been started.
+    /// The value is `None` if the registry has not been started yet.
     pub registry: Option<Registry>,
     /// Details for administrators.
     pub detail: Option<String>,
-    /// Signed evidence of the current lease, as it was before this answer.
+    /// Signed evidence of the current lease, as of the time before this answer.
     pub token: Option<String>,
 }
 

@@ -1,14 +1,14 @@
 //! The file in which a server stores the state of its leases: `snowflake_id.lease` in the data directory.
 //!
 //! A copy of the data directory contains a copy of the file. The lease in a copy must not be used, because
-//! then two servers would issue IDs under one lease. So the file records its own identity (device, inode,
-//! time of creation), the boot of the host, and the server to which it belongs. At least one of these facts
-//! differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot on
-//! another host. Such a server is unrecognized, and asks for an identity of its own. A fact that cannot be
-//! determined does not match either.
+//! then two servers would issue IDs under one lease. The file therefore records its own identity (device,
+//! inode, time of creation), the boot of the host, and the server to which it belongs. At least one of these
+//! facts differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot
+//! on another host. A server with a copied file is unrecognized, and requests an identity of its own. A fact
+//! that cannot be determined counts as different.
 //!
-//! The file is always replaced as a whole. Whenever the process dies, the file is complete: either the old or
-//! the new version.
+//! The file is always replaced as a whole. If the process dies during a write, the file still contains either
+//! the complete old version or the complete new version.
 
 use std::fs::{self, File};
 use std::io;
@@ -32,7 +32,7 @@ struct Contents {
     state: LeaseState,
 }
 
-/// Facts that are true of the original file and not of a copy.
+/// Facts that distinguish the original file from a copy.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Original {
     device: u64,
@@ -82,7 +82,8 @@ pub fn read() -> (LeaseState, Option<String>) {
     }
 }
 
-/// Returns the contents of the file, and whether it is the original; `None` if there is no file.
+/// Returns the contents of the file, and whether the file is the original. Returns `None` if the file does
+/// not exist.
 fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
     let Some(file) = file::open(NAME)? else { return Ok(None) };
     let contents: Contents = serde_json::from_reader(io::BufReader::new(&file))?;

@@ -15,7 +15,8 @@ const LEAST_TIME_UNWANTED: Duration = Duration::from_secs(60);
 /// The registry accepts no longer list of rejected worker IDs.
 const MOST_UNWANTED: usize = 10_000;
 
-/// Worker IDs that were rejected as unusable, and when. They are forgotten after a while.
+/// Worker IDs that were rejected as unusable, with the times of rejection. Rejected worker IDs are forgotten
+/// after a while.
 #[derive(Default)]
 pub struct Unwanted {
     workers: Vec<(u32, Instant)>,
@@ -24,8 +25,8 @@ pub struct Unwanted {
 }
 
 impl Unwanted {
-    /// Rejects the worker ID of the published lease if the keeper has found that lease unusable. It stays
-    /// rejected for the length of a lease, but not less than [`LEAST_TIME_UNWANTED`].
+    /// Rejects the worker ID of the published lease if the keeper has found that lease unusable. The worker
+    /// ID stays rejected for the length of a lease, but for at least [`LEAST_TIME_UNWANTED`].
     pub fn update(&mut self, shared: &State, lease_time: Duration) {
         let lease_status = lease::lease_status();
         let after = shared.server_status.keeper.another_needed_after.load(Ordering::Relaxed);
@@ -43,12 +44,12 @@ impl Unwanted {
         }
     }
 
-    /// Forgets a rejected worker ID: another lease of it could be used.
+    /// Forgets a rejected worker ID, because another lease of this worker ID could be used.
     pub fn forget(&mut self, worker: u32) {
         self.workers.retain(|(unwanted, _)| *unwanted != worker);
     }
 
-    /// Returns which identities this server can use, or the reason why it can use none.
+    /// Returns the identities that this server can use, or the reason why the server cannot use any.
     pub fn needs(&self) -> Result<Needs, String> {
         let (datacenter, pin) = (config::datacenter_id(), config::worker_id());
         let layout = config::valid_layout().ok_or("snowflake_id.layout is not valid")?;

@@ -31,7 +31,7 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
-        return; // Cannot happen: the keeper that started this worker has shared memory.
+        return; // This cannot happen, because the keeper that started this worker has shared memory.
     };
     process::connect_to_no_database();
     if !shared.server_status.registry_wakeup.attach() {

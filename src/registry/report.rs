@@ -1,5 +1,5 @@
-//! What the registry worker reports about the lease in the log and in view `snowflake_status`, and how long
-//! it waits after that.
+//! The registry worker's reports about the lease, in the log and in view `snowflake_status`, and the pauses
+//! after these reports.
 
 use std::time::Duration;
 
@@ -19,14 +19,15 @@ use crate::shared::lease::{self, RegistryState};
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause after a failure, unless leases are renewed more often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The longest pause is no less than this, however often leases are renewed.
+/// The minimum for the longest pause, which applies even if leases are renewed more often.
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The reason why there is no lease.
 pub struct Refusal {
     pub state: RegistryState,
     pub why: String,
-    /// When an identity may become free, in microseconds of Unix time; 0 if unknown.
+    /// The instant at which an identity may become free, in microseconds of Unix time, or 0 if the instant is
+    /// unknown.
     pub free_from_us: i64,
 }
 
@@ -35,7 +36,7 @@ impl Refusal {
         Refusal { state, why, free_from_us: 0 }
     }
 
-    /// Returns the refusal for an answer of the registry that gives no usable lease.
+    /// Returns the refusal that corresponds to an answer without a usable lease.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
             Outcome::Granted(_) => (RegistryState::Granted, "it granted another lease".into()),
@@ -88,7 +89,7 @@ impl Report {
         }
     }
 
-    /// Reports that a lease was granted, with a note of the registry. Returns how long to sleep.
+    /// Reports that a lease was granted, with the registry's note if there is one. Returns how long to sleep.
     pub fn succeed(&mut self, note: Option<String>, dialogue: &Dialogue) -> Duration {
         self.failures.end();
         self.problem.is_new(None);
@@ -115,8 +116,8 @@ impl Report {
         dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
     }
 
-    /// Reports why there is no lease, and warns if the current one is about to end at `until_us`. Returns how
-    /// long to sleep.
+    /// Reports why the registry has granted no lease, and warns if the current lease, which ends at
+    /// `until_us`, is about to end. Returns how long to sleep.
     pub fn fail(&mut self, refusal: Refusal, until_us: i64, dialogue: &Dialogue) -> Duration {
         let Refusal { state, why, free_from_us } = refusal;
         let why = in_short(why);

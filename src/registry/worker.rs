@@ -21,8 +21,8 @@ use crate::pg::{clock, process};
 use crate::shared::lease::RegistryState;
 use crate::shared::memory::State;
 
-/// How long a server that was just started tries to renew the lease in its file before it uses the lease
-/// without a renewal.
+/// How long a newly started server tries to renew its stored lease before it uses the lease without a
+/// renewal.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
 
 pub struct Worker {
@@ -31,7 +31,7 @@ pub struct Worker {
     hand: Hand,
     dialogue: Dialogue,
     unwanted: Unwanted,
-    /// Which identities were usable in the last round, or why none was.
+    /// The identities that were usable in the last round, or the reason why no identity was usable.
     asked_for: Result<Needs, String>,
     report: Report,
 }
@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Continues with the current lease, and reports the refusal. Returns how long to sleep.
+    /// Continues to use the current lease, and reports the refusal. Returns how long to sleep.
     fn fail(&mut self, refusal: Refusal) -> Duration {
         self.hand.go_on();
         let pause = self.report.fail(refusal, self.hand.until_us(), &self.dialogue);
@@ -94,8 +94,8 @@ impl Worker {
         pause
     }
 
-    /// Sleeps until the next round is due, or until this server needs other identities than in the last
-    /// round.
+    /// Sleeps until the next round is due, or until the identities that this server can use have changed
+    /// since the last round.
     fn sleep(&mut self, until: Instant) {
         let (shared, started, now) = (self.shared, self.started, Instant::now());
         rounds::sleep(&shared.server_status.registry_wakeup, now, until, || {
@@ -187,13 +187,13 @@ impl Worker {
                 }
                 Ok(renewed)
             }
-            // The lease was requested earlier, under other settings.
+            // The granted lease was requested earlier, with different settings.
             Outcome::Granted(lease) => {
                 self.hand.stop_asking()?;
                 let why = format!("this server cannot use {}", lease.identity);
                 Ok(Round::Refused(Refusal::new(RegistryState::AllTaken, why)))
             }
-            // Another server has asked under the same IDs, and uses what was granted.
+            // Another server has sent a request with the same IDs, and uses the granted lease.
             Outcome::Twin => {
                 self.hand.stop_asking()?;
                 Ok(self.refused(Outcome::Twin, answer.detail))
@@ -202,8 +202,9 @@ impl Worker {
         }
     }
 
-    /// Records the ID of the registry, but only from an answer that grants a lease. Otherwise any server that
-    /// answers could replace the recorded ID, and the real registry would then be taken for another one.
+    /// Records the ID of the registry, but only if the answer grants a lease. Otherwise, any server that
+    /// answers could replace the recorded ID, and the real registry would then be mistaken for a different
+    /// registry.
     fn note_registry(&mut self, answer: &Answer) {
         if let (Outcome::Granted(_), Some(registry)) = (&answer.outcome, &answer.registry) {
             self.hand.note_registry(registry.id);
@@ -215,7 +216,7 @@ impl Worker {
     }
 }
 
-/// Handles what must not wait for an answer of the registry. Returns false if the worker has to stop.
+/// Does the work that cannot wait for the registry's answer. Returns false if the worker has to stop.
 fn keep_waiting(started: Instant, shared: &State, hand: &Hand) -> bool {
     let registry = config::registry();
     process::reload_if_asked();

@@ -12,13 +12,13 @@ use crate::pg::clock;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 
-/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, too rarely to
-/// keep a connection open. The first ranges follow one another quickly.
+/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, which is too
+/// rarely to keep a connection open. Only the first ranges are fetched in quick succession.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// One call of the registry's function.
 pub struct Question<'a> {
-    /// The registry that is expected to answer; `None` for any.
+    /// The registry that is expected to answer, or `None` if any registry may answer.
     pub registry_id: Option<Uuid>,
     pub requests: &'a [Request],
     pub node_name: String,
@@ -32,29 +32,31 @@ pub struct Request {
     pub had: Option<HadUntil>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub lasted: Option<Lasted>,
-    /// Whether a range of the next period is wanted.
+    /// Whether to request a range of the next period.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub next: bool,
-    /// Whether this is a report only: no range is wanted, only a token.
+    /// Whether this request is only a report, which requests a token but no range.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
-    /// Tokens that the registry has signed. They are added when the request is sent, because they depend on the
-    /// registry.
+    /// Tokens that the registry has signed. The tokens depend on the registry, and are added when the request is
+    /// sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<String>,
-    /// Whether the granted range may belong to a period that has not started. Such a range is held back until then.
+    /// Whether the granted range may belong to a period that has not started. Such a range is held back until the
+    /// period starts.
     #[serde(skip)]
     pub may_be_early: bool,
 }
 
-/// The server's high-water mark in this segment, and the registry that granted it; `None` if that is not known.
+/// The server's high-water mark in this segment, and the registry that granted the numbers, or `None` if that
+/// registry is unknown.
 #[derive(Clone, Debug, Serialize)]
 pub struct HadUntil {
     pub had_until: i64,
     pub registry_id: Option<Uuid>,
 }
 
-/// How many seconds the last range lasted, or would last at the current rate, and how many numbers it had.
+/// The time in seconds that the last range lasted, or would last at the current rate, and the size of that range.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lasted {
     pub lasted: f64,
@@ -62,13 +64,13 @@ pub struct Lasted {
 }
 
 impl Question<'_> {
-    /// Replaces the node name by one in ASCII, which the registry's database can represent in any encoding.
+    /// Converts the node name to ASCII, which the registry's database can represent in any encoding.
     pub fn in_ascii(self) -> Self {
         Question { node_name: in_ascii(&self.node_name), ..self }
     }
 
-    /// Returns how many rows of the function's result are needed: one for each request, or, if there are no requests,
-    /// one that identifies the registry. The rows after them list all other segments.
+    /// Returns how many rows of the function's result are needed. This is one row for each request, or a single row
+    /// that identifies the registry if there are no requests. The remaining rows list all other segments.
     pub fn most_rows(&self) -> usize {
         self.requests.len().max(1)
     }
@@ -93,7 +95,7 @@ impl Question<'_> {
     }
 }
 
-/// An answer, and the time since boot, in microseconds, at which it was given.
+/// An answer, and the time since boot at which the answer was given, in microseconds.
 pub struct Answered {
     pub answer: Answer,
     pub since_boot_us: i64,
@@ -147,7 +149,8 @@ fn ask(
     keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    // The function also returns a row for each other segment. These rows could exceed the size limit of an answer.
+    // The function also returns a row for each other segment. Omit these rows, which could exceed the size limit of
+    // an answer.
     let rest = if question.requests.is_empty() { "LIMIT 1" } else { "WHERE outcome <> 'known'" };
     let query =
         format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) {rest}");

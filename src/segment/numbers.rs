@@ -23,7 +23,7 @@ declare_c_function!(snowflake_segment_nextval);
 /// nothing that could panic or raise an error. [`next_slowly`] does the rest.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, as declared in SQL: STRICT, with an argument of type text.
+/// Only PostgreSQL may call this function. The SQL declaration must be STRICT, with an argument of type text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     // SAFETY: by this function's contract. The text lives until the call ends.
@@ -38,8 +38,8 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
     unsafe { pgrx_extern_c_guard(|| next_slowly(bytes(call.argument(0).cast_mut_ptr()))) }
 }
 
-/// Takes one number without waiting; `None` if the segment is not known to this session or has no number. This is the
-/// hot path.
+/// Takes one number without waiting. Returns `None` if this session does not know the segment, or if the segment has
+/// no number. This is the hot path.
 #[inline]
 fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
@@ -51,8 +51,8 @@ fn try_next(name: &[u8]) -> Option<i64> {
     Some(taken.first)
 }
 
-/// Returns the registry's clock, which decides when a range ends, in microseconds of Unix time. Shared memory exists
-/// wherever there are ranges.
+/// Returns the registry's clock, which decides when a range ends, in microseconds of Unix time. Shared memory always
+/// exists if there are ranges.
 fn registry_clock_us() -> i64 {
     segments().map_or(i64::MAX, |segments| segments.registry_clock_us())
 }
@@ -85,7 +85,8 @@ fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
         _ => return Err(Error::SegmentBatchCount { count, most: MAX_BATCH }),
     };
     let mut numbers = Vec::new();
-    let room = count.get() as usize; // At most MAX_BATCH. Never grows, as a failed allocation would abort.
+    // The count is at most MAX_BATCH. The list must not grow later, because a failed allocation would abort.
+    let room = count.get() as usize;
     numbers.try_reserve_exact(room).map_err(|_| Error::OutOfMemory { bytes: room * size_of::<i64>() })?;
     let mut left = Some(count);
     while let Some(wanted) = left {

@@ -92,14 +92,14 @@ impl RangeFile {
         written
     }
 
-    /// Stores marks again that are missing from the database, for example because the extension was dropped and
-    /// created again.
+    /// Restores marks that are missing from the database, for example because the extension was dropped and created
+    /// again.
     pub fn note_again(&self) -> Result<(), String> {
         taken::write(&self.segments)
     }
 
-    /// Run in a transaction in the keeper's database: returns whether any records exist, or may exist in an
-    /// unreadable file.
+    /// Returns whether any records exist, or may exist in an unreadable file. The function must be called in a
+    /// transaction in the keeper's database.
     pub fn is_there(extension: Extension) -> bool {
         !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }
@@ -123,7 +123,7 @@ impl RangeFile {
         self.segments.get(name).cloned().unwrap_or_default()
     }
 
-    /// Returns the number above which a granted range must start; `None` if there is no such limit.
+    /// Returns the number above which a granted range must start, or `None` if there is no such limit.
     pub fn bound(&self, name: &str, granted: &Granted) -> Option<i64> {
         self.segments.get(name)?.bound(granted)
     }

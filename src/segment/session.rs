@@ -31,7 +31,8 @@ impl Known {
 
 /// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All segments that this session has used. They are never freed; there are at most as many as slots.
+/// All segments that this session has used. These entries are never freed, but there cannot be more entries than
+/// slots.
 static ALL: Mutex<Vec<&Known>> = Mutex::new(Vec::new());
 
 /// Returns the segment of this name, if the session has taken a number from it.

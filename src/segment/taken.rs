@@ -1,13 +1,13 @@
-//! High-water marks of segments in the WAL: materialized view `snowflake_internal.segment_taken` in the keeper's
-//! database, with one row for each name.
+//! Stores the high-water marks of segments in materialized view `snowflake_internal.segment_taken` in the keeper's
+//! database, and thereby in the WAL. The view has one row for each name.
 //!
-//! A mark is stored here before a call gets a number of the range: the commit has flushed the WAL, and has waited for
-//! synchronous standbys. So the WAL record of the mark precedes that of every row that contains one of the numbers,
-//! and a server that has the row also has the mark. This holds after the promotion of a standby, after a restore, and
-//! after `pg_upgrade`, no matter which registry granted the numbers.
+//! A mark is stored and committed before a call gets a number of the range. The commit flushes the WAL, and waits for
+//! synchronous standbys. The WAL record of the mark therefore precedes the WAL record of every row that contains one
+//! of the numbers, and a server with such a row also has the mark. This is also true after the promotion of a
+//! standby, after a restore, and after `pg_upgrade`, no matter which registry granted the numbers.
 //!
-//! Rows are overwritten in place ([`crate::pg::rows`]). They are excluded from dumps and publications, and protected
-//! from SQL, in the same way as the horizon: see [`crate::keeper`]. The database may have a malicious owner, and the
+//! Rows are overwritten in place ([`crate::pg::rows`]). Like the horizon, these rows are excluded from dumps and
+//! publications, and protected from SQL (see [`crate::keeper`]). The database may have a malicious owner, and the
 //! worker is a superuser: [`crate::pg::relation`] describes the precautions.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{bytes_of, uuid_of};
 
-/// Names are stored in UTF-8, whatever the encoding of the database. No column is NULL, so that rows keep their
+/// Names are stored in UTF-8, whatever the encoding of the database. No column is ever NULL, so the rows keep their
 /// length.
 const COLUMNS: [(&CStr, pg_sys::Oid); 9] = [
     (c"name", pg_sys::BYTEAOID),
@@ -47,8 +47,8 @@ pub fn read() -> Result<Noted, String> {
     transaction(|| Ok(stored(lock()?)), || ()).map_err(|Problem(text)| text)
 }
 
-/// Stores the marks that are not stored yet. They are durable when this returns, unless the process [is
-/// stopping](crate::background::stop::is_stopping): then they may not have reached a synchronous standby.
+/// Stores the marks that are not stored yet. The marks are durable when this function returns. However, if the
+/// process [is stopping](crate::background::stop::is_stopping), the marks may not have reached a synchronous standby.
 pub fn write(wanted: &Noted) -> Result<(), String> {
     let write = || {
         let relation = lock()?;
@@ -92,7 +92,7 @@ fn stored(relation: Relation) -> Noted {
                 period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
             })
         };
-        // Each name has one row. If there were two, the higher marks would count.
+        // Each name has one row. If a name had two rows, the higher marks would count.
         noted.entry(name).or_default().merge(Had { now: end(1), next: end(5) });
     });
     noted

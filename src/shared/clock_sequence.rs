@@ -1,4 +1,5 @@
-//! The values of the clock sequence: which layouts request another one, and up to when each value was used.
+//! The values of the clock sequence: the layouts that request another value, and the recorded high-water mark
+//! of each value.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
@@ -10,8 +11,8 @@ use snowflake_id_core::{Identity, Layout};
 pub struct ValueWords {
     /// The layouts whose calls wait for the clock and have requested another value: [`Widths`].
     asked: AtomicU8,
-    /// For each value, the recorded high-water mark under the current identity, in microseconds of Unix time;
-    /// 0 if the value was never used. These are hints and statistics only: the keeper decides by what is
+    /// For each value, the recorded high-water mark under the current identity, in microseconds of Unix time,
+    /// or 0 if the value was never used. These are hints and statistics only: the keeper decides by what is
     /// stored.
     ends_us: [AtomicI64; MAX_VALUE as usize + 1],
 }
@@ -23,7 +24,7 @@ impl Default for ValueWords {
 }
 
 impl ValueWords {
-    /// Asks the keeper for another value that the layout can have.
+    /// Asks the keeper for another value that fits the layout.
     pub fn ask(&self, layout: &Layout) {
         self.asked.fetch_or(Widths::of(layout).0, Ordering::AcqRel);
     }

@@ -22,11 +22,11 @@ use super::wait::Signal;
 /// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Follow a clock that has jumped ahead.
+    /// Follow the clock, although it has jumped ahead.
     AcceptClock,
     /// Issue no more IDs with a time before this instant, in microseconds of Unix time.
     Advance(i64),
-    /// Reset the horizon to the present, under this identity; if `None`, under another identity that the
+    /// Reset the horizon to the present, under this identity. `None` selects another identity that the
     /// registry leases.
     Reset(Option<Identity>),
 }
@@ -39,11 +39,11 @@ pub enum Answer {
     Done = 0,
     /// The request was not carried out; the keeper's report says why.
     Failed = 1,
-    /// Refused: IDs are being issued under the identity.
+    /// The request was refused because IDs are being issued under the identity.
     IdentityInUse = 2,
-    /// Refused: IDs were issued under the identity.
+    /// The request was refused because IDs were issued under the identity.
     IdentityUsed = 3,
-    /// Refused: it is not known which identities were used.
+    /// The request was refused because it is not known which identities were used.
     HistoryUnknown = 4,
 }
 
@@ -54,7 +54,7 @@ impl Answer {
     }
 }
 
-/// The phase of a request. The word of the slot holds it beside the ticket.
+/// The phase of a request, which is stored together with the ticket in the word of the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum Phase {
@@ -82,8 +82,8 @@ impl Ticket {
 }
 
 /// The slot. The caller writes the request in phase `Filling`, and the keeper writes the answer in phase
-/// `Claimed`. The exchange that ends a phase (Release) and the exchange or load that finds the next phase
-/// (Acquire) order these writes.
+/// `Claimed`. These writes are ordered by the exchange that ends a phase (Release), and by the exchange or
+/// load that reads the next phase (Acquire).
 #[derive(Default)]
 pub struct CommandSlot {
     word: AtomicU64,
@@ -91,7 +91,7 @@ pub struct CommandSlot {
     instant_us: AtomicI64,
     identity: AtomicU64,
     answer: AtomicU8,
-    /// Sent when a request was answered, or when it has left the slot.
+    /// A signal that is sent when a request has been answered or has left the slot.
     pub changes: Signal,
 }
 
@@ -123,8 +123,8 @@ impl CommandSlot {
         Some(ticket)
     }
 
-    /// Withdraws a request. Returns true if it will not be carried out, and false if the keeper has claimed
-    /// it.
+    /// Withdraws a request. Returns true if the request was withdrawn, and false if the keeper has already
+    /// claimed the request.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let is_withdrawn = self.exchange(ticket, Phase::Waiting, Phase::Free);
         if is_withdrawn {
@@ -144,7 +144,8 @@ impl CommandSlot {
         Some(answer)
     }
 
-    /// Stops waiting for a request that the keeper has claimed. Returns false if the keeper has answered it.
+    /// Stops waiting for a request that the keeper has claimed. Returns false if the keeper has already
+    /// answered the request.
     pub fn give_up(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Claimed, Phase::Abandoned)
     }

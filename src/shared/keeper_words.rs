@@ -11,14 +11,14 @@ use snowflake_id_core::{Identity, Lease};
 pub struct KeeperWords {
     /// When the current commit of a horizon started.
     pub committing_since_us: AtomicI64,
-    /// How far the clock has jumped ahead, in microseconds, if that is too far to be followed.
+    /// How far the clock has jumped ahead, in microseconds, if the jump is too large to be followed.
     pub clock_jump_us: AtomicI64,
     /// The clock minus the time since boot in the last cycle, in microseconds.
     pub last_clock_offset_us: AtomicI64,
-    /// Whether the running keeper has completed a cycle. A keeper that fails before that cannot extend the
-    /// horizon.
+    /// Whether the running keeper has completed a cycle. A keeper that fails before its first cycle is
+    /// completed cannot extend the horizon.
     pub has_succeeded: AtomicBool,
-    /// Why the gate is closed: a [`Closed`].
+    /// The reason why the gate is closed, as a [`Closed`].
     closed: AtomicU8,
     /// Whether the extension was created while a dump was restored. Written by the session that creates it.
     pub is_restored: AtomicBool,
@@ -28,8 +28,8 @@ pub struct KeeperWords {
     /// opened.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of the lease status (see [`super::lease`]) whose lease is unusable, so that another
-    /// identity is needed; 0 if no other identity is needed.
+    /// The number of the lease status (see [`super::lease`]) whose lease is unusable, or 0 if the server
+    /// needs no other identity.
     pub another_needed_after: AtomicU64,
 }
 
@@ -93,7 +93,7 @@ impl KeeperWords {
         self.lease_from_us.load(Ordering::Acquire)..self.until_us()
     }
 
-    /// Returns the end of the lease in microseconds of Unix time; `i64::MAX` if the lease has no end.
+    /// Returns the end of the lease in microseconds of Unix time, or `i64::MAX` if the lease has no end.
     pub fn until_us(&self) -> i64 {
         match self.lease_until_us.load(Ordering::Acquire) {
             0 => i64::MAX,

@@ -33,7 +33,7 @@ pub enum RegistryState {
     Quarantine,
     /// The clocks of the registry and of this server differ too much.
     ClockDiffers,
-    /// The registry is not the one whose lease this server holds.
+    /// This server holds a lease of a different registry.
     Foreign,
     /// The request of this server fits no layout, or is invalid for another reason.
     Misconfigured,
@@ -57,7 +57,7 @@ impl RegistryState {
     }
 }
 
-/// The lease status. Instants are microseconds of Unix time, 0 for none.
+/// The lease status. Instants are microseconds of Unix time, and 0 means that there is no instant.
 #[derive(Clone, Copy, Default)]
 pub struct LeaseStatus {
     /// The number of leases so far; the first lease has number 1. A renewal is not counted.
@@ -71,8 +71,9 @@ pub struct LeaseStatus {
     pub renewed_at_us: i64,
     /// The clock of this server minus that of the registry, if it is known.
     pub clock_offset_us: Option<i64>,
-    /// The clock of this server minus the time since boot, when the registry last found that the clocks
-    /// agree; `None` if it has since found that they do not, or has not answered.
+    /// This server's clock minus the time since boot, at the time when the registry last found that the
+    /// clocks agree. The value is `None` if the registry has since found that the clocks differ, or has not
+    /// answered.
     pub confirmed_clock_us: Option<i64>,
     /// When the first identity will be free, if all are leased.
     pub free_from_us: i64,
@@ -80,20 +81,20 @@ pub struct LeaseStatus {
     warning: BoundedText,
 }
 
-/// Whether the clock was set between two readings of the clock minus the time since boot. A difference of up
-/// to 1 s counts as slewing.
+/// Whether the clock was set between two instants. Each argument is the clock minus the time since boot at
+/// one of these instants. A difference of up to 1 s counts as slewing.
 fn is_another_clock(before_us: i64, now_us: i64) -> bool {
     const SLEWED_US: u64 = 1_000_000;
     before_us.abs_diff(now_us) > SLEWED_US
 }
 
 impl LeaseStatus {
-    /// Resets the status: no registry is configured any more.
+    /// Resets the status, because no registry is configured any more.
     pub fn forget(&mut self) {
         *self = LeaseStatus { number: self.number, ..LeaseStatus::default() };
     }
 
-    /// Whether the registry has confirmed the present clock, which is `offset_us` ahead of the time since
+    /// Whether the registry has confirmed the current clock. `offset_us` is the clock minus the time since
     /// boot.
     pub fn is_clock_confirmed(&self, offset_us: i64) -> bool {
         self.confirmed_clock_us.is_some_and(|confirmed_us| !is_another_clock(confirmed_us, offset_us))
@@ -139,8 +140,8 @@ pub fn lease_status() -> LeaseStatus {
     *LEASE_STATUS.share()
 }
 
-/// Changes the lease status. Its number is raised unless the lease is unchanged or a renewal of the previous
-/// lease.
+/// Changes the lease status. The number of the status is incremented unless the lease is unchanged or is a
+/// renewal of the previous lease.
 pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
     let mut lease_status = LEASE_STATUS.exclusive();
     let before = lease_status.lease;

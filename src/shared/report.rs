@@ -43,14 +43,14 @@ pub fn report() -> Report {
     *REPORT.share()
 }
 
-/// Sets the error of the keeper and its time, in microseconds of Unix time; `None` clears the error.
+/// Sets the keeper's error and the time of the error, in microseconds of Unix time. `None` clears the error.
 pub fn report_error(text: Option<&str>, at_us: i64) {
     let mut report = REPORT.exclusive();
     report.error.set(text.unwrap_or_default());
     report.error_at_us = at_us;
 }
 
-/// Sets the warning; `None` clears it.
+/// Sets the warning. `None` clears the warning.
 pub fn report_warning(text: Option<&str>) {
     REPORT.exclusive().warning.set(text.unwrap_or_default());
 }

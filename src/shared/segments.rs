@@ -8,10 +8,11 @@
 //! * the directory, which says to which segment a slot belongs, and what the registry last answered about it:
 //!   backends assign slots to names, and the worker writes the rest, both under the exclusive lock.
 //! * whether a slot is wanted: set by backends that wait, cleared by the worker before it asks the registry.
-//! * the rounds: counted by the worker. A round that starts after a backend has asked answers that backend.
+//! * the rounds: counted by the worker. A backend's request is answered by a round that starts after the
+//!   request.
 //!
-//! A slot that has ever had a number keeps its name until the server is restarted, so that backends may cache
-//! it. The slot of a name that the registry does not know may be assigned to another name.
+//! Once a slot has had a number, it keeps its name until the server is restarted, so backends may cache the
+//! slot. The slot of a name that the registry does not know may be assigned to another name.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -28,8 +29,8 @@ use crate::pg::clock;
 
 /// The maximum of `snowflake_id.max_segments`.
 const MOST_SEGMENTS: usize = 256;
-/// A name about which the registry has not answered may lose its slot when no call has waited for it for this
-/// long.
+/// A name may lose its slot if the registry has not answered a request for the name, and if no call has
+/// waited for the name for this time.
 const IDLE_AFTER_US: i64 = 10_000_000;
 /// The maximum length of a segment's name, in bytes.
 pub const LONGEST_NAME: usize = 63;
@@ -39,15 +40,15 @@ pub const LONGEST_NAME: usize = 63;
 pub struct Segments {
     /// The wakeup of the segments worker.
     pub wakeup: Wakeup,
-    /// Whether any segment was ever used, so that the worker has to run.
+    /// Whether any segment was ever used. In that case, the worker has to run.
     pub is_used: AtomicBool,
     /// The number of rounds that the worker has started, and the number of the last one that has ended.
     begun: AtomicU64,
     ended: AtomicU64,
     /// Sent by the worker when a range was published, and when a round has ended.
     pub changes: Signal,
-    /// The registry's clock minus the time since boot, in microseconds. Written by the worker before any
-    /// range that ends at a certain time.
+    /// The registry's clock minus the time since boot, in microseconds. The worker writes this value before
+    /// any range that has an end time.
     clock_offset_us: AtomicI64,
     slots: Slots,
 }
@@ -92,7 +93,7 @@ impl Slot {
     }
 }
 
-/// What is known about the segment in a slot.
+/// Information about the segment in a slot.
 #[derive(Clone, Copy, Default)]
 pub struct Record {
     name: Name,
@@ -103,7 +104,7 @@ pub struct Record {
     pub taken_at_us: i64,
     /// How many numbers the newest range has.
     pub step: i64,
-    /// The last number that the segment can ever give; 0 if the registry has not reported it.
+    /// The last number that the segment can ever provide, or 0 if the registry has not reported this number.
     pub max_value: i64,
     detail: BoundedText,
     /// The name of an existing segment of which this name is probably a misspelling.
@@ -129,7 +130,7 @@ pub enum SegmentState {
     Exhausted,
     /// Other transactions held the row for too long.
     Busy,
-    /// This server is in a later period than the registry.
+    /// This server has reached a later period than the registry.
     Ahead,
     /// The request or the answer was invalid.
     Invalid,
@@ -196,7 +197,7 @@ impl Default for Name {
 
 impl Name {
     /// # Panics
-    /// If the text is longer than [`LONGEST_NAME`].
+    /// Panics if the text is longer than [`LONGEST_NAME`].
     fn new(text: &str) -> Name {
         let mut name = Name { length: text.len() as u8, ..Name::default() };
         name.bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -208,7 +209,7 @@ impl Name {
     }
 }
 
-/// What is known about all segments and about the registry.
+/// Information about all segments and about the registry.
 #[derive(Clone, Copy)]
 pub struct Directory {
     records: [Record; MOST_SEGMENTS],
@@ -286,7 +287,7 @@ pub fn registry_problem() -> Option<RegistryProblem> {
     })
 }
 
-/// Sets the reason why the registry does not answer; `None` clears it.
+/// Sets the reason why the registry does not answer. `None` clears the reason.
 pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     let mut directory = DIRECTORY.exclusive();
     if text.is_some() && directory.problem.text().is_none() {
@@ -296,8 +297,8 @@ pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     directory.trouble = trouble;
 }
 
-/// Returns the slot of a name and the slot's index. A name without a slot is assigned one. Until a number is
-/// taken from the slot, it may be reassigned to another name: see [`Segments::record_of`].
+/// Returns the slot of a name and the slot's index. A name without a slot is assigned a slot. Until a number
+/// is taken from the slot, the slot may be reassigned to another name: see [`Segments::record_of`].
 pub fn find_or_assign(name: &str, max_segments: usize) -> Result<(usize, &'static Slot), Error> {
     let segments = segments()?;
     if let Some(at) = find(&DIRECTORY.share().records, name) {
@@ -318,9 +319,10 @@ fn find(records: &[Record], name: &str) -> Option<usize> {
 }
 
 impl Segments {
-    /// Returns the index of a slot that can be assigned to a new name: a free slot if there is one. Otherwise
-    /// a slot without any number, either of a name that the registry does not know or rejects, or of an idle
-    /// name about which the registry has not answered. Of these, the slot with the oldest answer is returned.
+    /// Returns the index of a slot that can be assigned to a new name. A free slot is preferred. If no slot
+    /// is free, a slot can be reassigned if it has had no number, and if the registry does not know the name,
+    /// rejects the name, or has not answered about an idle name. Among these slots, the slot with the oldest
+    /// answer is chosen.
     fn room_in(&self, records: &[Record]) -> Option<usize> {
         let is_useless = |at: &usize| {
             let slot = &self.slots.0[*at];
@@ -375,7 +377,7 @@ impl Segments {
         }
     }
 
-    /// Returns the number of the first round that answers what is asked now.
+    /// Returns the number of the first round that will answer a request made now.
     pub fn next_round(&self) -> u64 {
         self.begun.load(Ordering::SeqCst) + 1
     }
@@ -385,19 +387,19 @@ impl Segments {
         self.ended.load(Ordering::Acquire) >= round
     }
 
-    /// Starts a round. SeqCst: if a caller asked before this number changed, the round sees its request.
+    /// Starts a round. SeqCst ensures that the round sees all requests made before this number changed.
     pub fn begin_round(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends the round. To be called after all its results are written.
+    /// Ends the round. The function must be called after all results of the round are written.
     pub fn end_round(&self) {
         self.ended.store(self.begun.load(Ordering::SeqCst), Ordering::Release);
         self.changes.send();
     }
 
     /// Returns the registry's clock in microseconds: its value at the last answer, plus the time that has
-    /// passed since then. Setting the clock of this server does not change it.
+    /// passed since then. Setting the clock of this server does not change the result.
     pub fn registry_clock_us(&self) -> i64 {
         clock::since_boot_us().saturating_add(self.clock_offset_us.load(Ordering::Relaxed))
     }

@@ -1,4 +1,5 @@
-//! What the keeper, the backends and administrators publish to one another: one type for each writer.
+//! The values that the keeper, the backends and administrators publish to one another, with a separate type
+//! for each writer.
 //!
 //! Times are microseconds of Unix time; 0 means none. Unless a comment says otherwise, no word orders
 //! accesses to another word, so Relaxed suffices.
@@ -30,8 +31,8 @@ pub struct ServerStatus {
     pub cycles: Signal,
 }
 
-/// The value of a track, and the floor of its slots: see [`Begun`]. Written by the keeper, under the
-/// exclusive lock of the directory.
+/// The value of a track, and the floor of the slots of that track (see [`Begun`]). Written by the keeper,
+/// under the exclusive lock of the directory.
 #[derive(Default)]
 struct BegunWords {
     value: AtomicU8,
@@ -56,7 +57,7 @@ impl ServerStatus {
         words.value.store(begun.value, Ordering::Release);
     }
 
-    /// Returns the value of the clock sequence that is in use; 0 if no other value was opened.
+    /// Returns the value of the clock sequence that is in use, which is 0 if no other value was opened.
     pub fn value(&self) -> u8 {
         self.begun(1).value
     }

@@ -13,7 +13,7 @@ pub const MAX_SLOTS: usize = 256;
 /// The slots.
 pub(super) struct SlotTable {
     pub(super) slots: [Slot; MAX_SLOTS],
-    /// Kept apart from the slots, whose cache lines are contended.
+    /// The records are stored separately from the slots, because the cache lines of the slots are contended.
     pub(super) records: [Record; MAX_SLOTS],
 }
 
@@ -27,21 +27,21 @@ impl Default for SlotTable {
     }
 }
 
-/// What is known about a slot, in addition to its contents.
+/// Information about a slot, in addition to the contents of the slot.
 #[derive(Default)]
 pub(super) struct Record {
-    /// How many IDs were taken, as counted so far. All backends add to it.
+    /// The number of IDs that backends have counted so far. All backends add their counts.
     pub(super) issued: AtomicU64,
-    /// The slot's word after it was last set other than by taking IDs. While the word is unchanged, no ID has
-    /// been taken since. This and the next field are written under the exclusive lock.
+    /// The slot's word after the last change other than taking IDs. As long as the slot still has this word,
+    /// no ID has been taken since that change. This and the next field are written under the exclusive lock.
     set_to: AtomicU64,
     /// The high-water mark of the IDs issued before `set_to` was set, in microseconds of Unix time.
     end_of_use_us: AtomicI64,
 }
 
 impl Record {
-    /// Records that the slot was set to this word, which has a value of the clock sequence with which the
-    /// slot has issued no ID.
+    /// Records that the slot was set to this word. The slot has issued no ID with the word's value of the
+    /// clock sequence.
     pub(super) fn note_new(&self, word: u64) {
         self.end_of_use_us.store(0, Ordering::Relaxed);
         self.set_to.store(word, Ordering::Relaxed);
@@ -83,8 +83,8 @@ pub(super) enum SlotEntry {
     #[default]
     Free,
     /// The slot belongs to this layout on this track, and to all layouts with the same key. On track 0, the
-    /// entry names a layout without a clock sequence as soon as there is one: the other layouts leave the
-    /// slot when the clock is set back.
+    /// entry names a layout without a clock sequence as soon as such a layout exists, because the other
+    /// layouts leave the slot when the clock is set back.
     InUse(Layout, usize),
     /// The slot belongs to no layout any more. Backends may still have cached it.
     Retired,
@@ -98,7 +98,8 @@ impl SlotEntry {
         }
     }
 
-    /// Whether every layout has left this slot, while the server's value of the clock sequence is `current`.
+    /// Whether all layouts have left this slot, given that the server's value of the clock sequence is
+    /// `current`.
     pub(super) fn is_left(&self, current: u8) -> bool {
         match self {
             SlotEntry::InUse(layout, track) => SlotKey::at(layout, current).track() != *track,

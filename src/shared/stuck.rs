@@ -1,6 +1,6 @@
-//! The hosts of a registry at which connection attempts got stuck. Later processes ask these hosts after the
-//! others, and connect after a pause. Written by the registry worker and the segments worker, under the
-//! exclusive lock.
+//! The hosts of a registry at which connection attempts got stuck. Later processes try these hosts after all
+//! other hosts, and pause before connecting. Written by the registry worker and the segments worker, under
+//! the exclusive lock.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::pg::clock;
 
 /// How many hosts are remembered.
 const MOST_HOSTS: usize = 64;
-/// How long a host is still asked after the others once a connection has succeeded again, in microseconds.
+/// How long a host is still tried after the others when connections succeed again, in microseconds.
 const TIME_ASIDE_US: i64 = 60_000_000;
-/// The pause before a connection attempt. It is doubled for each process that has exited without a
-/// connection.
+/// The first pause before a connection attempt. The pause is doubled for each process that has exited without
+/// a connection.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The maximum of this pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -22,11 +22,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A host. Instants are microseconds since boot.
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// A hash of the host's name. If two hosts have the same hash, both are asked late, which does no harm.
+    /// A hash of the host's name. If two hosts have the same hash, both hosts are tried late, which is
+    /// harmless.
     host: u64,
-    /// When a process last got stuck there; 0 if this entry is unused.
+    /// The time at which a process last got stuck at this host, or 0 if this entry is unused.
     at_us: i64,
-    /// Until when the host is asked after the others.
+    /// The time until which this host is tried after the others.
     until_us: i64,
 }
 
@@ -34,8 +35,8 @@ struct Mark {
 #[derive(Clone, Copy)]
 pub struct Stuck {
     marks: [Mark; MOST_HOSTS],
-    /// How many processes have exited without a connection since the last successful one, and when the last
-    /// of them exited.
+    /// The number of processes that have exited without a connection since the last successful connection,
+    /// and the time of the last such exit.
     ended: u32,
     ended_at_us: i64,
 }
@@ -99,16 +100,16 @@ impl Stuck {
         self.ended > 0 || self.marks.iter().any(|mark| mark.until_us == i64::MAX)
     }
 
-    /// Returns a sort key for hosts: hosts at which no process got stuck come first, then the hosts at which
-    /// that was longest ago.
+    /// Returns a sort key for hosts. Hosts at which no process got stuck come first. The other hosts follow,
+    /// starting with the host at which a process got stuck longest ago.
     pub fn order_of(&self, host: u64) -> i64 {
         let now_us = clock::since_boot_us();
         let mark = self.marks.iter().find(|mark| mark.host == host && mark.until_us > now_us);
         mark.map_or(0, |mark| mark.at_us)
     }
 
-    /// Returns how long to wait before the next connection attempt: a stuck process may keep a processor
-    /// busy.
+    /// Returns how long to wait before the next connection attempt. Without a pause, stuck processes could
+    /// keep a processor busy.
     pub fn pause(&self) -> Duration {
         if self.ended == 0 {
             return Duration::ZERO;

@@ -7,10 +7,10 @@ use pgrx::pg_sys;
 /// Wakes a background worker by its latch.
 #[derive(Default)]
 pub struct Wakeup {
-    /// Whether the worker was requested. Set by the process that requests it, and cleared by the worker. Only
-    /// the process that sets it wakes the worker.
+    /// Whether the worker was requested. The process that requests the worker sets this flag, and the worker
+    /// clears it. Only the process that sets the flag wakes the worker.
     is_wanted: AtomicBool,
-    /// Written by the worker, as is its latch.
+    /// The worker writes its process ID and its latch.
     pid: AtomicI32,
     latch: AtomicPtr<pg_sys::Latch>,
 }

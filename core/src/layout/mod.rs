@@ -10,7 +10,7 @@ pub mod json;
 pub mod parse;
 pub mod presets;
 
-/// The number of bits of the largest integer up to which JavaScript numbers are exact.
+/// The width, in bits, of the integers that JavaScript numbers represent exactly.
 const JAVASCRIPT_BITS: u32 = 53;
 const US_PER_SECOND: f64 = 1_000_000.0;
 
@@ -79,7 +79,7 @@ impl Layout {
     /// in microseconds of Unix time.
     ///
     /// # Errors
-    /// A [`LayoutError`] that names the invalid field or option, and what is allowed in its place.
+    /// Returns a [`LayoutError`] that names the invalid field or option, and states what is allowed instead.
     pub fn new(fields: &[(Field, u32)], unit_us: u64, epoch_us: i64) -> Result<Layout, LayoutError> {
         if fields.first().map(|&(field, _)| field) != Some(Field::Time) {
             return Err(LayoutError::TimeNotFirst { found: fields.first().map(|&(field, _)| field.name()) });
@@ -119,7 +119,7 @@ impl Layout {
     }
 
     /// Checks that the end of the layout, in microseconds of Unix time, fits an `i64` (up to the year
-    /// 294247). This limit is thirty years before the last `timestamptz`. It makes overflow checks
+    /// 294247). This limit is thirty years before the last `timestamptz`. This check makes overflow checks
     /// unnecessary in all arithmetic on times of a layout.
     fn check_end(&self) -> Result<(), LayoutError> {
         match self.scale.checked_start_us(self.ticks()) {
@@ -134,7 +134,7 @@ impl Layout {
         self.spans[field as usize]
     }
 
-    /// Returns the number of bits of a field; 0 if the layout lacks it.
+    /// Returns the number of bits of a field, which is 0 if the layout lacks the field.
     pub fn bits(&self, field: Field) -> u32 {
         self.span(field).bits.into()
     }
@@ -144,7 +144,7 @@ impl Layout {
         self.span(field).shift.into()
     }
 
-    /// Returns the largest value of a field; 0 if the layout lacks it.
+    /// Returns the largest value of a field, which is 0 if the layout lacks the field.
     pub fn max(&self, field: Field) -> u64 {
         self.span(field).max()
     }
@@ -216,7 +216,8 @@ impl Layout {
     /// Returns the tick that contains an instant (microseconds of Unix time).
     ///
     /// # Errors
-    /// [`RangeError::Time`] before the epoch, and at or after the end of the layout.
+    /// Returns [`RangeError::Time`] if the instant is before the epoch, or is not before the end of the
+    /// layout.
     pub fn tick_at(&self, unix_us: i64) -> Result<u64, RangeError> {
         match self.scale.tick_at(unix_us).filter(|&tick| tick < self.ticks()) {
             Some(tick) => Ok(tick),
@@ -260,7 +261,7 @@ impl Layout {
     /// Combines the fields of an ID.
     ///
     /// # Errors
-    /// [`RangeError::Field`] for the first part that does not fit its field.
+    /// Returns [`RangeError::Field`] for the first value that does not fit its field.
     pub fn pack(&self, parts: &Parts) -> Result<i64, RangeError> {
         let values = [parts.tick, parts.datacenter, parts.worker, parts.clock_seq, parts.sequence];
         let mut id = 0;
@@ -277,7 +278,8 @@ impl Layout {
     /// Splits an ID into its fields.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`], or [`RangeError::IdPastEnd`] for an ID that has more bits than the layout.
+    /// Returns [`RangeError::NegativeId`] for a negative ID, and [`RangeError::IdPastEnd`] for an ID that has
+    /// more bits than the layout.
     #[inline]
     pub fn unpack(&self, id: i64) -> Result<Parts, RangeError> {
         let bits = self.checked(id)?;

@@ -6,7 +6,8 @@ use std::fmt;
 /// The maximum length of a prefix, in bytes.
 pub const MAX_PREFIX: usize = 16;
 
-/// A prefix of 1 to 16 characters `a-z` and `0-9`, or an empty one where no prefix is needed.
+/// A prefix of 1 to 16 characters from `a-z` and `0-9`, or the empty prefix, which means that there is no
+/// prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
     /// The characters of the prefix, followed by zeros.
@@ -21,7 +22,7 @@ impl Prefix {
     /// Creates a prefix from a text, which must not be empty.
     ///
     /// # Errors
-    /// A [`PrefixError`], which names the first invalid character.
+    /// Returns a [`PrefixError`] that names the first invalid character.
     #[inline]
     pub fn new(text: &[u8]) -> Result<Prefix, PrefixError> {
         if text.is_empty() {

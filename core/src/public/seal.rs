@@ -1,9 +1,9 @@
 //! Sealing of public IDs: a key hides the ID, and proves that the public ID was made with that key.
 //!
-//! Two subkeys are derived from the key. They differ for each form (text, UUID) and each prefix. The ID is
-//! [masked](crate::mask) with the first subkey. The masked number gets a tag that is computed with the second
-//! subkey. This is encrypt-then-MAC (Bellare and Namprempre, "Authenticated Encryption", 2000), so a forged
-//! public ID is rejected before anything is decrypted. Masking is a permutation, so different IDs have
+//! Two subkeys are derived from the key. Each form (text, UUID) and each prefix has different subkeys. The ID
+//! is [masked](crate::mask) with the first subkey. The masked number gets a tag that is computed with the
+//! second subkey. This is encrypt-then-MAC (Bellare and Namprempre, "Authenticated Encryption", 2000), so a
+//! forged public ID is rejected before anything is decrypted. Masking is a permutation, so different IDs have
 //! different masked numbers.
 //!
 //! | step | algorithm |
@@ -12,7 +12,7 @@
 //! | masked number | CAST-128 with cycle walking, see [`mask`](crate::mask) |
 //! | tag | the leftmost bits of one block encrypted with AES-128: the masked number in 8 bytes, most significant byte first, followed by 8 zero bytes |
 //!
-//! The tag is a CBC-MAC of messages that all have one block.
+//! The tag is a CBC-MAC whose messages all consist of one block.
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes128Enc};
@@ -34,7 +34,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// Derives the subkeys. This takes as long as sealing a few IDs.
+    /// Derives the subkeys, which takes as long as sealing a few IDs.
     ///
     /// `label` is the name of the form.
     pub fn new(key: &[u8; KEY_BYTES], label: &[u8], prefix: &Prefix) -> Seal {
@@ -55,7 +55,7 @@ impl Seal {
     /// negative.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn seal(&self, id: i64, tag_bits: u32) -> Result<(i64, u64), RangeError> {
         let masked = self.mask.mask(id)?;

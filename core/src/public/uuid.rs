@@ -1,7 +1,8 @@
 //! IDs as UUIDs of version 8 (RFC 9562), in which all bits except version and variant are free to use.
 //!
-//! Without a key, the first 18 hexadecimal digits are the 16 digits of the ID, with one `8` for the version
-//! and one for the variant among them. All other digits are 0. These UUIDs therefore sort as the IDs do.
+//! Without a key, the first 18 hexadecimal digits are the 16 digits of the ID, with two digits inserted: one
+//! `8` for the version and one for the variant. All other digits are 0. These UUIDs therefore sort in the
+//! same order as the IDs.
 //!
 //! ```text
 //! ID                 1565b3a2c4d5e6f7
@@ -45,7 +46,7 @@ impl Uuids {
     /// Returns the UUID of an ID.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn uuid(&self, id: i64) -> Result<[u8; 16], RangeError> {
         let bits = match &self.seal {
@@ -61,7 +62,7 @@ impl Uuids {
     /// Returns the ID of a UUID.
     ///
     /// # Errors
-    /// A [`UuidError`], if the UUID is not exactly one that [`uuid`](Uuids::uuid) returns.
+    /// Returns a [`UuidError`] unless the UUID is one that [`uuid`](Uuids::uuid) returns.
     #[inline]
     pub fn id(&self, uuid: &[u8; 16]) -> Result<i64, UuidError> {
         let bits = without_version(u128::from_be_bytes(*uuid))?;
@@ -82,8 +83,8 @@ impl Uuids {
     }
 }
 
-/// Returns the 122 free bits for an ID without a key: 60 bits of the ID, two zeros after the variant, the
-/// other 4 bits of the ID, and zeros.
+/// Returns the 122 free bits of a UUID made without a key: 60 bits of the ID, two zero bits after the
+/// variant, the other 4 bits of the ID, and zero bits.
 #[inline]
 fn plain_bits(id: u64) -> u128 {
     u128::from(id >> 4) << 62 | u128::from(id & 0xF) << 56
@@ -109,14 +110,14 @@ fn without_version(uuid: u128) -> Result<u128, UuidError> {
     Ok(uuid >> 80 << 74 | (uuid >> 64 & 0xFFF) << 62 | uuid & ((1 << 62) - 1))
 }
 
-/// The reason why a UUID is not that of an ID.
+/// The reason why a UUID does not represent an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UuidError {
     /// The UUID does not have the variant of RFC 9562.
     Variant,
-    /// The UUID has this version, not 8.
+    /// The UUID has this version instead of version 8.
     Version(u8),
-    /// Bits are set that are 0 in every UUID made without a key.
+    /// The UUID has bits set that are zero in every UUID made without a key.
     NotPlain,
     /// The number is larger than any ID.
     TooLarge,

@@ -14,7 +14,7 @@ const LONGEST_VALUE: c_int = 8_192;
 /// One row of an answer. NULL is `None`.
 pub type Row = Vec<Option<String>>;
 
-/// A result of libpq. It is freed when it is dropped.
+/// A result of libpq, which is freed when this value is dropped.
 pub struct ResultOfQuery(pub NonNull<PGresult>);
 
 /// The reason why a result is not accepted.
@@ -34,8 +34,9 @@ impl From<TryReserveError> for Refusal {
 }
 
 impl ResultOfQuery {
-    /// Returns the rows. Fails if the result is not that of a query: libpq would return COPY, for example, again and
-    /// again until the copy is done. The other side may send any amount of data, so every allocation may fail.
+    /// Returns the rows. Fails if the result does not come from a query. During COPY, for example, libpq would return
+    /// the same result again and again until the copy is done. The other side may send any amount of data, so every
+    /// allocation may fail.
     pub fn rows(&self) -> Result<Vec<Row>, Refusal> {
         use ExecStatusType::*;
         let result = self.0.as_ptr();

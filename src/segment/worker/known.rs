@@ -1,4 +1,4 @@
-//! What the worker knows about the segments in use, and does not share with other processes.
+//! The worker's knowledge of the segments in use, which is not shared with other processes.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,14 @@ use crate::pg::random::random_time;
 use crate::segment::answer::Granted;
 use crate::segment::fetch::Lasted;
 
-/// How long before a period its first range is fetched, in seconds: a random time between these two, so that servers
-/// do not ask all at once.
+/// The first range of a period is fetched before the period starts, at a random time between these limits (in
+/// seconds), so that not all servers send their requests at once.
 const LEAD: (f64, f64) = (60.0, 600.0);
-/// Pause after an answer without a range, if no call is waiting, in seconds: a random time between these two.
+/// After an answer without a range, if no call is waiting, the worker pauses for a random time between these limits
+/// (in seconds).
 const CALM_PAUSE: (f64, f64) = (5.0, 30.0);
 
-/// What the worker knows about one segment.
+/// The worker's knowledge of one segment.
 pub struct Known {
     name: String,
     /// A range of the next period, held back until that period starts.
@@ -61,15 +62,15 @@ impl Known {
         self.calm_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Whether the statement has failed because of this name within this time.
+    /// Whether a statement has failed because of this name within the given time.
     pub fn has_failed_within(&self, time: Duration) -> bool {
         self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < time)
     }
 }
 
 impl LastFetch {
-    /// Returns how long the range would last at the rate at which numbers were taken since it was fetched; `None` if
-    /// none were taken.
+    /// Returns how long the range would last at the average rate since the range was fetched, or `None` if no numbers
+    /// were taken.
     pub fn lasted(&self, standing: &Standing) -> Option<Lasted> {
         let taken = self.left.checked_sub(standing.left).filter(|&taken| taken > 0)?;
         let lasted = self.at.elapsed().as_secs_f64() * self.count as f64 / taken as f64;
@@ -82,8 +83,8 @@ impl LastFetch {
 pub struct KnownSegments(Vec<Option<Known>>);
 
 impl KnownSegments {
-    /// Returns what is known about the segment in a slot. Forgets it first if the slot has been reassigned to another
-    /// name.
+    /// Returns the worker's knowledge of the segment in a slot. If the slot has been reassigned to another name, the
+    /// old knowledge is discarded first.
     pub fn of(&mut self, at: usize, name: &str) -> &mut Known {
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
@@ -95,7 +96,7 @@ impl KnownSegments {
         entry.get_or_insert_with(|| Known::new(name))
     }
 
-    /// Whether the last statement with the name in this slot failed because of it.
+    /// Whether the last statement with the name in this slot failed because of the name.
     pub fn is_suspected(&self, at: usize) -> bool {
         self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.failed_at.is_some())
     }

@@ -1,5 +1,5 @@
-//! Ranges that belong to a period. They are fetched before the period starts, held back, and published when it has
-//! started.
+//! Ranges that belong to a period. These ranges are fetched before the period starts, held back, and published when
+//! the period has started.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl Worker {
         !is_stopping() && config::registry().is_none() == self.is_local
     }
 
-    /// Publishes the ranges whose periods have started. A range that cannot be recorded stays held. A range is
-    /// dropped if it does not lie above the numbers that have been used since it was fetched.
+    /// Publishes the ranges whose periods have started. A range that cannot be recorded remains held back. A range is
+    /// dropped unless it is above all numbers that have been used since the range was fetched.
     pub fn enter_periods(&mut self) {
         let now_us = self.segments.registry_clock_us();
         let held = self.known.held().filter(|(_, _, granted)| has_begun(granted.period, now_us));
@@ -52,7 +52,7 @@ impl Worker {
         }
     }
 
-    /// Returns the time until a period requires work; `None` if no range belongs to a period.
+    /// Returns the time until a period requires work, or `None` if no range belongs to a period.
     pub fn pause_of_periods(&self) -> Option<Duration> {
         let now_us = self.segments.registry_clock_us();
         let is_in_period = |ends_us: i64| ends_us != NEVER_ENDS && ends_us > now_us;
@@ -60,7 +60,7 @@ impl Worker {
         let current = in_use.iter().filter_map(|(_, _, slot)| slot.segment.standing().current);
         let in_period = current.filter(|range| is_in_period(range.ends_us)).map(|_| IDLE_TIME);
         let held = self.known.held().filter_map(|(_, _, held)| held.period);
-        // A period that has started still has a held range if that range could not be recorded. Try again.
+        // If a range could not be recorded, it remains held back even after its period has started. Try again.
         let begins_in = held.map(|period| match period.starts_us.saturating_sub(now_us) {
             left_us if left_us > 0 => Duration::from_micros(left_us.unsigned_abs()),
             _ => IDLE_TIME,
@@ -68,9 +68,9 @@ impl Worker {
         in_period.chain(begins_in).min()
     }
 
-    /// Whether the clock was set since it was last compared with the registry's clock, while ranges of periods are in
-    /// use. The registry's clock may have been set as well, or this machine may have been suspended without counting
-    /// the time.
+    /// Whether ranges of periods are in use, and the clock was set after the last comparison with the registry's
+    /// clock. In this case, the registry's clock may have been set as well. This machine may also have been suspended
+    /// without counting the time.
     pub fn is_clock_set(&self) -> bool {
         clock_offset_us().abs_diff(self.clock_offset_us) > STEP_US
             && self.segments.in_use().iter().any(|(_, _, slot)| {
@@ -87,7 +87,7 @@ pub fn is_next_period_due(known: &Known, standing: &Standing, now_us: i64) -> bo
     known.held.is_none() && standing.current.is_some_and(|range| is_soon(range.ends_us))
 }
 
-/// Whether a range of this period, or of no period, may be used.
+/// Whether a range of this period may be used. A range without a period may always be used.
 pub fn has_begun(period: Option<Period>, now_us: i64) -> bool {
     period.is_none_or(|period| period.starts_us <= now_us)
 }

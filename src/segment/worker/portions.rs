@@ -1,5 +1,5 @@
-//! Requests divided into portions, one for each statement. If a statement fails because of a name, its portion is
-//! halved until the name is found.
+//! Requests divided into portions, one for each statement. If a statement fails because of a name, the portion is
+//! halved repeatedly until the name is found.
 
 use std::collections::VecDeque;
 
@@ -31,8 +31,8 @@ impl<T> Portions<T> {
         self.0.pop_front()
     }
 
-    /// Handles a portion whose statement failed: puts its two halves first. If the portion is a single request,
-    /// returns it.
+    /// Splits a portion whose statement failed, and puts the two halves first. If the portion consists of a single
+    /// request, returns this request.
     pub fn halve(&mut self, mut portion: Vec<T>) -> Option<T> {
         if portion.len() > 1 {
             let half = portion.split_off(portion.len() / 2);

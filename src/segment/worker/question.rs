@@ -55,8 +55,8 @@ impl Worker {
         answered.map_err(Failure::of_registry)
     }
 
-    /// Returns the requests with the tokens of this registry. If the registry is not known, adds the tokens of the
-    /// registry that answered last.
+    /// Returns the requests with the tokens of this registry. If the registry is unknown, the tokens of the registry
+    /// that answered last are added.
     fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
         let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
         if let Ok(range_file) = &self.range_file {

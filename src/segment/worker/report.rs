@@ -1,9 +1,10 @@
-//! Reports to the registry, and the tokens that it returns.
+//! Reports to the registry, and the tokens that the registry returns.
 //!
-//! Before the registry is asked for the first range, and then every `renew_every`, the worker reports the server's
-//! high-water mark for each name, no matter which registry granted the numbers. So the registry does not grant these
-//! numbers to another server, even if another registry granted them to this one. A registry that was restored from a
-//! backup detects its loss from the reports. In return, the registry signs a token that states what it has granted.
+//! The worker reports the server's high-water mark for each name, no matter which registry granted the numbers. The
+//! first report is sent before the first range is requested, and a new report is sent every `renew_every`. The
+//! registry therefore does not grant these numbers to another server, even if this server received them from a
+//! different registry. A registry that was restored from a backup detects its loss from the reports. In return, the
+//! registry signs a token that states what it has granted.
 
 use std::time::{Duration, Instant};
 
@@ -36,9 +37,9 @@ impl Worker {
         }
     }
 
-    /// Requests tokens for the ranges that were just granted. This takes another statement, because the registry
-    /// signs only what is committed. A range without a token is not used: if the registry lost the commit, nothing
-    /// else would tell it about the grant. A registry in this database needs no tokens: the WAL contains its grants.
+    /// Requests tokens for the ranges that were just granted. A separate statement is necessary, because the registry
+    /// signs only what is committed. A range without a token is not used, because only a token can prove the grant if
+    /// the registry loses the commit. A registry in this database needs no tokens: the WAL contains its grants.
     pub fn evidence_of(
         &mut self,
         answer: &Answer,
@@ -65,7 +66,7 @@ impl Worker {
         Err(Some(Failure::of_silence("the registry did not sign the numbers: it may be an older version")))
     }
 
-    /// Sends these reports and returns the tokens; `None` if another registry has answered.
+    /// Sends these reports and returns the tokens, or `None` if another registry has answered.
     fn ask_for_evidence(
         &mut self,
         reports: &[Request],
@@ -86,10 +87,10 @@ impl Worker {
         Ok(Some(signed.collect()))
     }
 
-    /// Returns the registry that may be asked for numbers; `None` if any registry may be asked. Before a registry is
-    /// asked for the first time, it is told the high-water marks of all names: another registry may have granted
-    /// these numbers. Names that still have numbers in hand are reported as well; otherwise the registry could grant
-    /// those numbers to other servers.
+    /// Returns the registry that may be asked for numbers, or `None` if any registry may be asked. Before the first
+    /// request to a registry, the worker reports the high-water marks of all names, because another registry may have
+    /// granted these numbers. Names that still have unused numbers are also reported. Otherwise, the registry could
+    /// grant those numbers to other servers.
     pub fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let known = range_file.registry_id;
@@ -100,8 +101,8 @@ impl Worker {
             }
             let told = self.tell_registry(reports.clone(), None)?;
             if told != known && told.is_some() {
-                // This server may have used this registry before. Now that its ID is known, send the tokens that it
-                // signed.
+                // This server may have used this registry before. The registry's ID is known now, so send the tokens
+                // that this registry signed.
                 self.tell_registry(reports, told)?;
             }
             if known.is_some() && told != known {
@@ -116,8 +117,8 @@ impl Worker {
         Ok(self.told)
     }
 
-    /// Sends these reports to the registry with this ID, or to whichever registry answers. Returns the ID of the
-    /// registry that received them.
+    /// Sends these reports to the registry with this ID, or to any registry if there is no ID. Returns the ID of the
+    /// registry that received the reports.
     fn tell_registry(
         &mut self,
         reports: Vec<Request>,
