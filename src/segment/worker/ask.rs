@@ -5,6 +5,7 @@ use super::periods::has_begun;
 use super::state::{Worker, clock_offset_us};
 use super::wishes::Wish;
 use crate::background::stop::is_stopping;
+use crate::shared::segments::SegmentState;
 
 impl Worker {
     /// Sends these requests and publishes the granted ranges.
@@ -34,6 +35,17 @@ impl Worker {
         range_file.registry_id = answer.registry_id;
         for (name, token) in signed {
             range_file.prove(answer.registry_id, &name, token);
+        }
+        for (index, Wish { at, request }) in wishes.iter().enumerate() {
+            let is_answered = answer.about.iter().any(|(answered, _)| *answered == index);
+            if !is_answered && self.known.is_suspected(*at) {
+                // The statement no longer fails because of this name. What the failure said is outdated.
+                self.segments.note(*at, &request.name, |record| {
+                    record.state = SegmentState::Asked;
+                    record.set_detail(None);
+                });
+                self.known.of(*at, &request.name).failed_at = None;
+            }
         }
         let mut granted = vec![];
         let mut is_refused = false;
