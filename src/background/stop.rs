@@ -6,8 +6,8 @@ use crate::pg::process;
 
 /// Set by SIGTERM.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
-/// Set while SIGTERM must interrupt the worker: during a commit, which may wait for an unavailable standby,
-/// and during a call of a function that does not belong to the extension.
+/// Whether SIGTERM must interrupt the worker. The flag is set during a commit, which may wait for an
+/// unavailable standby, and during a call of a function that does not belong to the extension.
 static IS_INTERRUPTIBLE: AtomicBool = AtomicBool::new(false);
 
 /// The action on SIGTERM, which may run between any two instructions of the worker.
@@ -20,8 +20,8 @@ pub fn is_stopping() -> bool {
     IS_STOPPING.load(Ordering::SeqCst)
 }
 
-/// Lets SIGTERM interrupt from now on until the end of the transaction. If the signal has arrived already, it
-/// interrupts now.
+/// Allows SIGTERM to interrupt the worker until the end of the transaction. A signal that has already arrived
+/// interrupts the worker immediately.
 pub fn let_sigterm_interrupt() {
     IS_INTERRUPTIBLE.store(true, Ordering::SeqCst);
     if is_stopping() {

@@ -1,11 +1,11 @@
-//! The keeper: the background worker that writes the horizon ahead of the IDs, determines the identity of the
-//! server, and opens and closes the gate.
+//! The keeper is the background worker that writes the horizon ahead of the IDs, determines the identity of
+//! the server, and opens and closes the gate.
 //!
 //! Its decisions are a pure function of what it reads: [`snowflake_id_core::keeper_plan`]. This module
-//! carries them out. In each cycle, the keeper does the following:
+//! carries them out. The keeper performs these steps in each cycle:
 //!
 //! 1. The keeper locks and reads the stored state, reads the clock and the settings, and makes a plan.
-//! 2. The keeper notes in shared memory which horizon is about to be stored.
+//! 2. The keeper records in shared memory which horizon it is about to store.
 //! 3. The keeper stores the records and the horizon of the plan, and **commits**.
 //! 4. After the commit, the keeper publishes the horizon, and opens or closes the gate according to the plan.
 //!

@@ -15,10 +15,10 @@ use crate::shared::memory::State;
 pub struct Hand {
     shared: &'static State,
     state: LeaseState,
-    /// Whether the registry has said that it does not know the lease. Such a lease is still used until it
-    /// ends.
+    /// Whether the registry has reported that it does not know the lease. The server continues to use such a
+    /// lease until the lease ends.
     is_unknown: bool,
-    /// Whether the lease was granted before this process started.
+    /// Whether the lease was granted to an earlier process.
     is_inherited: bool,
 }
 
@@ -50,18 +50,19 @@ impl Hand {
         self.state.held.as_ref().map_or(0, |held| held.lease.until_us)
     }
 
-    /// Records which registry has granted a lease. This record is written to the file with the next change.
+    /// Records which registry has granted a lease. The record is written to the file together with the next
+    /// change.
     pub fn note_registry(&mut self, registry_id: Uuid) {
         self.state.note(registry_id);
     }
 
-    /// Stores and returns the IDs of a request for a lease. The function must be called before the request is
-    /// sent.
+    /// Stores the IDs of a lease request, and returns the IDs. The caller must call the function before
+    /// sending the request.
     pub fn ask(&mut self) -> Result<Asking, String> {
         self.keep(|state| state.ask(new_token))
     }
 
-    /// Discards the request: its lease is of no use, or belongs to another server.
+    /// Discards the request, because its lease is useless or belongs to another server.
     pub fn stop_asking(&mut self) -> Result<(), String> {
         self.keep(|state| state.asking = None)
     }
@@ -103,8 +104,8 @@ impl Hand {
         self.is_unknown = true;
     }
 
-    /// Whether the lease can never be used, because it was granted before the last restart of the server, and
-    /// the times for which it was used are unknown.
+    /// Returns whether the server can never use the lease. This is the case if the lease was granted before
+    /// the last restart of the server, and the times of its use are unknown.
     pub fn is_refused(&self, needs: &Needs) -> bool {
         let is_unwanted = |held: &Held| needs.unwanted.contains(&held.lease.identity.worker);
         self.is_inherited
@@ -112,15 +113,16 @@ impl Hand {
             && self.state.held.as_ref().is_some_and(is_unwanted)
     }
 
-    /// Gives up an unusable lease, which then ends because it is not renewed. Later grants of the worker ID
-    /// start after the end of this lease.
+    /// Gives up an unusable lease. The lease ends because the worker no longer renews it. Later grants of the
+    /// worker ID start after the end of this lease.
     pub fn let_go(&mut self) -> Result<(), String> {
         self.keep(|state| state.held = None)?;
         lease::tell(|lease_status| lease_status.lease = None);
         Ok(())
     }
 
-    /// Drops a lease under which another server is issuing IDs, and may have been doing so for some time.
+    /// Drops a lease because another server is issuing IDs under the same lease, possibly for some time
+    /// already.
     pub fn drop_twin(&mut self) -> Result<(), String> {
         lease::tell(|lease_status| lease_status.lease = None);
         self.shared.close_gate();
@@ -139,9 +141,8 @@ impl Hand {
         self.keep(|_| ())
     }
 
-    /// If the keeper has no lease, passes the current lease to the keeper without an answer from the
-    /// registry. This is safe because the current lease belongs to this server alone, whatever the registry
-    /// says.
+    /// If the keeper has no lease, passes the current lease to the keeper without contacting the registry.
+    /// This is safe because the current lease belongs to this server alone.
     pub fn go_on(&self) {
         if let (None, Some(lease)) = (lease::lease_status().lease, self.state.lease_at(clock::clock_us())) {
             log!(

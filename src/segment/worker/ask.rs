@@ -8,7 +8,7 @@ use crate::background::stop::is_stopping;
 use crate::shared::segments::SegmentState;
 
 impl Worker {
-    /// Sends these requests and publishes the granted ranges.
+    /// Requests ranges from the registry and publishes the granted ranges.
     pub fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
         let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
         range_file.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
@@ -25,8 +25,8 @@ impl Worker {
         }
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
-        // The registry may already be in the next period. The held ranges of that period must be published first,
-        // because the new range is above them.
+        // The registry may have reached the next period already. Publish the held ranges of that period first,
+        // because the new range is above the held ranges.
         self.enter_periods();
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;
