@@ -211,8 +211,8 @@ impl Generator {
         Ok(now_us.abs_diff(epoch_us))
     }
 
-    /// Returns `current`, or a counter in the tick of the clock if the clock is in a later tick. Only the
-    /// latter case requires a division.
+    /// Returns `current` if the clock is not in a later tick, and otherwise a counter in the tick of the
+    /// clock. A division is needed only in the second case.
     #[inline]
     fn first_free(&self, current: u64, elapsed_us: u64) -> Result<u64, Stall> {
         let unit_us = self.layout.unit_us();

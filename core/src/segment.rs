@@ -32,7 +32,7 @@ const RANGES: u64 = 4;
 /// contain the generation.
 const OFFSET_BITS: u32 = 40;
 const GENERATIONS: u64 = 1 << (u64::BITS - OFFSET_BITS);
-/// The maximum number of numbers in a range.
+/// The maximum size of a range, in numbers.
 pub const MOST_NUMBERS: u64 = (1 << OFFSET_BITS) - 1;
 /// The value of [`Range::ends_us`] for a range that may be used at any time.
 pub const NEVER_ENDS: i64 = i64::MAX;
@@ -46,8 +46,8 @@ pub struct Range {
     pub increment: i64,
     /// The count of numbers.
     pub count: u64,
-    /// The end of the range as a time of the clock passed to [`Segment::take`], in microseconds, or
-    /// [`NEVER_ENDS`].
+    /// The time at which the range ends, in microseconds, or [`NEVER_ENDS`]. The time is compared with the
+    /// clock that is passed to [`Segment::take`].
     pub ends_us: i64,
 }
 
@@ -105,8 +105,8 @@ pub struct Standing {
     pub next: Option<Range>,
     /// The count of numbers left in all ranges.
     pub left: u64,
-    /// True if the next range should be fetched. This is the case when the current range is the last range of
-    /// the segment and enough of its numbers have been taken.
+    /// True if the next range should be fetched. The next range is needed when the current range is the last
+    /// range of the segment and enough of its numbers have been taken.
     pub is_next_wanted: bool,
 }
 
@@ -130,7 +130,7 @@ struct RangeWords {
     increment: AtomicI64,
     count: AtomicU64,
     ends_us: AtomicI64,
-    /// The next range should be fetched when this count of numbers has been taken.
+    /// When this many numbers have been taken, the next range should be fetched.
     wanted_at: AtomicU64,
 }
 
@@ -155,8 +155,8 @@ impl RangeWords {
     }
 }
 
-/// A word on cache lines of its own. The word is aligned to 128 bytes, because processors fetch cache lines
-/// in pairs.
+/// A word that shares no cache line with other data. The word is aligned to 128 bytes, because processors
+/// fetch cache lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Apart(AtomicU64);
@@ -169,11 +169,11 @@ struct Apart(AtomicU64);
 pub struct Segment {
     /// `generation << 40 | offset`. Callers write the word by a compare-and-exchange.
     word: Apart,
-    /// The generation of the newest range. Only the writer of the segment stores it. Accesses use Release and
-    /// Acquire, so a process that sees a generation also sees its range.
+    /// The generation of the newest range. Only the writer of the segment changes the generation. Accesses
+    /// use Release and Acquire, so a process that sees a generation also sees its range.
     newest: AtomicU64,
-    /// The stored ranges. Only the writer of the segment stores them. Accesses are Relaxed, for the reasons
-    /// given at `newest` and at the top of this module.
+    /// The stored ranges. Only the writer of the segment changes the ranges. Accesses are Relaxed, for the
+    /// reasons given at `newest` and at the top of this module.
     ranges: [RangeWords; RANGES as usize],
 }
 

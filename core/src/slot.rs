@@ -10,9 +10,9 @@
 //! * An attempt loads the counter *before* the gate. If the attempt loaded the counter before the raise, its
 //!   exchange finds another word and fails. A word from which values could have been taken is never stored in
 //!   the slot again.
-//! * If the attempt loaded the counter after the raise, it sees that the gate is closed. The reason is that
-//!   the load (Acquire) reads a value written by the raise (Release) or by a later exchange. Therefore the
-//!   gate was closed before the load.
+//! * If the attempt loaded the counter after the raise, it sees that the gate is closed. In this case, the
+//!   load (Acquire) reads a value written by the raise (Release) or by a later exchange. Therefore the gate
+//!   was closed before the load.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 

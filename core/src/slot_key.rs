@@ -51,9 +51,9 @@ impl SlotKey {
         usize::from(self.clock_seq_shift.is_some())
     }
 
-    /// Returns the number of bits of a word that counters do not need. The number is the width of all fields
-    /// other than time and sequence. (A counter past the end of every layout needs one more bit. The sign bit
-    /// provides it.)
+    /// Returns the number of bits of a word that counters do not need. The number equals the total width of
+    /// all fields other than time and sequence. (A counter past the end of every layout needs one more bit.
+    /// The sign bit provides it.)
     fn spare_bits(&self) -> u32 {
         self.time_shift - self.sequence_bits
     }

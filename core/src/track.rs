@@ -79,7 +79,7 @@ impl Horizon {
 pub struct Begun {
     /// The value. For the second track, 0 means that the track has no value.
     pub value: u8,
-    /// The floor: the instant at which slots with this value start.
+    /// The floor, which is the instant at which slots with this value start.
     pub floor_us: i64,
 }
 

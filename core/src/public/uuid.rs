@@ -62,7 +62,7 @@ impl Uuids {
     /// Returns the ID of a UUID.
     ///
     /// # Errors
-    /// Returns a [`UuidError`] if [`uuid`](Uuids::uuid) cannot return this UUID for any ID.
+    /// Returns a [`UuidError`] if the UUID is not a result of [`uuid`](Uuids::uuid).
     #[inline]
     pub fn id(&self, uuid: &[u8; 16]) -> Result<i64, UuidError> {
         let bits = without_version(u128::from_be_bytes(*uuid))?;
@@ -83,8 +83,8 @@ impl Uuids {
     }
 }
 
-/// Returns the 122 free bits of a UUID made without a key. They contain 60 bits of the ID, two zero bits
-/// after the variant, and the other 4 bits of the ID. The remaining bits are zero.
+/// Returns the 122 free bits of a UUID made without a key. The free bits contain 60 bits of the ID, two zero
+/// bits after the variant, and the other 4 bits of the ID. The remaining bits are zero.
 #[inline]
 fn plain_bits(id: u64) -> u128 {
     u128::from(id >> 4) << 62 | u128::from(id & 0xF) << 56
@@ -115,7 +115,7 @@ fn without_version(uuid: u128) -> Result<u128, UuidError> {
 pub enum UuidError {
     /// The UUID does not have the variant of RFC 9562.
     Variant,
-    /// The version of the UUID is not 8. The value is the version that the UUID has.
+    /// The version of the UUID is not 8. The field contains the actual version.
     Version(u8),
     /// The UUID has nonzero bits where a UUID made without a key has only zeros.
     NotPlain,
