@@ -15,19 +15,20 @@ pub struct SlotKey {
     time_shift: u32,
     sequence_shift: u32,
     sequence_bits: u32,
-    /// The position of the value of the clock sequence. The position is `None` on track 0, so that layouts
-    /// with and without the field share a slot.
+    /// The position of the clock sequence in the word. On track 0 the position is `None`, so that layouts
+    /// with a clock sequence and layouts without one share a slot.
     clock_seq_shift: Option<u32>,
 }
 
 impl SlotKey {
-    /// Returns the key of a layout on track 0, which applies until the clock is set back for the first time.
-    /// The width of the time field is not part of the key, because it only determines when the layout ends.
+    /// Returns the key of a layout on track 0. All layouts are on track 0 until the clock is set back for the
+    /// first time. The width of the time field is not part of the key, because it only determines when the
+    /// layout ends.
     pub fn of(layout: &Layout) -> SlotKey {
         SlotKey::on_track(layout, 0)
     }
 
-    /// Returns the key of a layout on a track.
+    /// Returns the key of a layout on the given track.
     pub fn on_track(layout: &Layout, track: usize) -> SlotKey {
         SlotKey {
             scale: layout.scale(),
@@ -38,8 +39,9 @@ impl SlotKey {
         }
     }
 
-    /// Returns the key of a layout while the server's value of the clock sequence is `current`. The key is on
-    /// track 0 if the value is 0, if it does not fit the field, or if the layout lacks the field.
+    /// Returns the key of a layout when `current` is the server's value of the clock sequence. The key is on
+    /// track 0 if `current` is 0 or does not fit the clock sequence field, or if the layout has no such
+    /// field.
     pub fn at(layout: &Layout, current: u8) -> SlotKey {
         SlotKey::on_track(layout, usize::from(layout.clock_seq_at(current) > 0))
     }
@@ -49,9 +51,9 @@ impl SlotKey {
         usize::from(self.clock_seq_shift.is_some())
     }
 
-    /// Returns the number of bits of a word that counters do not need. These bits belong to the fields other
-    /// than time and sequence. (A counter past the end of every layout needs one more bit. The sign bit
-    /// provides it.)
+    /// Returns the number of bits of a word that counters do not need. The number equals the total width of
+    /// all fields other than time and sequence. (A counter past the end of every layout needs one more bit.
+    /// The sign bit provides it.)
     fn spare_bits(&self) -> u32 {
         self.time_shift - self.sequence_bits
     }
@@ -86,10 +88,10 @@ impl SlotKey {
         }
     }
 
-    /// Returns the first tick that starts at or after an instant. If the instant is a floor, this tick is the
-    /// first one that may be used. If the instant is a horizon, this tick is the first one that may not be
-    /// used, because a tick may be used only if it starts before the horizon. The result is 0 for an instant
-    /// before the epoch, and never exceeds the number of ticks that a word can represent.
+    /// Returns the first tick that starts at or after an instant. For a floor, the result is the first tick
+    /// that may be used. For a horizon, the result is the first tick that may not be used, because a tick may
+    /// be used only if it starts before the horizon. For an instant before the epoch, the result is 0. The
+    /// result never exceeds the number of ticks that a word can represent.
     pub fn first_tick_from(&self, unix_us: i64) -> u64 {
         self.scale.first_tick_from(unix_us).min(1 << (MAX_TOTAL_BITS - self.time_shift))
     }
@@ -111,11 +113,11 @@ impl SlotKey {
 
     /// Returns the start of the tick that contains a counter, in microseconds of Unix time.
     pub fn tick_us(&self, counter: u64) -> i64 {
-        // A start that does not fit in an `i64` is past the end of every layout.
+        // If the start does not fit in an `i64`, the tick is past the end of every layout.
         self.scale.checked_start_us(counter >> self.sequence_bits).unwrap_or(i64::MAX)
     }
 
-    /// Returns the start of the tick that contains the last value before a counter.
+    /// Returns the start of the tick that contains the value `counter - 1`.
     pub fn last_tick_us(&self, counter: u64) -> i64 {
         self.tick_us(counter.saturating_sub(1))
     }
@@ -123,9 +125,9 @@ impl SlotKey {
     /// Returns the high-water mark for a counter: the lowest horizon that covers all values before it. If
     /// this instant is used as a floor, no ID is repeated.
     ///
-    /// The result is the instant just after the *start* of the last tick, because a tick may be used if it
-    /// starts before the horizon. The end of the tick would also be correct, but layouts with shorter ticks
-    /// would have to wait for it.
+    /// The result is the instant just after the *start* of the last tick. This horizon is sufficient, because
+    /// a tick may be used if it starts before the horizon. The end of the tick would also be a correct
+    /// result, but would make layouts with shorter ticks wait.
     pub fn end_of_use_us(&self, counter: u64) -> i64 {
         match counter {
             0 => self.scale.epoch_us,

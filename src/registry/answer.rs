@@ -1,4 +1,4 @@
-//! The registry's answer, read from a result row.
+//! Parsing of the registry's answers.
 
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::{Identity, Lease};
@@ -13,23 +13,23 @@ pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, gran
 pub struct Answer {
     pub outcome: Outcome,
     pub registry_clock_us: i64,
-    /// The value is `None` if the registry has not been started yet.
+    /// The registry's ID and settings, or `None` if the registry has not been started yet.
     pub registry: Option<Registry>,
     /// Details for administrators.
     pub detail: Option<String>,
-    /// Signed evidence of the current lease, as of the time before this answer.
+    /// A signed token that proves the lease that was current before this answer.
     pub token: Option<String>,
 }
 
-/// The maximum length of a token, in bytes. A longer one is ignored.
+/// The maximum length of a token, in bytes. A longer token is ignored.
 const LONGEST_TOKEN: usize = 400;
 
 /// The registry's ID and settings.
 pub struct Registry {
     pub id: Uuid,
-    /// How long a lease lasts.
+    /// The duration of a lease.
     pub lease_us: i64,
-    /// How often a lease is to be renewed.
+    /// The interval at which a server should renew its lease.
     pub renew_every_us: i64,
 }
 

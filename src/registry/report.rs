@@ -1,5 +1,5 @@
-//! The registry worker's reports about the lease, in the log and in view `snowflake_status`, and the pauses
-//! after these reports.
+//! The registry worker reports the state of the lease in the log and in view `snowflake_status`. The pause
+//! before the next request depends on the reported state.
 
 use std::time::Duration;
 
@@ -17,17 +17,16 @@ use crate::shared::lease::{self, RegistryState};
 
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after a failure, unless leases are renewed more often.
+/// The maximum pause after a failure. The maximum is lower if leases are renewed more often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The minimum for the longest pause, which applies even if leases are renewed more often.
+/// The lower limit of the maximum pause after a failure.
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The reason why there is no lease.
+/// The reason why the registry has granted no lease.
 pub struct Refusal {
     pub state: RegistryState,
     pub why: String,
-    /// The instant at which an identity may become free, in microseconds of Unix time, or 0 if the instant is
-    /// unknown.
+    /// The time at which an identity may become free, in microseconds of Unix time, or 0 if unknown.
     pub free_from_us: i64,
 }
 
@@ -36,7 +35,7 @@ impl Refusal {
         Refusal { state, why, free_from_us: 0 }
     }
 
-    /// Returns the refusal that corresponds to an answer without a usable lease.
+    /// Converts an answer without a usable lease to a refusal.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
             Outcome::Granted(_) => (RegistryState::Granted, "it granted another lease".into()),
@@ -89,7 +88,8 @@ impl Report {
         }
     }
 
-    /// Reports that a lease was granted, with the registry's note if there is one. Returns how long to sleep.
+    /// Reports that the registry has granted a lease. If the answer contains a note for administrators, the
+    /// note is reported as well. Returns the time to sleep.
     pub fn succeed(&mut self, note: Option<String>, dialogue: &Dialogue) -> Duration {
         self.failures.end();
         self.problem.is_new(None);
@@ -116,8 +116,8 @@ impl Report {
         dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
     }
 
-    /// Reports why the registry has granted no lease, and warns if the current lease, which ends at
-    /// `until_us`, is about to end. Returns how long to sleep.
+    /// Reports the reason why the registry has granted no lease. Raises a warning if less than half of the
+    /// current lease is left. The current lease ends at `until_us`. Returns the time to sleep.
     pub fn fail(&mut self, refusal: Refusal, until_us: i64, dialogue: &Dialogue) -> Duration {
         let Refusal { state, why, free_from_us } = refusal;
         let why = in_short(why);
@@ -153,7 +153,7 @@ impl Report {
     }
 }
 
-/// Removes the digits, so that texts that differ only in times and numbers compare as equal.
+/// Removes all digits, so that two texts that differ only in times and numbers become equal.
 fn without_numbers(mut text: String) -> String {
     text.retain(|character| !character.is_ascii_digit());
     text

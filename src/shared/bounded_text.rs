@@ -15,7 +15,7 @@ impl BoundedText {
         self.bytes[..self.length].copy_from_slice(&text.as_bytes()[..self.length]);
     }
 
-    /// Returns the text, or `None` if it is empty.
+    /// Returns the text, or `None` if the text is empty.
     pub fn text(&self) -> Option<String> {
         (self.length > 0).then(|| String::from_utf8_lossy(&self.bytes[..self.length]).into_owned())
     }

@@ -9,39 +9,40 @@ use snowflake_id_core::{Identity, Lease};
 /// The words of the keeper.
 #[derive(Default)]
 pub struct KeeperWords {
-    /// When the current commit of a horizon started.
+    /// The start time of the current commit of a horizon.
     pub committing_since_us: AtomicI64,
-    /// How far the clock has jumped ahead, in microseconds, if the jump is too large to be followed.
+    /// The length of a forward clock jump that the keeper does not follow, in microseconds.
     pub clock_jump_us: AtomicI64,
-    /// The clock minus the time since boot in the last cycle, in microseconds.
+    /// The clock minus the time since boot, in microseconds, as of the last cycle.
     pub last_clock_offset_us: AtomicI64,
-    /// Whether the running keeper has completed a cycle. A keeper that fails before its first cycle is
-    /// completed cannot extend the horizon.
+    /// True if the running keeper has completed a cycle. A keeper that fails during its first cycle cannot
+    /// extend the horizon.
     pub has_succeeded: AtomicBool,
-    /// The reason why the gate is closed, as a [`Closed`].
+    /// The reason why the gate is closed, encoded as a [`Closed`].
     closed: AtomicU8,
-    /// Whether the extension was created while a dump was restored. Written by the session that creates it.
+    /// True if the extension was created while a dump was restored. The session that creates the extension
+    /// sets this flag.
     pub is_restored: AtomicBool,
-    /// The part of the identity that is too large for the server's default layout: a [`Misfit`]; 0 if there is none.
+    /// A [`Misfit`] if the identity is too large for the server's default layout, and 0 otherwise.
     misfit: AtomicU8,
-    /// The range of the lease for which the gate was last opened: see [`Lease`]. Written before the gate is
-    /// opened.
+    /// The start of the [`Lease`] for which the gate was last opened. The keeper writes the lease before it
+    /// opens the gate.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of the lease status (see [`super::lease`]) whose lease is unusable, or 0 if the server
-    /// needs no other identity.
+    /// The number of the lease status (see [`super::lease`]) whose lease the keeper cannot use. The registry
+    /// worker then requests another identity. The number is 0 if no other identity is needed.
     pub another_needed_after: AtomicU64,
 }
 
-/// Why the gate is closed.
+/// The reason why the gate is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Closed {
     /// The keeper has not completed its first cycle, or has exited.
     Starting = 0,
-    /// Neither the settings nor the table give an identity.
+    /// Neither the settings nor table `snowflake_worker` specify an identity.
     NoWorkerId = 1,
-    /// See the problem in the report.
+    /// The report contains the problem that keeps the gate closed.
     Problem = 2,
     /// The registry has not granted an identity.
     NoLease = 3,
@@ -88,7 +89,7 @@ impl KeeperWords {
         Lease { identity, from_us, until_us }
     }
 
-    /// Returns the times that the lease allows, in microseconds of Unix time.
+    /// Returns the range of times for which the lease is valid, in microseconds of Unix time.
     pub fn range_us(&self) -> std::ops::Range<i64> {
         self.lease_from_us.load(Ordering::Acquire)..self.until_us()
     }

@@ -1,4 +1,4 @@
-//! Texts from libpq and from a server.
+//! Conversion of texts that libpq or a server returns.
 
 use std::ffi::{CStr, c_char};
 

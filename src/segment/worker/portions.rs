@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// How many names a statement may contain: the registry accepts no more.
+/// The maximum number of names in a statement. The registry has the same limit.
 pub const MOST_REQUESTS: usize = 64;
 
 pub struct Portions<T>(VecDeque<Vec<T>>);
@@ -31,8 +31,8 @@ impl<T> Portions<T> {
         self.0.pop_front()
     }
 
-    /// Splits a portion whose statement failed, and puts the two halves first. If the portion consists of a single
-    /// request, returns this request.
+    /// Splits a portion into two halves, which will be sent next. If the portion contains only one request,
+    /// returns that request instead.
     pub fn halve(&mut self, mut portion: Vec<T>) -> Option<T> {
         if portion.len() > 1 {
             let half = portion.split_off(portion.len() / 2);
