@@ -189,6 +189,8 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         match misfit {
             Misfit::Worker => "worker id too large",
             Misfit::Datacenter => "datacenter id too large",
+            Misfit::Epoch => "clock before epoch",
+            Misfit::End => "layout exhausted",
         }
     } else if shared.gate.identity().is_none() {
         match server_status.keeper.closed() {

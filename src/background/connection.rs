@@ -20,6 +20,8 @@ use crate::wait_event::WaitEvent;
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
 /// The longest time between two calls of [`KeepWaiting`].
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// Length limit for the message of a missing privilege, in bytes. The GRANT statements follow it.
+const LONGEST_DENIAL: usize = 100;
 /// The additional time for a helper thread that has not finished by its deadline. On a busy machine, both the
 /// thread and this process can be delayed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -48,26 +50,23 @@ impl Denied {
     /// Returns the error message, followed by the statements that grant the privilege to call these functions.
     pub fn text(self, functions: &[&str]) -> String {
         let Denied { error, role } = self;
-        if error.has_hint {
+        if error.has_hint || error.is_from_inside {
             return error.message;
         }
         let role = quoted(&role);
         let functions: Vec<_> = functions.iter().map(|name| format!("snowflake_registry.{name}")).collect();
+        // The rest must not be cut off.
+        let message = &error.message[..error.message.floor_char_boundary(LONGEST_DENIAL)];
         format!(
-            "{}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
-            error.message,
+            "{message}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
             functions.join(", ")
         )
     }
 }
 
-/// Returns a name as an SQL identifier, quoted if necessary.
+/// Returns a name as a quoted SQL identifier. Unquoted, a name such as `user` would be a keyword.
 fn quoted(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit();
-    match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
-        true => name.into(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl From<String> for NoAnswer {

@@ -8,7 +8,7 @@ use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
 
 /// The maximum length of a received text in logs and views, in bytes.
-const LONGEST_PROBLEM: usize = 400;
+const LONGEST_PROBLEM: usize = 500;
 /// The shortest sleep. The minimum timeout of a latch is 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 

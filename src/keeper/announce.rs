@@ -67,7 +67,7 @@ pub fn tell(
     Ok(())
 }
 
-/// Publishes whether the identity fits the server's default layout. The function must be called before the
+/// Publishes whether the identity and the clock fit the server's default layout. The function must be called before the
 /// gate is opened, so that the state of the server does not become "ready" in between. If the server has no
 /// lease, the function checks the identity in the settings, because a server does not request an identity
 /// that does not fit.
@@ -76,9 +76,14 @@ pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
         || Identity { datacenter: config::datacenter_id(), worker: config::worker_id().unwrap_or(0) };
     let is_leased = config::registry().is_some();
     let identity = wanted.map(|lease| lease.identity).or_else(|| is_leased.then(asked_for));
-    let problem = identity.and_then(|identity| config::valid_layout()?.check_identity(identity).err());
-    shared.server_status.keeper.set_misfit(problem.map(|problem| match problem {
+    let check = |identity: Identity| {
+        let layout = config::valid_layout()?;
+        layout.check_identity(identity).and_then(|()| layout.tick_at(clock::clock_us()).map(drop)).err()
+    };
+    shared.server_status.keeper.set_misfit(identity.and_then(check).map(|problem| match problem {
         RangeError::Field { field: Field::Datacenter, .. } => Misfit::Datacenter,
+        RangeError::Time { unix_us, from_us, .. } if unix_us < from_us => Misfit::Epoch,
+        RangeError::Time { .. } => Misfit::End,
         _ => Misfit::Worker,
     }));
 }

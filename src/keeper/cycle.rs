@@ -162,7 +162,7 @@ impl Keeper {
             _ => None,
         };
         let lease_status = lease::lease_status();
-        let anew = match request {
+        let reset = match request {
             Some((ticket, Request::Reset(None))) => Some(ticket),
             _ => None,
         };
@@ -172,7 +172,8 @@ impl Keeper {
             // horizon.
             server_status.registry_wakeup.request();
         }
-        let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, anew.is_some()));
+        let done =
+            transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, reset.is_some()));
         if let Err(Problem(text)) = &done {
             self.has_committed = false;
             complain(self.shared, text); // The answer refers to this problem.
@@ -185,10 +186,10 @@ impl Keeper {
         }
         self.carry_out(&done, &lease_status);
         if let GatePlan::Reset(lease) = done.plan.gate {
-            self.reset(&lease, anew)?;
+            self.reset(&lease, reset)?;
             return Ok(Some(Duration::ZERO)); // The next cycle opens the gate.
         }
-        if let Some(ticket) = anew
+        if let Some(ticket) = reset
             && done.wanted.is_some()
             && !done.plan.is_another_needed
             && server_status.commands.claim(ticket)
@@ -225,8 +226,8 @@ impl Keeper {
 
     /// Resets the horizon, and answers the administrator's request if there is one.
     fn reset(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
-        let orders = &self.shared.server_status.commands;
-        let claim = || ticket.is_none_or(|ticket| orders.claim(ticket));
+        let commands = &self.shared.server_status.commands;
+        let claim = || ticket.is_none_or(|ticket| commands.claim(ticket));
         let done = reset(self.shared, lease, self.reach_us(), claim);
         let answer = match &done {
             Ok(answer) => *answer,
@@ -240,8 +241,8 @@ impl Keeper {
         }
         if let (Some(answer), Some(ticket)) = (answer, ticket) {
             // A request is also answered if the keeper refuses the request before claiming it.
-            orders.claim(ticket);
-            orders.answer_claimed(answer);
+            commands.claim(ticket);
+            commands.answer_claimed(answer);
         }
         done.map(|_| ())
     }
@@ -324,9 +325,7 @@ impl Keeper {
         }
         store.write(&plan.records, horizons);
         let has_past = plan.loss == Some(Loss::NothingKnown)
-            && (has_uses
-                || server_status.keeper.is_restored.load(Ordering::Relaxed)
-                || identity::has_old_row(store.extension));
+            && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
         let warning = risk(&store);
         Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
     }
@@ -345,9 +344,9 @@ impl Keeper {
             }
             Some(Loss::NothingKnown) => {
                 log!(
-                    "snowflake_id: IDs begin at {}, as no horizon was stored in database \"{}\" before",
-                    instant(plan.tracks[0].begun.floor_us),
-                    config::database().to_string_lossy()
+                    "snowflake_id: no horizon was stored in database \"{}\"; IDs start at {} or later",
+                    config::database().to_string_lossy(),
+                    instant(plan.tracks[0].begun.floor_us)
                 )
             }
             None => {}

@@ -9,8 +9,6 @@ use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
-use crate::pg::server;
-use crate::pg::timestamp::unix_us;
 use crate::shared::lease::LeaseStatus;
 
 /// Returns the lease of this server's identity, or `None` if the server has no identity. The lease of an
@@ -24,22 +22,6 @@ pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<L
         None => find_row(extension, &config::node_name())?,
     };
     Ok(identity.map(Lease::for_good))
-}
-
-/// Returns whether the table has a row that was inserted before the server was started. A new server has no such row, but a
-/// restored dump may contain one.
-pub fn has_old_row(extension: Extension) -> bool {
-    let schema = extension.schema();
-    let Some(table) = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table))
-    else {
-        return false;
-    };
-    let started_us = server::start_us();
-    let mut is_old = false;
-    table.for_each_row([(c"created_at", pg_sys::TIMESTAMPTZOID)], |[created_at]| {
-        is_old |= created_at.is_some_and(|datum| unix_us(datum.value() as i64) < started_us);
-    });
-    is_old
 }
 
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use pgrx::prelude::*;
 
 use super::setting::setting_text;
-use super::timestamp::unix_us;
 
 /// Returns whether the postmaster is loading `shared_preload_libraries`.
 pub fn is_preloading() -> bool {
@@ -79,12 +78,6 @@ pub fn system_identifier() -> u64 {
 pub fn timeline() -> u32 {
     // SAFETY: reads shared memory that exists in every process.
     unsafe { pg_sys::GetWALInsertionTimeLine() }
-}
-
-/// Returns when the server was started, in microseconds of Unix time.
-pub fn start_us() -> i64 {
-    // SAFETY: a plain variable that only the postmaster writes.
-    unix_us(unsafe { pg_sys::PgStartTime })
 }
 
 /// Returns the port number of the server.

@@ -8,7 +8,6 @@
 //!
 //! - in the database ([`taken`]): the WAL carries them to every server that has rows with these numbers;
 //! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
-//!   EXTENSION`.
 //!
 //! After a start, the higher mark counts. An outdated copy, in a base backup or on a promoted standby, is harmless:
 //! it excludes only numbers that have been granted, and these are not granted again.

@@ -23,7 +23,7 @@ pub struct KeeperWords {
     /// True if the extension was created while a dump was restored. The session that creates the extension
     /// sets this flag.
     pub is_restored: AtomicBool,
-    /// A [`Misfit`] if the identity is too large for the server's default layout, and 0 otherwise.
+    /// A [`Misfit`] if the server's default layout cannot issue IDs, and 0 otherwise.
     misfit: AtomicU8,
     /// The start of the [`Lease`] for which the gate was last opened. The keeper writes the lease before it
     /// opens the gate.
@@ -48,12 +48,17 @@ pub enum Closed {
     NoLease = 3,
 }
 
-/// The part of an identity that is too large for the server's default layout.
+/// The reason why the server's default layout cannot issue IDs: a part of the identity that is too large, or a
+/// clock that is outside the layout's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Misfit {
     Worker = 1,
     Datacenter = 2,
+    /// The clock is before the epoch.
+    Epoch = 3,
+    /// The clock is past the last tick.
+    End = 4,
 }
 
 impl KeeperWords {
@@ -61,6 +66,8 @@ impl KeeperWords {
         match self.misfit.load(Ordering::Relaxed) {
             1 => Some(Misfit::Worker),
             2 => Some(Misfit::Datacenter),
+            3 => Some(Misfit::Epoch),
+            4 => Some(Misfit::End),
             _ => None,
         }
     }

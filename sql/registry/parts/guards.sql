@@ -106,19 +106,20 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
 PERFORM snowflake_registry.switch_guards_on();
 
--- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
+-- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
 -- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error before that. Only
 -- a superuser can create an event trigger. Without it, the error of PostgreSQL contains the name of the view, which contains
 -- the name of the function to call. The trigger does not prevent DROP .. CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    command CONSTANT text := substring(
-        current_query(), '(?i)[[:<:]]drop[[:space:]]+(?:extension[[:>:]][^;]*[[:<:]]snowflake_id_registry|'
-                         'schema[[:>:]][^;]*[[:<:]]snowflake_registry)[[:>:]][^;]*');
+    -- Only a single statement that names the extension: other statements are left alone.
+    is_meant CONSTANT boolean := current_query() ~* (
+        '^[[:space:]]*drop[[:space:]]+extension[[:space:]]+(if[[:space:]]+exists[[:space:]]+)?([a-z0-9_"]+[[:space:]]*,[[:space:]]*)*'
+        '"?snowflake_id_registry"?([[:space:]]*,[[:space:]]*[a-z0-9_"]+)*([[:space:]]+restrict)?[[:space:]]*;?[[:space:]]*$');
     guards name[];
 BEGIN
-    IF command IS NULL OR command ~* '[[:<:]]cascade[[:>:]]' THEN
+    IF NOT is_meant THEN
         RETURN;
     END IF;
     SELECT array_agg(class.relname) INTO guards
@@ -147,7 +148,7 @@ COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
     'for an event trigger: says what to do instead of DROP EXTENSION while the registry is in use';
 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
-        WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA') EXECUTE FUNCTION snowflake_registry.explain_drop();
+        WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION snowflake_registry.explain_drop();
     COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
         'says what to do instead of DROP EXTENSION while the registry is in use';
 END IF;

@@ -140,6 +140,7 @@ CREATE TABLE snowflake_registry.segment (
     taken_by text,
     updated_at timestamptz NOT NULL,
     dropped_at timestamptz,
+    was_lost boolean NOT NULL DEFAULT false,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -166,6 +167,11 @@ COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
+
+COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
+    'whether the creation of the segment was lost; the row was made from a token that a server has shown';
+CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
+COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'finds names that differ only in case';
 
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (

@@ -1,6 +1,6 @@
 -- Locks are taken in this order: the settings, then the rows of the segments by name.
 CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, requests jsonb, node_name text, is_here boolean
+    registry_id uuid, requests jsonb, node_name text, is_local boolean
 )
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -17,7 +17,7 @@ DECLARE
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF is_here THEN
+    IF is_local THEN
         -- The background worker holds more locks than other callers. The timeout is less than deadlock_timeout, so that
         -- PostgreSQL does not cancel a DROP EXTENSION instead.
         PERFORM set_config('lock_timeout', '500ms', true);
@@ -64,13 +64,13 @@ BEGIN
     END IF;
 
     -- As in open_registry(): this check before the lock avoids a lock upgrade.
-    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- The server does not report its clock. Without a fleet there is no floor.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
-        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     END IF;
     IF loss IS NOT NULL THEN
         PERFORM snowflake_registry.enter_quarantine(loss);
@@ -88,7 +88,7 @@ BEGIN
     LOOP
         BEGIN
             answer := snowflake_registry.take_range(
-                asked, said.node_name, is_here,
+                asked, said.node_name, is_local,
                 -- After a loss segments are closed. An administrator has opened those that are open.
                 CASE WHEN registry.waits > '0' AND registry.is_restarted
                      THEN format('quarantine until %s: %s',

@@ -100,6 +100,7 @@ impl ResultOfQuery {
         StatementError {
             message: text,
             is_denied: state == "42501",
+            is_from_inside: !field(PG_DIAG_CONTEXT).is_empty(),
             is_elsewhere: ["3F000", "42883"].contains(&state.as_str()),
             has_hint: !hint.is_empty(),
         }
@@ -113,6 +114,8 @@ pub struct StatementError {
     pub message: String,
     /// Whether a privilege is missing.
     pub is_denied: bool,
+    /// Whether a function that the statement called has raised the error.
+    pub is_from_inside: bool,
     /// Whether the schema or the function does not exist.
     pub is_elsewhere: bool,
     /// Whether the message contains a HINT.
