@@ -1,4 +1,4 @@
-//! The wait events that `pg_stat_activity` shows for our processes.
+//! The wait events of the extension in view `pg_stat_activity`.
 
 use crate::pg::wait::WaitEventName;
 
@@ -13,7 +13,7 @@ pub enum WaitEvent {
 }
 
 impl WaitEvent {
-    /// Returns the number under which PostgreSQL knows the wait event.
+    /// Returns the number that PostgreSQL has assigned to the wait event.
     pub fn number(self) -> u32 {
         static NAMES: [WaitEventName; 3] = [
             WaitEventName::new(c"SnowflakeClock"),

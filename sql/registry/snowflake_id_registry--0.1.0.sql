@@ -211,6 +211,7 @@ CREATE TABLE snowflake_registry.segment (
     taken_by text,
     updated_at timestamptz NOT NULL,
     dropped_at timestamptz,
+    was_lost boolean NOT NULL DEFAULT false,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -237,6 +238,11 @@ COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
+
+COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
+    'whether the creation of the segment was lost; the row was made from a token that a server has shown';
+CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
+COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'finds names that differ only in case';
 
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
@@ -358,19 +364,20 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
 PERFORM snowflake_registry.switch_guards_on();
 
--- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
+-- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
 -- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error before that. Only
 -- a superuser can create an event trigger. Without it, the error of PostgreSQL contains the name of the view, which contains
 -- the name of the function to call. The trigger does not prevent DROP .. CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    command CONSTANT text := substring(
-        current_query(), '(?i)[[:<:]]drop[[:space:]]+(?:extension[[:>:]][^;]*[[:<:]]snowflake_id_registry|'
-                         'schema[[:>:]][^;]*[[:<:]]snowflake_registry)[[:>:]][^;]*');
+    -- Only a single statement that names the extension: other statements are left alone.
+    is_meant CONSTANT boolean := current_query() ~* (
+        '^[[:space:]]*drop[[:space:]]+extension[[:space:]]+(if[[:space:]]+exists[[:space:]]+)?([a-z0-9_"]+[[:space:]]*,[[:space:]]*)*'
+        '"?snowflake_id_registry"?([[:space:]]*,[[:space:]]*[a-z0-9_"]+)*([[:space:]]+restrict)?[[:space:]]*;?[[:space:]]*$');
     guards name[];
 BEGIN
-    IF command IS NULL OR command ~* '[[:<:]]cascade[[:>:]]' THEN
+    IF NOT is_meant THEN
         RETURN;
     END IF;
     SELECT array_agg(class.relname) INTO guards
@@ -399,7 +406,7 @@ COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
     'for an event trigger: says what to do instead of DROP EXTENSION while the registry is in use';
 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
-        WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA') EXECUTE FUNCTION snowflake_registry.explain_drop();
+        WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION snowflake_registry.explain_drop();
     COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
         'says what to do instead of DROP EXTENSION while the registry is in use';
 END IF;
@@ -955,11 +962,11 @@ BEGIN
             -- A segment whose creation was lost is treated as dropped. If it is created again, it continues above.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
-                dropped_at
+                dropped_at, was_lost
             )
             VALUES (
                 shown.name, greatest(shown.next_value, shown.ahead_value), 0, 1, 1000, 1000000, 1000,
-                9223372036854775807, true, moment, moment
+                9223372036854775807, true, moment, moment, true
             )
             ON CONFLICT DO NOTHING;
         END IF;
@@ -1757,7 +1764,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
     'one request in a call of take(), and the error in it';
 
-CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
+CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_local boolean)
 RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -1771,7 +1778,7 @@ BEGIN
          snowflake_registry.segment AS segment
     WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
       -- A claim of another server without a token proves nothing.
-      AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
+      AND lost_numbers.is_local AND (segment.has_left OR snowflake_registry.serves_others())
       AND CASE
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
@@ -1792,38 +1799,26 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
 
--- Returns the segment whose name was probably misspelled as this name. The two names differ only in case or, if the name
--- has at least four letters, by one typing error.
+-- Only names that differ in case are compared, through an index: servers ask for unknown names again and again, and the
+-- call holds locks.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    wanted CONSTANT text := lower(name);
 BEGIN
     RETURN (
         SELECT segment.name
-        FROM snowflake_registry.segment AS segment, lower(segment.name) AS known
-        WHERE segment.dropped_at IS NULL AND abs(length(known) - length(wanted)) <= 1
-          AND (known = wanted OR length(wanted) > 3 AND EXISTS (
-              SELECT FROM generate_series(0, length(wanted)) AS at
-              WHERE left(known, at) = left(wanted, at)
-                -- A wrong letter, an extra one, a missing one, or two that are transposed.
-                AND (substr(known, at + 2) = substr(wanted, at + 2)
-                     OR substr(known, at + 1) = substr(wanted, at + 2)
-                     OR substr(known, at + 2) = substr(wanted, at + 1)
-                     OR reverse(substr(known, at + 1, 2)) = substr(wanted, at + 1, 2)
-                        AND substr(known, at + 3) = substr(wanted, at + 3))
-          ))
-        ORDER BY known = wanted DESC, segment.name
+        FROM snowflake_registry.segment AS segment
+        WHERE lower(segment.name) = lower(segment_like.name) AND segment.dropped_at IS NULL
+        ORDER BY segment.name
         LIMIT 1
     );
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
-    'returns the segment whose name was probably misspelled, or NULL';
+    'returns the segment whose name differs from this name only in case, or NULL';
 
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
-    asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
+    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
 )
 RETURNS snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1844,7 +1839,10 @@ BEGIN
     FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
         answer.is_known := false;
-        IF stored.dropped_at IS NOT NULL THEN
+        IF stored.was_lost THEN
+            answer.outcome := 'lost';
+            answer.detail := 'the creation of the segment was lost: commits were lost';
+        ELSIF stored.dropped_at IS NOT NULL THEN
             answer.outcome := 'dropped';
             answer.detail := format('the segment was dropped at %s',
                                     snowflake_registry.in_words(stored.dropped_at));
@@ -1873,7 +1871,7 @@ BEGIN
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
         -- Numbers that other servers can prove to have from this registry have already raised next_value.
         IF stored.closed_reason IS NOT NULL
-           AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
+           AND (asked.is_ours AND is_local OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
@@ -1888,7 +1886,7 @@ BEGIN
         answer.outcome := 'noted';
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
-          AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
+          AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
         -- Servers that know more are served first. If only this server takes numbers, its WAL is as recent as its rows.
         answer.outcome := 'busy';
         answer.detail := waits_for;
@@ -1900,7 +1898,7 @@ BEGIN
     answer.period_key := segment.period_key;
     IF segment.period IS NULL THEN
         IF asked.had_until >= segment.next_value
-           AND (asked.is_ours AND NOT is_here
+           AND (asked.is_ours AND NOT is_local
                 OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
             answer.outcome := 'invalid';
             answer.detail := CASE
@@ -2004,7 +2002,7 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
-        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_here,
+        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
         taken_at = moment, taken_by = take_range.node_name, updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;
@@ -2015,7 +2013,7 @@ COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, te
 
 -- Locks are taken in this order: the settings, then the rows of the segments by name.
 CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, requests jsonb, node_name text, is_here boolean
+    registry_id uuid, requests jsonb, node_name text, is_local boolean
 )
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2032,7 +2030,7 @@ DECLARE
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF is_here THEN
+    IF is_local THEN
         -- The background worker holds more locks than other callers. The timeout is less than deadlock_timeout, so that
         -- PostgreSQL does not cancel a DROP EXTENSION instead.
         PERFORM set_config('lock_timeout', '500ms', true);
@@ -2079,13 +2077,13 @@ BEGIN
     END IF;
 
     -- As in open_registry(): this check before the lock avoids a lock upgrade.
-    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- The server does not report its clock. Without a fleet there is no floor.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
-        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     END IF;
     IF loss IS NOT NULL THEN
         PERFORM snowflake_registry.enter_quarantine(loss);
@@ -2103,7 +2101,7 @@ BEGIN
     LOOP
         BEGIN
             answer := snowflake_registry.take_range(
-                asked, said.node_name, is_here,
+                asked, said.node_name, is_local,
                 -- After a loss segments are closed. An administrator has opened those that are open.
                 CASE WHEN registry.waits > '0' AND registry.is_restarted
                      THEN format('quarantine until %s: %s',
@@ -2734,7 +2732,7 @@ BEGIN
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
-        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL;
+        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false;
     PERFORM snowflake_registry.end_request();
 END
 $$;
@@ -3005,7 +3003,8 @@ COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
-           CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
+           CASE WHEN segment.was_lost THEN 'lost'
+                WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
                 WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
                 -- A function would need EXECUTE for the querying role.

@@ -1,6 +1,6 @@
-//! The identity of this server. If a registry is set, the registry grants it. Otherwise, the identity comes
-//! from the settings. If the settings contain no worker ID, the identity comes from the server's row in table
-//! `snowflake_worker`.
+//! The identity of this server. If a registry is set, the registry grants the identity. Otherwise, the
+//! identity comes from the settings. If the settings contain no worker ID, the identity comes from the
+//! server's row in table `snowflake_worker`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::{Identity, Lease};
@@ -11,8 +11,8 @@ use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
 use crate::shared::lease::LeaseStatus;
 
-/// Returns the lease of this server's identity, or `None` if the server has no identity. The lease of an
-/// identity that does not come from a registry never ends.
+/// Returns the lease of this server's identity, or `None` if the server has no identity. The lease never ends
+/// if the identity does not come from a registry.
 pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
     if config::registry().is_some() {
         return Ok(lease_status.lease);
@@ -36,7 +36,7 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
         (c"worker_id", pg_sys::INT4OID),
     ];
     table.for_each_row(columns, |[name, datacenter, worker]| {
-        // The table's constraints forbid negative numbers, but they may have been dropped.
+        // The constraints that forbid negative numbers in the table may have been dropped.
         let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
         if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
             && is_text(name, node_name)

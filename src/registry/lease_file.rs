@@ -26,7 +26,7 @@ const NAME: &str = "snowflake_id.lease";
 /// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents {
-    /// Explains the file to a person who finds it.
+    /// An explanation of the file for administrators.
     about: String,
     original: Original,
     state: LeaseState,
@@ -37,7 +37,7 @@ struct Contents {
 struct Original {
     device: u64,
     inode: u64,
-    /// When the file was created, in nanoseconds of Unix time.
+    /// The creation time of the file, in nanoseconds of Unix time.
     born_ns: Option<u64>,
     boot_id: Option<String>,
     system_identifier: u64,
@@ -66,7 +66,8 @@ impl Original {
     }
 }
 
-/// Returns the state in the file. If some or all of it cannot be used, also returns the reason, for the log.
+/// Returns the state in the file. If the state cannot be used completely, also returns the reason for the
+/// log.
 pub fn read() -> (LeaseState, Option<String>) {
     match try_to_read() {
         Ok(Some((contents, true))) => (contents.state, None),
@@ -92,7 +93,7 @@ fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
     Ok(Some((contents, is_original)))
 }
 
-/// Writes the file. The new version is durable when this returns.
+/// Writes the file. The new version is durable when this function returns.
 pub fn write(state: &LeaseState) -> Result<(), String> {
     try_to_write(state).map_err(|problem| format!("could not write file \"{NAME}\": {problem}"))
 }
