@@ -107,8 +107,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
-           CASE WHEN segment.was_lost THEN 'lost'
-                WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
+           CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
                 WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
                 -- A function would need EXECUTE for the querying role.
