@@ -344,14 +344,14 @@ CREATE FUNCTION snowflake_decode(
     OUT generated_at timestamptz, OUT datacenter_id int, OUT worker_id int, OUT clock_seq int, OUT sequence bigint
 ) STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_decode_as_wrapper';
 
--- The durable horizon, and the workers of the fleet.
+-- Relations that store the durable horizon, and table snowflake_worker.
 
 CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'data of the snowflake_id keeper; internal';
 
--- Called by the queries of the materialized views that the server itself writes. While this script creates them, the
--- function returns false and the views are empty. Afterwards it raises an error, so that REFRESH, which would empty
--- the views, fails: see refuse_refresh.sql.
+-- The queries of the materialized views that the server itself writes call this function. While this script creates the
+-- views, the function returns false and the views are empty. Later, the function raises an error, so that REFRESH,
+-- which would empty the views, fails. See refuse_refresh.sql.
 CREATE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN false;
@@ -360,31 +360,33 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
     'makes REFRESH fail for materialized views that only snowflake_id writes';
 
--- One row for each track that has a horizon. The server overwrites the rows in place: see src/pg/rows.rs.
+-- The horizon of each track, one row for each track that has a horizon. The server overwrites the rows in place. See
+-- src/pg/rows.rs.
 CREATE MATERIALIZED VIEW snowflake_internal.horizon (track, clock_seq, horizon_us) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not modify';
 COMMENT ON COLUMN snowflake_internal.horizon.track IS
-    '0: all layouts; 1: layouts with a clock sequence, after the clock was set back';
+    'track: 0 for all layouts; 1 for layouts with a clock sequence, after the clock was set back';
 COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'value of the clock sequence on this track';
 COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
-    'in microseconds of Unix time: no ID may be issued whose time is at or after it; 0: no horizon has been stored yet';
+    'horizon in microseconds of Unix time: the times of all IDs are before the horizon; 0 if no horizon has been stored yet';
 
--- The identities under which this server has issued IDs. The keeper writes a row before the first ID is issued. See
--- src/keeper/store.rs for why this is not a table, and core/src/used.rs for the meaning of the rows.
+-- The identities under which this server has issued IDs. The keeper writes the row of an identity before the server
+-- issues the first ID under this identity. src/keeper/store.rs explains why this relation is not a table.
+-- core/src/used.rs describes the meaning of the rows.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
            NULL::pg_catalog.timestamptz
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'identities under which this server has issued snowflake IDs; do not modify';
-COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS '-1: every identity that has no row of its own';
-COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS '-1: every identity that has no row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'datacenter ID; -1 in the row for all identities without their own row';
+COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'worker ID; -1 in the row for all identities without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
-    'value of the clock sequence, 0 also for layouts without one; -1: every other value that has no row of its own';
+    'value of the clock sequence; 0 for layouts without a clock sequence; -1 in the row for all values without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
-    'end of the use, in microseconds of Unix time; 0: for clock_seq 0, only the stored horizon limits the use; for other values, it has no limit';
+    'time until which the identity may have been used, in microseconds of Unix time; 0: until the stored horizon (clock_seq 0), or never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
 CREATE TABLE snowflake_worker (
@@ -396,12 +398,12 @@ CREATE TABLE snowflake_worker (
 );
 COMMENT ON TABLE snowflake_worker IS 'worker IDs of the fleet; each server uses the row with its node_name';
 COMMENT ON COLUMN snowflake_worker.node_name IS 'name of the server, as in setting snowflake_id.node_name';
-COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; 0 for layouts that have none';
+COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; must be 0 for layouts without a datacenter field';
 COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in the IDs of the server';
 COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inserted';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
--- The keeper does not see rows in other databases than its own.
+-- The keeper reads only the rows in its own database.
 CREATE FUNCTION snowflake_worker_check() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
@@ -420,86 +422,86 @@ CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worke
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
-    'for CREATE EXTENSION: stores the history that the server still knows; warns if the server cannot issue IDs';
+    'stores the history that the server still has in memory; warns if the server cannot issue IDs; called by CREATE EXTENSION';
 
--- Functions that return one part of an ID. See src/read/direct.rs for why pgrx does not declare them.
+-- Functions that return one field of an ID. src/read/direct.rs explains why pgrx does not declare these functions.
 
 CREATE FUNCTION snowflake_timestamp(id bigint) RETURNS timestamptz
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_timestamp';
 COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
-    'when a snowflake ID was made';
+    'time at which a snowflake ID was generated';
 
 CREATE FUNCTION snowflake_timestamp(id bigint, layout text) RETURNS timestamptz
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_timestamp_as';
 COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
-    'when a snowflake ID of the given layout was made';
+    'time at which a snowflake ID of the given layout was generated';
 
 CREATE FUNCTION snowflake_datacenter(id bigint) RETURNS int
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_datacenter';
 COMMENT ON FUNCTION snowflake_datacenter(bigint) IS
-    'the datacenter ID in a snowflake ID; NULL if the layout has none';
+    'datacenter ID in a snowflake ID; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_datacenter(id bigint, layout text) RETURNS int
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_datacenter_as';
 COMMENT ON FUNCTION snowflake_datacenter(bigint, text) IS
-    'the datacenter ID in a snowflake ID of the given layout; NULL if it has none';
+    'datacenter ID in a snowflake ID of the given layout; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_worker(id bigint) RETURNS int
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_worker';
 COMMENT ON FUNCTION snowflake_worker(bigint) IS
-    'the worker ID in a snowflake ID; NULL if the layout has none';
+    'worker ID in a snowflake ID; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_worker(id bigint, layout text) RETURNS int
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_worker_as';
 COMMENT ON FUNCTION snowflake_worker(bigint, text) IS
-    'the worker ID in a snowflake ID of the given layout; NULL if it has none';
+    'worker ID in a snowflake ID of the given layout; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_clock_seq(id bigint) RETURNS int
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_clock_seq';
 COMMENT ON FUNCTION snowflake_clock_seq(bigint) IS
-    'the value of the clock sequence in a snowflake ID; NULL if the layout has none';
+    'value of the clock sequence in a snowflake ID; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_clock_seq(id bigint, layout text) RETURNS int
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_clock_seq_as';
 COMMENT ON FUNCTION snowflake_clock_seq(bigint, text) IS
-    'the value of the clock sequence in a snowflake ID of the given layout; NULL if it has none';
+    'value of the clock sequence in a snowflake ID of the given layout; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_sequence(id bigint) RETURNS bigint
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_sequence';
 COMMENT ON FUNCTION snowflake_sequence(bigint) IS
-    'the sequence in a snowflake ID; NULL if the layout has none';
+    'sequence in a snowflake ID; NULL if the layout has no such field';
 
 CREATE FUNCTION snowflake_sequence(id bigint, layout text) RETURNS bigint
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_sequence_as';
 COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
-    'the sequence in a snowflake ID of the given layout; NULL if it has none';
+    'sequence in a snowflake ID of the given layout; NULL if the layout has no such field';
 
--- Ranges of time as ranges of IDs.
+-- Functions that convert ranges of time to ranges of IDs.
 
 CREATE FUNCTION snowflake_min_id(instant timestamptz) RETURNS bigint
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_min_id';
 COMMENT ON FUNCTION snowflake_min_id(timestamptz) IS
-    'the smallest snowflake ID whose time is at or after an instant';
+    'smallest snowflake ID whose time is at or after an instant';
 
 CREATE FUNCTION snowflake_min_id(instant timestamptz, layout text) RETURNS bigint
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_min_id_as';
 COMMENT ON FUNCTION snowflake_min_id(timestamptz, text) IS
-    'the smallest snowflake ID of the given layout whose time is at or after an instant';
+    'smallest snowflake ID of the given layout whose time is at or after an instant';
 
 CREATE FUNCTION snowflake_max_id(instant timestamptz) RETURNS bigint
     STABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_max_id';
 COMMENT ON FUNCTION snowflake_max_id(timestamptz) IS
-    'the largest snowflake ID whose time is at or before an instant';
+    'largest snowflake ID whose time is at or before an instant';
 
 CREATE FUNCTION snowflake_max_id(instant timestamptz, layout text) RETURNS bigint
     IMMUTABLE STRICT PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_max_id_as';
 COMMENT ON FUNCTION snowflake_max_id(timestamptz, text) IS
-    'the largest snowflake ID of the given layout whose time is at or before an instant';
+    'largest snowflake ID of the given layout whose time is at or before an instant';
 
--- Conditions on the time of an ID. The planner inlines them: each becomes a comparison of the ID itself, which can
--- use an index on the ID and prune partitions.
+-- Conditions on the time of an ID. The planner inlines these functions: each call becomes a comparison of the ID
+-- itself, which can use an index on the ID and prune partitions.
 --
--- Inlining requires SQL functions that are not STRICT, because AND can be false although one side is NULL. The
+-- The planner inlines only SQL functions that are not STRICT, because AND can be false even if one operand is NULL. The
 -- inlined body runs with the privileges of the calling role. Therefore the bodies are resolved when the functions
 -- are created, so that search_path does not matter later. The arguments have exactly the types of the parameters,
 -- so that no other function in the schema is a better match.
@@ -508,48 +510,48 @@ CREATE FUNCTION snowflake_since(id bigint, since timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql
     RETURN id OPERATOR(pg_catalog.>=) @extschema@.snowflake_min_id(since);
 COMMENT ON FUNCTION snowflake_since(bigint, timestamptz) IS
-    'whether a snowflake ID was made at or after an instant';
+    'tests whether a snowflake ID was generated at or after an instant';
 
 CREATE FUNCTION snowflake_since(id bigint, since timestamptz, layout text) RETURNS boolean
     IMMUTABLE PARALLEL SAFE LANGUAGE sql
     RETURN id OPERATOR(pg_catalog.>=) @extschema@.snowflake_min_id(since, layout);
 COMMENT ON FUNCTION snowflake_since(bigint, timestamptz, text) IS
-    'whether a snowflake ID of the given layout was made at or after an instant';
+    'tests whether a snowflake ID of the given layout was generated at or after an instant';
 
 CREATE FUNCTION snowflake_before(id bigint, before timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql
     RETURN id OPERATOR(pg_catalog.<) @extschema@.snowflake_min_id(before);
 COMMENT ON FUNCTION snowflake_before(bigint, timestamptz) IS
-    'whether a snowflake ID was made before an instant';
+    'tests whether a snowflake ID was generated before an instant';
 
 CREATE FUNCTION snowflake_before(id bigint, before timestamptz, layout text) RETURNS boolean
     IMMUTABLE PARALLEL SAFE LANGUAGE sql
     RETURN id OPERATOR(pg_catalog.<) @extschema@.snowflake_min_id(before, layout);
 COMMENT ON FUNCTION snowflake_before(bigint, timestamptz, text) IS
-    'whether a snowflake ID of the given layout was made before an instant';
+    'tests whether a snowflake ID of the given layout was generated before an instant';
 
 CREATE FUNCTION snowflake_between(id bigint, since timestamptz, before timestamptz) RETURNS boolean
     STABLE PARALLEL SAFE LANGUAGE sql
     RETURN id OPERATOR(pg_catalog.>=) @extschema@.snowflake_min_id(since)
        AND id OPERATOR(pg_catalog.<) @extschema@.snowflake_min_id(before);
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz) IS
-    'whether a snowflake ID was made at or after one instant and before another';
+    'tests whether a snowflake ID was generated at or after one instant and before another';
 
 CREATE FUNCTION snowflake_between(id bigint, since timestamptz, before timestamptz, layout text) RETURNS boolean
     IMMUTABLE PARALLEL SAFE LANGUAGE sql
     RETURN id OPERATOR(pg_catalog.>=) @extschema@.snowflake_min_id(since, layout)
        AND id OPERATOR(pg_catalog.<) @extschema@.snowflake_min_id(before, layout);
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
-    'whether a snowflake ID of the given layout was made at or after one instant and before another';
+    'tests whether a snowflake ID of the given layout was generated at or after one instant and before another';
 
--- The planner replaces snowflake_nextval() with this function while COPY fills a table: see src/generate/copy.rs.
--- Users cannot call it, because no SQL value has type internal, so granting EXECUTE to PUBLIC is safe. COST is the
--- value of COST_IN_OPERATORS in that file.
+-- The planner replaces snowflake_nextval() with this function while COPY fills a table. See src/generate/copy.rs.
+-- Users cannot call this function, because no SQL value has type internal. Therefore, EXECUTE can be granted to PUBLIC.
+-- COST is the value of COST_IN_OPERATORS in copy.rs.
 CREATE FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) RETURNS bigint
     STRICT STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) IS
     'snowflake_nextval() during COPY; internal';
--- Explicit, so that ALTER DEFAULT PRIVILEGES has no influence.
+-- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
 GRANT EXECUTE ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) TO PUBLIC;
 
 CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS internal
@@ -557,15 +559,14 @@ CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS i
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_support(internal) IS
     'planner support: replaces snowflake_nextval() during COPY; internal';
 
--- The facts that snowflake_adopt() needs before it changes a table: the columns and sequences involved, the
--- obstacles, and the notices for the caller. All facts are read from the catalogs with the privileges of the
--- caller, which runs no code of the owners of the tables.
+-- These functions collect the facts that snowflake_adopt() needs before it changes a table: the columns and sequences
+-- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of the
+-- caller, so that no code of the owners of the tables is run.
 --
--- Names of PostgreSQL objects have no schema here, because search_path is set in each function and starts with
+-- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
 
--- Numbers of a segment are small and do not require wider columns: if `widens` is false, all columns count as
--- bigint.
+-- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
@@ -621,11 +622,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
-    'for snowflake_adopt(): a column and the foreign key columns that reference it, in all partitions and children';
+    'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
--- The owners of the tables from which the statements run code. Widening a column evaluates the constraints and
--- indexes of its table. It also checks the foreign keys of the column again, which reads both the referencing
--- and the referenced table, even if the column is already a bigint in one of them.
+-- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates the
+-- constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the referencing
+-- and the referenced table, even if one of the columns is already a bigint.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -655,7 +656,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
-    'for snowflake_adopt(): the tables from which the statements run code, and their owners';
+    'tables whose definitions contain code that the statements run, and their owners, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
@@ -674,7 +675,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                LEFT JOIN pg_attrdef AS expression
                  ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
                WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
-                 -- Defaults that will be replaced do not count.
+                 -- Exclude defaults that will be replaced.
                  AND NOT EXISTS (
                      SELECT FROM adopted AS own
                      WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
@@ -688,11 +689,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences owned by the column, in all partitions and children, and what else uses them';
+    'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
--- A number that a sequence has given may be in use although no row contains it: the row was deleted or rolled back,
--- or a program has taken numbers in advance. This includes the sequences owned by the column and those in its
--- default.
+-- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted or
+-- rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the column
+-- or used in its default.
 CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -721,7 +722,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences that have given values to the column, and the highest value that each has given';
+    'sequences of the column, and the highest value that each sequence has returned, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
@@ -763,8 +764,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- A default depends on its own column. Objects that partitions and children inherit are reported for
-      -- the parent.
+      -- Exclude the dependency of a default on its own column. Objects that partitions and children inherit are reported
+      -- for the parent.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
@@ -804,14 +805,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION
     SELECT format('%s stores its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
-           'Detach the foreign tables (or remove their inheritance), and widen their columns on both servers manually.'
+           'Detach the foreign tables, or remove their inheritance. Then change the type of their columns on both servers.'
     FROM widened
     WHERE widened.relation_kind = 'f'
 
     UNION
     SELECT format('%s is inherited from %s', involved.description,
                   string_agg(parent.description, ' and ' ORDER BY parent.description)),
-           'Remove all but one of its parents (ALTER TABLE ... NO INHERIT ...).'
+           'Remove all parents except one (ALTER TABLE ... NO INHERIT ...).'
     FROM involved
     JOIN pg_inherits AS inherits ON inherits.inhrelid = involved.relation
     JOIN involved AS parent ON parent.relation = inherits.inhparent AND parent.column_name = involved.column_name
@@ -833,7 +834,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s is itself a foreign key that references %s', involved.description,
                   pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
-           'Adopt the referenced column, from which the values come.'
+           'Adopt the referenced column instead.'
     FROM involved
     JOIN pg_constraint AS foreign_key
       ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND foreign_key.conparentid = 0
@@ -843,18 +844,18 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s has row-level security that applies to you',
                   pg_describe_object('pg_class'::regclass, involved.relation, 0)),
-           'Call snowflake_adopt() as a superuser or as a role with BYPASSRLS. It must know the highest value.'
+           'Call snowflake_adopt() as a superuser or as a role with BYPASSRLS, because the function reads the highest value.'
     FROM involved
     WHERE involved.relation = adopted_table AND involved.is_adopted AND row_security_active(involved.relation)
 
     UNION
     SELECT format('%s uses sequence %s, which is dropped with the identity', used_by, sequence_name),
-           'Let the other users of the sequence use another sequence.'
+           'Change the objects that use the sequence, so that they use another sequence.'
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
-    'for snowflake_adopt(): the reasons why the statements would fail or break something, and the remedies';
+    'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, new_default text
@@ -875,8 +876,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   string_agg(relation_name, ', ' ORDER BY relation_name) FILTER (WHERE is_root),
                   pg_size_pretty(sum(pg_total_relation_size(relation)))),
            'Until the transaction ends, no other session can read or write these tables, and they need twice the disk space.',
-           'Set lock_timeout so that other sessions do not queue behind a lock request that is waiting. Run ANALYZE on '
-           'the tables afterwards.'
+           'Set lock_timeout, so that other sessions do not queue behind a waiting lock request. Afterwards, run ANALYZE on '
+           'the tables.'
     FROM widened
     HAVING count(*) > 0
 
@@ -884,8 +885,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT true,
            format('publication "%s" contains tables whose columns become bigint: %s', publication.pubname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'A subscriber with a narrower column stops at the first row with a new ID.',
-           'Widen the columns on all subscribers first. Until then, a subscription with binary = true needs binary = false.'
+           'Replication to a subscriber with a narrower column stops at the first row with a new ID.',
+           'First change the type of the columns on all subscribers to bigint. Until this transaction has committed, '
+           'subscriptions with binary = true must be set to binary = false.'
     FROM widened
     JOIN pg_class AS class ON class.oid = widened.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
@@ -899,7 +901,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
            'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
-           format('ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
+           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
     FROM widened
     JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
     JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
@@ -920,14 +922,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT false,
            format('the default of %s will be replaced', involved.description),
            format('The current default is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
-           format('To restore it: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
+           format('To restore the default: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
                   involved.column_name, pg_get_expr(expression.adbin, expression.adrelid))
     FROM involved
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
       AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
-      -- A default that uses a dropped sequence cannot be restored.
+      -- Exclude defaults that use a dropped sequence, because they cannot be restored.
       AND NOT EXISTS (
           SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
@@ -937,25 +939,25 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION ALL
     SELECT false,
            format('sequence %s will be kept', sequence_name),
-           format('It is used by %s.', used_by),
+           format('The sequence is used by %s.', used_by),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
-    'for snowflake_adopt(): the notices and warnings about the statements';
+    'notices and warnings about the statements, for snowflake_adopt()';
 
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
--- snowflake_adopt_plan() makes the checks and writes the statements, and snowflake_adopt() executes them. Both
--- run with the privileges of the caller. Only the former sets search_path: code that the statements call
--- (functions in indexes and constraints, event triggers) must see the caller's search_path, as if the caller
--- had typed the statements.
+-- snowflake_adopt_plan() makes the checks and creates the statements, and snowflake_adopt() executes them. Both functions
+-- run with the privileges of the caller. Only snowflake_adopt_plan() sets search_path. The statements run with the caller's
+-- search_path, because they may call functions in indexes, constraints and event triggers. These functions must see the
+-- same search_path as if the caller had typed the statements.
 --
--- That code also runs with the privileges of the caller. Therefore all tables whose definitions contain such
--- code must belong to the caller, or to a role that the caller names as trusted. Membership in the role that
--- owns a table does not mean that the caller trusts the other members. A function that an owner calls in a
--- constraint may belong to a third role. That is the owner's choice, as in PostgreSQL itself.
+-- These functions also run with the privileges of the caller. Therefore, all tables whose definitions contain such
+-- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns a
+-- table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function of
+-- another role. As elsewhere in PostgreSQL, that is the owner's decision.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
@@ -972,7 +974,7 @@ DECLARE
         WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
         ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
     END;
-    -- The default as PostgreSQL shows it: without E'', depending on standard_conforming_strings.
+    -- The default expression in the form in which PostgreSQL shows it. standard_conforming_strings = on prevents E''.
     default_in_catalog CONSTANT text := CASE
         WHEN segment IS NULL THEN to_regprocedure(new_default)::text
         ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
@@ -1007,7 +1009,7 @@ BEGIN
         RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
     ELSIF target.relkind NOT IN ('r', 'p') THEN
         RAISE EXCEPTION '% is not a table', target.description
-            USING ERRCODE = 'wrong_object_type', HINT = 'Name the table that holds the rows.';
+            USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
     ELSIF adopted_table::oid < 16384 THEN
         RAISE EXCEPTION '% is a system table', target.description USING ERRCODE = 'wrong_object_type';
     ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
@@ -1021,7 +1023,7 @@ BEGIN
             USING ERRCODE = 'feature_not_supported';
     ELSIF target.attgenerated <> '' THEN
         RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, target.description
-            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which it is computed.';
+            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
     ELSIF target.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
             format_type(target.type, NULL)
@@ -1030,9 +1032,9 @@ BEGIN
                       WHEN target.type = 'numeric'::regtype
                       THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
                                   adopted_table, adopted_column)
-                      ELSE format('Its values cannot become IDs. Add a new key beside it (ALTER TABLE %s ADD COLUMN new_id '
-                                  'bigint), give the rows IDs, change the references and the primary key, and drop %I. The '
-                                  'documentation has all steps: see "Migrating from UUIDs".',
+                      ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
+                                  'the rows, change the references and the primary key, and drop column %I. For all steps, '
+                                  'see "Migrating from UUIDs" in the documentation.',
                                   adopted_table, adopted_column)
                   END;
     END IF;
@@ -1047,11 +1049,11 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
             USING ERRCODE = 'wrong_object_type',
-                  DETAIL = format('The column can be altered only together with that of %s.', note.tables),
+                  DETAIL = format('The column can be altered only together with the column of %s.', note.tables),
                   HINT = 'Adopt the inherited column instead: ' || note.commands;
     END IF;
 
-    -- Check that new rows will get IDs. Taking an ID may wait, so this comes before the locks.
+    -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
@@ -1063,11 +1065,11 @@ BEGIN
         lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
-            USING DETAIL = 'After the statements have been executed, rows without an explicit ID cannot be inserted on this server.',
+            USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
-    -- The numbers of a segment are small if its max_value is. This is checked if the caller may see max_value.
+    -- Check whether max_value of the segment fits into the column, if the caller is allowed to see max_value.
     IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
        AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
         SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
@@ -1082,15 +1084,14 @@ BEGIN
                 USING ERRCODE = 'numeric_value_out_of_range',
                       DETAIL = format('The last number of the segment is %s, and the column is of type %s.', highest,
                                       format_type(target.type, NULL)),
-                      HINT = format('Change the type of the column to bigint, or let the segment end earlier: '
-                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s); '
-                                    'The next range will observe this limit.', segment,
+                      HINT = format('Change the type of the column to bigint, or reduce max_value of the segment: '
+                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s);', segment,
                                     CASE target.type WHEN 'smallint'::regtype THEN 32767 ELSE 2147483647 END);
         END IF;
     END IF;
 
-    -- Once a table is locked, it cannot get foreign keys, children or another owner. Before that it can.
-    -- Therefore the last iteration repeats all checks while all the locks are held.
+    -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the last
+    -- iteration repeats all checks while all locks are held.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -1102,15 +1103,15 @@ BEGIN
                       HINT = 'Call snowflake_adopt() as the role that owns all these tables.';
         END IF;
 
-        -- This comes before the first query of a table, because planning a query evaluates expressions of its indexes.
+        -- The owners are checked before any table is queried, because planning a query evaluates index expressions.
         SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
                    FILTER (WHERE is_strange) AS tables,
                CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may run with your privileges:',
+                        format('Connect as %s and call the function again. If you trust the code in the tables of %1$s:',
                                min(owner::text))
                     WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. Or, if all code that %s has put into them may run '
-                               'with your privileges:', min(owner::text) FILTER (WHERE is_strange))
+                        format('Drop the foreign keys between the tables. If you trust the code in the tables of %s:',
+                               min(owner::text) FILTER (WHERE is_strange))
                END AS choices,
                min(owner::text) FILTER (WHERE is_strange) AS stranger
         INTO note
@@ -1121,16 +1122,17 @@ BEGIN
         IF note.tables IS NOT NULL THEN
             RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints, indexes and '
-                                      'defaults would run with the privileges of %s.', note.tables, caller),
+                      DETAIL = format('Tables of other roles: %s. Code in their constraints, indexes and defaults would run with '
+                                      'the privileges of %s.', note.tables, caller),
                       HINT = coalesce(
                           note.choices ||
                               format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
                                      adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
-                          'Give all tables one owner (ALTER TABLE ... OWNER TO ...), or drop the foreign keys between them.');
+                          'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
+                          'foreign keys between the tables.');
         END IF;
-        -- The statements, and the query for the highest value, refer to tables by name. Until they run, the owner
-        -- of a schema can replace a table by another table or a view, and a superuser would run code in it.
+        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a schema
+        -- can replace a table by another table or a view, whose code would run with the privileges of a superuser.
         SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
                                           place.owner), ', ')
         INTO names
@@ -1148,10 +1150,10 @@ BEGIN
         IF names IS NOT NULL THEN
             RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These schemas do not: %s. The owner of a schema can replace a table while the statements '
-                                      'run with the privileges of %s.', names, caller),
-                      HINT = 'Connect as the owner of the tables, or give the schemas to a superuser temporarily: '
-                             'ALTER SCHEMA ... OWNER TO ...';
+                      DETAIL = format('Schemas of other roles: %s. The owner of a schema can replace a table while the '
+                                      'statements run with the privileges of %s.', names, caller),
+                      HINT = 'Connect as the owner of the tables, or temporarily change the owner of the schemas to a '
+                             'superuser: ALTER SCHEMA ... OWNER TO ...;';
         END IF;
         EXIT WHEN NOT for_execution;
 
@@ -1178,7 +1180,7 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
-    -- Check that new IDs cannot equal old ones. No new ID is lower than the first ID of the current tick.
+    -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
     SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
     INTO sets_default
     FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
@@ -1195,37 +1197,35 @@ BEGIN
             IF NOT note.is_readable THEN
                 RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
                     USING ERRCODE = 'insufficient_privilege',
-                          DETAIL = 'snowflake_adopt() must know which values the sequence has given.',
-                          HINT = format('GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
+                          DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
+                          HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
             ELSIF for_execution AND note.is_ours THEN
-                -- This changes nothing, but keeps other sessions from taking values until this transaction ends.
+                -- The statement changes nothing, but prevents other sessions from taking values until this transaction ends.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- The arguments have exactly the types of the parameters, and none is left out. So no function that
-        -- another role has created in the same schema can be a better match.
+        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another role has
+        -- created in the same schema can be a better match.
         IF widens THEN
             lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. Segment "%s" is at %s.',
-                                      highest, left(segment, 100),
-                                      lowest_to_come),
-                      HINT = format('Let the segment continue above these values, and restart the server so that it drops the '
-                                    'range in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
-                                    highest + 1);
+                      DETAIL = format('The highest value in the table or returned by a sequence is %s. The next number of segment '
+                                      '"%s" is %s.', highest, left(segment, 100), lowest_to_come),
+                      HINT = format('Skip numbers of the segment: SELECT snowflake_registry.alter_segment(%L, next_value => %s); '
+                                    'Then restart this server, so that it requests a new range.', segment, highest + 1);
         END IF;
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next ID', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. In the layout "%s" the '
+                      DETAIL = format('The highest value in the table or returned by a sequence is %s. In layout "%s", the '
                                       'first ID of the current tick is %s.',
                                       highest, current_setting('snowflake_id.layout'), lowest_to_come),
-                      HINT = 'Change these values, or set snowflake_id.layout to a layout with larger IDs: with more bits below '
-                             'the time, or with an earlier epoch.';
+                      HINT = 'Change these values, or set snowflake_id.layout to a layout with larger IDs, which has more bits '
+                             'below the time field or an earlier epoch.';
         END IF;
     END IF;
 
@@ -1236,7 +1236,7 @@ BEGIN
     sequences AS MATERIALIZED (
         SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     ),
-    -- One statement for all columns of a table, so that the table is rewritten only once.
+    -- All columns of a table are changed in one statement, so that the table is rewritten only once.
     rewritten AS (
         SELECT relation, relation_name,
                string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number) AS changes,
@@ -1245,7 +1245,7 @@ BEGIN
         FROM involved WHERE is_root AND NOT is_bigint
         GROUP BY relation, relation_name
     ),
-    -- Each rewritten table with its partitions and children.
+    -- The rewritten tables with their partitions and children.
     tree (root, relation) AS (
         SELECT relation, relation FROM rewritten
         UNION
@@ -1285,7 +1285,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
-    'for snowflake_adopt(): checks, takes locks if the statements are to be executed, and returns the statements, each with a notice to raise before it runs';
+    'checks and locks tables for snowflake_adopt(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
@@ -1301,7 +1301,7 @@ BEGIN
     -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
-            -- Rewriting a table takes long, and no pg_stat_progress view shows its progress.
+            -- Rewriting a table can take a long time, and no pg_stat_progress view shows the progress.
             IF step.notice IS NOT NULL THEN
                 RAISE NOTICE '%', step.notice;
             END IF;
@@ -1312,22 +1312,22 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
-    'changes a column, and the foreign keys that reference it, to snowflake IDs or to numbers of a segment; unless dry_run is false, only returns the statements';
+    'changes a column, and the foreign keys that reference it, to snowflake IDs or numbers of a segment; executes the statements only if dry_run is false';
 
--- Partitions by the time of the ID.
+-- Functions that create partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and writes the statements, and
--- snowflake_create_partitions() executes them. Both run with the privileges of the caller. Only the former sets
--- search_path: code that the statements call, such as event triggers, must see the caller's search_path, as if
--- the caller had typed the statements.
+-- snowflake_create_partitions_plan() makes the checks and creates the statements, and snowflake_create_partitions()
+-- executes them. Both functions run with the privileges of the caller. Only snowflake_create_partitions_plan() sets
+-- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see the
+-- same search_path as if the caller had typed the statements.
 --
--- The caller must be the owner of the table. Being a superuser or a member of the owning role is not enough.
--- Creating a partition evaluates constant expressions in the table's indexes and in the constraints of its
--- default partition, with the privileges of the caller. Furthermore, the caller will own the partition. As long
--- as it exists, autovacuum runs the functions in its indexes, which are copied from the table, with the
--- privileges of its owner. Triggers, defaults and generated columns are only copied.
+-- The caller must be the owner of the table. A superuser or a member of the owning role is rejected, because creating a
+-- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with the
+-- privileges of the caller. Furthermore, the caller will own the partition, whose indexes are copied from the table.
+-- Autovacuum runs the functions in these indexes with the privileges of the partition's owner. Triggers, defaults and
+-- generated columns are copied but not run.
 
--- Times are computed in UTC, so that the same call gives the same bounds in every session.
+-- Times are computed in UTC, so that the same call produces the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
@@ -1352,7 +1352,7 @@ BEGIN
     IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
         RAISE EXCEPTION 'parent, start, stop, step and dry_run must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  DETAIL = 'Only layout may be null, which means the layout of the session.',
+                  DETAIL = 'Only layout may be null. In that case, the layout of the session is used.',
                   HINT = 'Specify a table, a start, a stop and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot create partitions at isolation level %',
@@ -1387,7 +1387,7 @@ BEGIN
     END IF;
 
     IF layout IS NULL THEN
-        -- Loads the library if necessary, and fails if the setting is not a valid layout.
+        -- This call loads the library if necessary, and fails if the setting is not a valid layout.
         PERFORM @extschema@.snowflake_min_id(start);
         layout := current_setting('snowflake_id.layout');
     END IF;
@@ -1401,7 +1401,7 @@ BEGIN
     ELSIF stop <= start THEN
         RAISE EXCEPTION 'stop must be later than start'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The start is %s, and the stop is %s.', start, stop),
+                  DETAIL = format('Argument start is %s, and argument stop is %s.', start, stop),
                   HINT = 'Specify a later stop.';
     ELSIF start < epoch OR stop > exhausted_at THEN
         RAISE EXCEPTION 'the range from start to stop is not within the layout'
@@ -1411,20 +1411,20 @@ BEGIN
                   HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
 
-    -- Each bound is computed from the start. Computed from the bound before it, months that begin on the 31st
-    -- would move to the 28th and stay there.
+    -- Each bound is computed from the start. If each bound were computed from the previous bound, months that begin on the
+    -- 31st would begin on the 28th after the first February.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
                 USING ERRCODE = 'invalid_parameter_value',
                       DETAIL = format('Steps of %s from %s to %s result in more than %s partitions.', step, start, stop, most_partitions),
-                      HINT = 'Use a longer step or several calls.';
+                      HINT = 'Use a longer step, or call the function several times.';
         END IF;
         next_bound := (start AT TIME ZONE 'UTC' + coalesce(cardinality(bounds), 0) * step) AT TIME ZONE 'UTC';
         IF next_bound <= bounds[cardinality(bounds)] THEN
             RAISE EXCEPTION 'a step of % does not lead to a later time', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('A step leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
+                      DETAIL = format('One step leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
                       HINT = 'Use a step without negative parts, such as interval ''1 month''.';
         END IF;
         bounds := bounds || next_bound;
@@ -1445,19 +1445,19 @@ BEGIN
               SELECT part.relid
               FROM pg_partitioned_table AS p CROSS JOIN LATERAL pg_partition_tree(p.partdefid) AS part
               WHERE p.partrelid = parent));
-        -- If the caller has no privileges on the table, PostgreSQL itself reports it.
+        -- If the caller has no privileges on the table, LOCK TABLE raises an error.
         IF strange.tables IS NOT NULL AND (strange.owner IS NULL OR pg_has_role(strange.owner::regrole, 'USAGE')) THEN
             RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints and indexes '
-                                      'would run with the privileges of %s.', strange.tables, caller),
+                      DETAIL = format('Tables of other roles: %s. Code in their constraints and indexes would run with the '
+                                      'privileges of %s.', strange.tables, caller),
                       HINT = CASE WHEN strange.owner IS NULL
-                                  THEN format('Give the default partition the owner of the table: ALTER TABLE ... OWNER TO %s;',
+                                  THEN format('Change the owner of the default partition: ALTER TABLE ... OWNER TO %s;',
                                               caller)
-                                  ELSE format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may '
-                                              'run with your privileges: SET ROLE %1$s;', strange.owner) END;
+                                  ELSE format('Connect as %s and call the function again. If you trust the code in the tables '
+                                              'of %1$s: SET ROLE %1$s;', strange.owner) END;
         END IF;
-        -- The statements refer to the table by name. Until they run, the owner of its schema can replace the table.
+        -- The statements refer to the table by name. Before they run, the owner of the schema can replace the table.
         SELECT schema.owner::text AS owner
         INTO strange
         FROM (
@@ -1471,13 +1471,14 @@ BEGIN
         IF FOUND THEN
             RAISE EXCEPTION 'schema "%" does not belong to a superuser', place
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('The schema belongs to %s, who can replace table "%s" while the statements run with the '
-                                      'privileges of %s.', strange.owner, table_name, caller),
-                      HINT = 'Give the table to the owner of the schema and connect as that role, or give the schema to a '
-                             'superuser.';
+                      DETAIL = format('The schema belongs to role %s, which can replace table "%s" while the statements run with '
+                                      'the privileges of %s.', strange.owner, table_name, caller),
+                      HINT = format('Change the owner of the schema to a superuser (ALTER SCHEMA %I OWNER TO ...), or change the '
+                                    'owner of the table to %s (ALTER TABLE ... OWNER TO %2$s) and connect as %2$s.', place,
+                                    strange.owner);
         END IF;
-        -- The lock that CREATE TABLE will take. Of two concurrent calls, the second one sees the partitions of the
-        -- first one.
+        -- This is the lock that CREATE TABLE acquires. The second of two concurrent calls sees the partitions that the first
+        -- call has created.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 
@@ -1513,7 +1514,7 @@ BEGIN
         IF to_id <= from_id THEN
             RAISE EXCEPTION 'a step of % is too short', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('The layout has no ID between %s and %s.', since, before),
+                      DETAIL = format('The layout has no IDs with times between %s and %s.', since, before),
                       HINT = 'Use a longer step, such as interval ''1 month''.';
         ELSIF planned.found_from = from_id AND planned.found_to = to_id THEN
             partition := format('%I.%I', planned.nspname, planned.relname);
@@ -1523,14 +1524,14 @@ BEGIN
                 USING ERRCODE = 'invalid_object_definition',
                       DETAIL = format('The partition contains IDs from %s to %s, and the range is from %s to %s.',
                                       planned.found_from, planned.found_to, from_id, to_id),
-                      HINT = 'Use a start and a step that give the bounds of the existing partitions.';
+                      HINT = 'Use a start and a step that produce the bounds of the existing partitions.';
         ELSE
             part_name := table_name || to_char(since AT TIME ZONE 'UTC', suffix);
             IF octet_length(part_name) > name_bytes THEN
                 RAISE EXCEPTION 'partition name "%" is too long', part_name
                     USING ERRCODE = 'name_too_long',
                           DETAIL = format('The name has %s bytes, and the maximum is %s.', octet_length(part_name), name_bytes),
-                          HINT = format('Rename the table to a name of at most %s bytes.',
+                          HINT = format('Rename the table. The new name can have at most %s bytes.',
                                         name_bytes - octet_length(part_name) + octet_length(table_name));
             ELSIF to_regclass(format('%I.%I', place, part_name)) IS NOT NULL THEN
                 RAISE EXCEPTION 'relation "%" already exists', part_name
@@ -1548,7 +1549,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'for snowflake_create_partitions(): checks, takes a lock if partitions are to be created, and returns the statements';
+    'checks and locks the table for snowflake_create_partitions(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_create_partitions(
     parent regclass, start timestamptz, stop timestamptz, step interval,
@@ -1569,29 +1570,30 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'creates missing partitions of a table by the time of its snowflake IDs';
+    'creates the missing partitions of a table that is partitioned by snowflake IDs';
 
--- Guessing the layout of an ID.
+-- A function that guesses the layout of an ID.
 
 COMMENT ON FUNCTION snowflake_guess_layout(bigint) IS
-    'the presets that may be the layout of a snowflake ID, most likely first';
+    'presets with which a snowflake ID may have been generated, most likely first';
 
--- IDs as text.
+-- Functions that convert IDs to text and back.
 
 COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
-    'a snowflake ID as text: crockford32, base36, base58, base62, base64url, decimal or hex';
+    'snowflake ID as text, encoded as crockford32, base36, base58, base62, base64url, decimal or hex';
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS
-    'the snowflake ID that a text represents';
+    'snowflake ID represented by a text';
 
--- Masked IDs: the named keys, and the functions that use the keys without revealing them.
+-- Functions that mask IDs, and the table of named keys.
 
 COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
-    'a snowflake ID masked with a key of 16 bytes';
+    'snowflake ID masked with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
-    'the snowflake ID of a number that was masked with a key of 16 bytes';
+    'snowflake ID of a number that was masked with a key of 16 bytes';
 
--- A name must not look like a key. A name of 16 characters passed as a key would silently be used as the key,
--- which would then not be secret. And if an argument looks like a key, the error for a missing name must not show it.
+-- A name must not look like a key. If a name of 16 characters were passed as a key, the name itself would silently be
+-- used as the key, which would then not be secret. If an argument looks like a key, the error for a missing name must
+-- not show the argument.
 CREATE TABLE snowflake_mask_key (
     name text PRIMARY KEY
         CONSTRAINT snowflake_mask_key_name_is_not_empty CHECK (name OPERATOR(pg_catalog.<>) '')
@@ -1605,62 +1607,62 @@ CREATE TABLE snowflake_mask_key (
 COMMENT ON TABLE snowflake_mask_key IS
     'secret keys of masked snowflake IDs; included in every dump and backup of the database';
 COMMENT ON COLUMN snowflake_mask_key.name IS 'name of the key, the argument of snowflake_mask_named() and snowflake_unmask_named()';
-COMMENT ON COLUMN snowflake_mask_key.key IS '16 random bytes; without the key, IDs masked with it cannot be read';
+COMMENT ON COLUMN snowflake_mask_key.key IS 'key, 16 random bytes; if the key is lost, IDs masked with the key cannot be read';
 COMMENT ON COLUMN snowflake_mask_key.created_at IS 'time at which the key was stored';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_mask_key', '');
 
--- A role that may mask with a key need not be able to read it: snowflake_mask_named() calls this function for
--- all roles, which have no EXECUTE on it themselves. It runs with the privileges of its owner, a superuser.
--- Therefore its body is resolved when it is created, and it reads only a table to which no other role can add a
--- policy, a rule or an index.
+-- A role can mask IDs with a key without the privilege to read the key: snowflake_mask_named() calls this function for
+-- all roles, and no role has EXECUTE on this function. The function runs with the privileges of its owner, a superuser.
+-- Therefore its body is resolved when the function is created, and reads only a table to which no other role can add
+-- a policy, a rule or an index.
 CREATE FUNCTION snowflake_mask_key_of(key_name text) RETURNS bytea
     STABLE STRICT PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     LANGUAGE sql
     RETURN coalesce((SELECT k.key FROM @extschema@.snowflake_mask_key AS k
                      WHERE k.name OPERATOR(pg_catalog.=) snowflake_mask_key_of.key_name), '');
-COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'a key of table snowflake_mask_key, empty if there is none; internal';
+COMMENT ON FUNCTION snowflake_mask_key_of(text) IS 'named key of table snowflake_mask_key, or an empty key if there is no such name; internal';
 
--- They have names of their own, not snowflake_mask and snowflake_unmask: for an untyped literal PostgreSQL prefers
--- text to bytea, and would take a key for a name.
+-- These functions do not overload snowflake_mask and snowflake_unmask, because PostgreSQL resolves an untyped literal
+-- as text rather than bytea, and would treat a key as a name.
 COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
-    'a snowflake ID masked with a key of table snowflake_mask_key';
+    'snowflake ID masked with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
-    'the snowflake ID of a number that was masked with a key of table snowflake_mask_key';
+    'snowflake ID of a number that was masked with a key of table snowflake_mask_key';
 
--- Public IDs: texts with a prefix, and UUIDs.
+-- Functions that convert IDs to public IDs and UUIDs, and back.
 
 COMMENT ON FUNCTION snowflake_to_public(text, bigint) IS
-    'a snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
+    'snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
 COMMENT ON FUNCTION snowflake_to_public(text, bigint, bytea) IS
-    'a snowflake ID as a public ID that can be read only with the key of 16 bytes';
+    'snowflake ID as a public ID that can be read only with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_public_named(text, bigint, text) IS
-    'a snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
+    'snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_public(text, text) IS
-    'the snowflake ID of a public ID';
+    'snowflake ID of a public ID';
 COMMENT ON FUNCTION snowflake_from_public(text, text, bytea) IS
-    'the snowflake ID of a public ID that was made with a key of 16 bytes';
+    'snowflake ID of a public ID that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_public_named(text, text, text) IS
-    'the snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
+    'snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
 
 COMMENT ON FUNCTION snowflake_to_uuid(bigint) IS
-    'a snowflake ID as a UUID of version 8 that starts with the digits of the ID';
+    'snowflake ID as a UUID of version 8 that starts with the digits of the ID';
 COMMENT ON FUNCTION snowflake_to_uuid(bigint, bytea, text) IS
-    'a snowflake ID as a UUID of version 8 that can be read only with the key of 16 bytes';
+    'snowflake ID as a UUID of version 8 that can be read only with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_uuid_named(bigint, text, text) IS
-    'a snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
+    'snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid) IS
-    'the snowflake ID of a UUID of version 8';
+    'snowflake ID of a UUID of version 8';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS
-    'the snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
+    'snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_uuid_named(uuid, text, text) IS
-    'the snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';
+    'snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';
 
--- Reading IDs on servers without the extension.
+-- Functions for reading IDs on servers without the extension.
 
 COMMENT ON FUNCTION snowflake_reader_sql(text) IS
-    'a script of plain SQL functions that read the IDs of a layout on servers without the extension';
+    'script that creates SQL functions for reading the IDs of a layout on servers without the extension';
 
--- Segments. As with sequences, the privilege to take numbers must be granted: see privileges.sql.
+-- Segments. As with sequences, the privilege to take numbers must be granted. See privileges.sql.
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
@@ -1670,31 +1672,31 @@ CREATE VIEW snowflake_segments AS
     SELECT * FROM @extschema@.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
-    'the next number of a segment';
+    'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
-    'the next 1 to 1000000 numbers of a segment; a batch may have holes';
+    'next 1 to 1000000 numbers of a segment; a batch may have holes';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
-    'the last number of a segment that this session took';
+    'last number of a segment taken by this session';
 COMMENT ON FUNCTION snowflake_segments_in_use() IS
-    'for view snowflake_segments: the segments in use on this server';
+    'segments in use on this server, for view snowflake_segments';
 
 COMMENT ON VIEW snowflake_segments IS
-    'the segments from which this server has taken numbers since it was started';
+    'segments that were used on this server since the server was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
 COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
-COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server has no numbers in hand';
-COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the range in use';
-COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range, if this server already has one';
-COMMENT ON COLUMN snowflake_segments.step IS 'number of numbers that were last taken from the registry';
+COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server holds no numbers';
+COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the current range';
+COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range; NULL if this server holds no next range';
+COMMENT ON COLUMN snowflake_segments.step IS 'size of the range that this server last took from the registry';
 COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
-COMMENT ON COLUMN snowflake_segments.period_ends IS 'end of the period of the numbers in hand, if numbers begin with a date';
-COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which numbers were last taken from the registry';
+COMMENT ON COLUMN snowflake_segments.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
+COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last took numbers from the registry';
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
-COMMENT ON COLUMN snowflake_segments.problem IS 'why the registry gives no numbers, or why it does not answer';
+COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
 
--- The highest numbers that this server has had, from any registry. A row is written before a session gets a number of
--- the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place; -1, or a UUID of
--- zeros, means that there is no value.
+-- The highest numbers that this server has received from any registry. A row is written before any session gets a number
+-- of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The values -1 and
+-- the UUID of zeros stand for NULL.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
     name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us
@@ -1703,89 +1705,89 @@ CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
            NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
-    'highest numbers of segments that this server has had; do not modify';
+    'highest numbers of segments that this server has received; do not modify';
 COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'name of the segment, in UTF-8';
 COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
-    'highest number that the server has had in its current period; -1: none';
-COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'registry that gave this number; zeros: not known';
+    'highest number that this server has received in its current period; -1 if it has received no number';
+COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'registry that granted this number; zeros if not known';
 COMMENT ON COLUMN snowflake_internal.segment_taken.period_key IS
-    'prefix of the numbers of that period, such as 20261121; -1: no prefix';
+    'prefix of the numbers of the current period, such as 20261121; -1 if there is no prefix';
 COMMENT ON COLUMN snowflake_internal.segment_taken.period_starts_us IS
-    'start of that period, in microseconds of Unix time; -1: no period';
+    'start of the current period, in microseconds of Unix time; -1 if there is no period';
 COMMENT ON COLUMN snowflake_internal.segment_taken.next_until_value IS
-    'as until_value, for the next period, whose numbers are not yet in use';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'as registry_id, for the next period';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'as period_key, for the next period';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'as period_starts_us, for the next period';
+    'same as until_value, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'same as registry_id, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'same as period_key, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'same as period_starts_us, for the next period';
 
--- All materialized views of snowflake_internal have been created. From now on their queries fail: see horizon.sql.
+-- All materialized views of snowflake_internal have been created. From now on, their queries fail. See horizon.sql.
 CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'cannot refresh materialized views of schema "snowflake_internal"'
         USING ERRCODE = 'object_not_in_prerequisite_state',
-              DETAIL = 'Only the server itself writes them. A refresh would empty them.',
-              HINT = 'Leave schema snowflake_internal out of the refresh.';
+              DETAIL = 'Only the server itself writes these views, and a refresh would empty them.',
+              HINT = 'Exclude schema snowflake_internal from the refresh.';
 END
 $$;
 
--- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions with which an
--- administrator sends requests to the keeper.
+-- Views snowflake_status, snowflake_layout_status and snowflake_clock_sequence, and the functions that send requests of
+-- an administrator to the keeper.
 
 CREATE VIEW snowflake_status AS SELECT * FROM @extschema@.snowflake_server_status();
-COMMENT ON VIEW snowflake_status IS 'whether this server can issue snowflake IDs: exactly one row';
+COMMENT ON VIEW snowflake_status IS 'state of this server, in one row';
 
-COMMENT ON COLUMN snowflake_status.state IS 'whether IDs can be made, in a word: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
+COMMENT ON COLUMN snowflake_status.state IS 'state of this server: ready, starting, recovery, no worker id, worker id too large, datacenter id too large, clock before epoch, layout exhausted, no lease, lease ended, clock behind, clock jumped, horizon stalled, no keeper';
 COMMENT ON COLUMN snowflake_status.datacenter_id IS 'datacenter ID in new IDs';
 COMMENT ON COLUMN snowflake_status.worker_id IS 'worker ID in new IDs';
 COMMENT ON COLUMN snowflake_status.identity_source IS 'source of worker ID and datacenter ID: settings, snowflake_worker or registry';
 COMMENT ON COLUMN snowflake_status.node_name IS 'name of this server in its fleet, the key in table snowflake_worker';
-COMMENT ON COLUMN snowflake_status.horizon IS 'durable horizon: no ID contains this time or a later one';
-COMMENT ON COLUMN snowflake_status.floor IS 'floor: IDs issued since the server was started contain this time or a later one';
-COMMENT ON COLUMN snowflake_status.resumes_at IS 'time at which IDs can be issued in every layout in use';
-COMMENT ON COLUMN snowflake_status.clock_jump IS 'how far the clock has jumped ahead, if the jump is not followed';
-COMMENT ON COLUMN snowflake_status.keeper_pid IS 'process ID of the keeper; NULL if it is not running';
-COMMENT ON COLUMN snowflake_status.last_error IS 'problem that prevents the keeper from working; NULL if there is none';
-COMMENT ON COLUMN snowflake_status.last_error_at IS 'time at which last_error was last found';
-COMMENT ON COLUMN snowflake_status.warning IS 'problem that should be fixed although IDs can be issued; NULL if there is none';
-COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls that had to wait since the server was started';
-COMMENT ON COLUMN snowflake_status.time_waited IS 'total time that calls have waited since the server was started';
-COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the clock was set back since the server was started; the keeper checks about once per horizon_margin';
+COMMENT ON COLUMN snowflake_status.horizon IS 'durable horizon: the times of all IDs are before the horizon';
+COMMENT ON COLUMN snowflake_status.floor IS 'floor: the times of all IDs issued since the server was started are at or after the floor';
+COMMENT ON COLUMN snowflake_status.resumes_at IS 'time at which the clock allows IDs in every layout in use; the current time if the clock already allows IDs';
+COMMENT ON COLUMN snowflake_status.clock_jump IS 'how far the clock has jumped ahead, if the server has not accepted the jump';
+COMMENT ON COLUMN snowflake_status.keeper_pid IS 'process ID of the keeper; NULL if the keeper is not running';
+COMMENT ON COLUMN snowflake_status.last_error IS 'error that prevents the keeper from working; NULL if there is no error';
+COMMENT ON COLUMN snowflake_status.last_error_at IS 'time at which the keeper last detected this error';
+COMMENT ON COLUMN snowflake_status.warning IS 'problem that should be corrected although IDs can be issued; NULL if there is no problem';
+COMMENT ON COLUMN snowflake_status.calls_waited IS 'number of calls for IDs that had to wait since the server was started';
+COMMENT ON COLUMN snowflake_status.time_waited IS 'total time for which calls for IDs have waited since the server was started';
+COMMENT ON COLUMN snowflake_status.clock_steps_back IS 'number of times that the keeper has found the clock set back since the server was started';
 COMMENT ON COLUMN snowflake_status.largest_clock_step_back IS 'largest backward step of the clock since the server was started';
-COMMENT ON COLUMN snowflake_status.registry_state IS 'how things are with the registry: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, misconfigured';
-COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: no ID contains this time or a later one';
+COMMENT ON COLUMN snowflake_status.registry_state IS 'state of the registry as seen by this server: starting, granted, unreachable, permission denied, not started, all taken, quarantine, clock differs, another registry, misconfigured';
+COMMENT ON COLUMN snowflake_status.lease_until IS 'end of the lease of the worker ID: the times of all IDs are before this end';
 COMMENT ON COLUMN snowflake_status.lease_renewed_at IS 'time at which the registry last granted or renewed the lease';
 COMMENT ON COLUMN snowflake_status.clock_offset IS 'how far the clock of this server is ahead of the clock of the registry';
 
 CREATE VIEW snowflake_layout_status AS SELECT * FROM @extschema@.snowflake_layouts_in_use();
-COMMENT ON VIEW snowflake_layout_status IS 'one row for each layout in which this server has issued snowflake IDs since it was started';
+COMMENT ON VIEW snowflake_layout_status IS 'layouts in which this server has issued snowflake IDs since the server was started';
 
 COMMENT ON COLUMN snowflake_layout_status.layout IS 'layout in use';
-COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'time of the last ID in this layout; before the first ID, the floor';
+COMMENT ON COLUMN snowflake_layout_status.last_id_time IS 'time of the last ID of this layout; the floor if no ID was issued yet';
 COMMENT ON COLUMN snowflake_layout_status.ahead IS 'how far last_id_time is ahead of the clock';
-COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs issued in this layout since the server was started; lags by up to horizon_margin';
-COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'value of the clock sequence in new IDs of this layout; NULL if the layout has none';
+COMMENT ON COLUMN snowflake_layout_status.ids_issued IS 'number of IDs of this layout issued since the server was started; the count is delayed by about horizon_margin';
+COMMENT ON COLUMN snowflake_layout_status.clock_seq IS 'value of the clock sequence in new IDs of this layout; NULL if the layout has no such field';
 
 CREATE VIEW snowflake_clock_sequence AS SELECT * FROM @extschema@.snowflake_clock_sequence_values();
 COMMENT ON VIEW snowflake_clock_sequence IS
     'values of the clock sequence: the value in use, and values that are temporarily exhausted';
 COMMENT ON COLUMN snowflake_clock_sequence.clock_seq IS 'value of the clock sequence; 0 if the clock was never set back';
-COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'whether layouts that have room for this value issue IDs with it now';
+COMMENT ON COLUMN snowflake_clock_sequence.is_in_use IS 'true if new IDs contain this value';
 COMMENT ON COLUMN snowflake_clock_sequence.used_until IS 'time until which the value is exhausted; NULL for the value in use';
 
 COMMENT ON FUNCTION snowflake_clock_sequence_values() IS
-    'for view snowflake_clock_sequence';
+    'values of the clock sequence, for view snowflake_clock_sequence';
 COMMENT ON FUNCTION snowflake_server_status() IS
-    'for view snowflake_status';
+    'state of this server, for view snowflake_status';
 COMMENT ON FUNCTION snowflake_layouts_in_use() IS
-    'for view snowflake_layout_status';
+    'layouts in use on this server, for view snowflake_layout_status';
 COMMENT ON FUNCTION snowflake_accept_clock() IS
-    'accepts a clock that jumped ahead, so that IDs are issued again';
+    'accepts the current time after the clock has jumped ahead';
 COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
-    'raises the floor: no more IDs with an earlier time are issued';
+    'raises the floor: the server issues no more IDs with an earlier time';
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
-    'resets the horizon to the present after the clock was far ahead, under a worker ID that this server has never used';
+    'resets the horizon to the current time, under a worker ID that this server has never used';
 
--- The view of layouts, and comments on the functions that the library declares.
+-- View snowflake_layouts, and comments on the functions that the library declares.
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
@@ -1808,39 +1810,39 @@ COMMENT ON VIEW snowflake_layouts IS
 COMMENT ON COLUMN snowflake_layouts.name IS 'name of the layout, as used in snowflake_id.layout';
 COMMENT ON COLUMN snowflake_layouts.layout IS 'full definition of the layout';
 COMMENT ON COLUMN snowflake_layouts.time_bits IS 'number of bits of the time field';
-COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field; 0 if the layout has no such field';
 COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick; IDs of the same tick contain the same time';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of the time of the layout';
-COMMENT ON COLUMN snowflake_layouts.workers IS 'number of servers that can issue IDs at the same time';
+COMMENT ON COLUMN snowflake_layouts.epoch IS 'earliest time that an ID can contain';
+COMMENT ON COLUMN snowflake_layouts.workers IS 'maximum number of servers that can issue IDs at the same time';
 COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'sustained number of IDs per second that one server can issue';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'end of the time of the layout';
-COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout in JSON format';
+COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'time at which the layout is exhausted';
+COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'true if a JavaScript number can represent every ID exactly';
+COMMENT ON COLUMN snowflake_layouts.as_json IS 'definition of the layout in JSON format';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
-    'the next snowflake ID of this server';
+    'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_batch(int) IS
-    'the next 1 to 1000000 snowflake IDs of this server';
+    'next 1 to 1000000 snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
-    'the last snowflake ID that this session took';
+    'last snowflake ID taken by this session';
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
-    'the fields of a snowflake ID';
+    'fields of a snowflake ID';
 COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
-    'the fields of a snowflake ID of the given layout';
+    'fields of a snowflake ID of the given layout';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, int, int) IS
-    'the snowflake ID with these fields';
+    'snowflake ID with the given field values';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) IS
-    'the snowflake ID with these fields in the given layout';
+    'snowflake ID of the given layout with the given field values';
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
-    'the fields and limits of a layout';
+    'fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_preset_names() IS
-    'for view snowflake_layouts: the names of the presets';
+    'names of the presets, for view snowflake_layouts';
 
--- Privileges. Only the owner, a superuser, may use the objects listed here: objects that change or show the state
--- of the server or of the fleet, and keys. Privileges are revoked from PUBLIC, which can call any new function by
+-- Privileges. Some objects change or show the state of the server or of the fleet, or contain keys. Only their owner, a
+-- superuser, may use these objects. All privileges on them are revoked from PUBLIC, which can call any new function by
 -- default, and from all roles to which ALTER DEFAULT PRIVILEGES grants privileges on new objects.
 --
 -- A superuser runs this script, but another role may own the schema of the extension. An operator in that schema
@@ -1909,7 +1911,7 @@ BEGIN
 END
 $$;
 
--- EXECUTE on the functions in a view is checked for the role that uses the view.
+-- The role that queries a view needs EXECUTE on the functions in the view.
 GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
     snowflake_layouts_in_use(),
@@ -1918,5 +1920,5 @@ GRANT EXECUTE ON FUNCTION
     TO pg_monitor;
 GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
 
--- Stores the history that the server knows, if this is the keeper's database: see src/keeper/store.rs.
+-- If this is the keeper's database, store the history that the server still has in memory. See src/keeper/store.rs.
 SELECT snowflake_internal.store_history();

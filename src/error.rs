@@ -639,7 +639,7 @@ impl Error {
             ),
             Error::SegmentsDenied { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the registry of segments denies this server its numbers",
+                "permission denied by the registry of segments",
                 sentence(problem.trim_end_matches(';')),
                 "Run the GRANT in the database of the registry, as a superuser or as the owner of the registry.",
             ),

@@ -1,14 +1,14 @@
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
--- snowflake_adopt_plan() makes the checks and writes the statements, and snowflake_adopt() executes them. Both
--- run with the privileges of the caller. Only the former sets search_path: code that the statements call
--- (functions in indexes and constraints, event triggers) must see the caller's search_path, as if the caller
--- had typed the statements.
+-- snowflake_adopt_plan() makes the checks and creates the statements, and snowflake_adopt() executes them. Both functions
+-- run with the privileges of the caller. Only snowflake_adopt_plan() sets search_path. The statements run with the caller's
+-- search_path, because they may call functions in indexes, constraints and event triggers. These functions must see the
+-- same search_path as if the caller had typed the statements.
 --
--- That code also runs with the privileges of the caller. Therefore all tables whose definitions contain such
--- code must belong to the caller, or to a role that the caller names as trusted. Membership in the role that
--- owns a table does not mean that the caller trusts the other members. A function that an owner calls in a
--- constraint may belong to a third role. That is the owner's choice, as in PostgreSQL itself.
+-- These functions also run with the privileges of the caller. Therefore, all tables whose definitions contain such
+-- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns a
+-- table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function of
+-- another role. As elsewhere in PostgreSQL, that is the owner's decision.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
@@ -25,7 +25,7 @@ DECLARE
         WHEN segment IS NULL THEN '@extschema@.snowflake_nextval()'
         ELSE format('@extschema@.snowflake_segment_nextval(%L)', segment)
     END;
-    -- The default as PostgreSQL shows it: without E'', depending on standard_conforming_strings.
+    -- The default expression in the form in which PostgreSQL shows it. standard_conforming_strings = on prevents E''.
     default_in_catalog CONSTANT text := CASE
         WHEN segment IS NULL THEN to_regprocedure(new_default)::text
         ELSE format('%s(''%s''::text)', to_regproc('@extschema@.snowflake_segment_nextval'),
@@ -60,7 +60,7 @@ BEGIN
         RAISE EXCEPTION 'table with OID % does not exist', adopted_table::oid USING ERRCODE = 'undefined_table';
     ELSIF target.relkind NOT IN ('r', 'p') THEN
         RAISE EXCEPTION '% is not a table', target.description
-            USING ERRCODE = 'wrong_object_type', HINT = 'Name the table that holds the rows.';
+            USING ERRCODE = 'wrong_object_type', HINT = 'Specify the table that contains the rows.';
     ELSIF adopted_table::oid < 16384 THEN
         RAISE EXCEPTION '% is a system table', target.description USING ERRCODE = 'wrong_object_type';
     ELSIF pg_is_other_temp_schema(target.relnamespace) THEN
@@ -74,7 +74,7 @@ BEGIN
             USING ERRCODE = 'feature_not_supported';
     ELSIF target.attgenerated <> '' THEN
         RAISE EXCEPTION 'column "%" of % is a generated column', adopted_column, target.description
-            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which it is computed.';
+            USING ERRCODE = 'feature_not_supported', HINT = 'Adopt the column from which the values are computed.';
     ELSIF target.type NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
         RAISE EXCEPTION 'column "%" of % is of type %, not an integer', adopted_column, target.description,
             format_type(target.type, NULL)
@@ -83,9 +83,9 @@ BEGIN
                       WHEN target.type = 'numeric'::regtype
                       THEN format('If all values are integers: ALTER TABLE %s ALTER COLUMN %I TYPE bigint;',
                                   adopted_table, adopted_column)
-                      ELSE format('Its values cannot become IDs. Add a new key beside it (ALTER TABLE %s ADD COLUMN new_id '
-                                  'bigint), give the rows IDs, change the references and the primary key, and drop %I. The '
-                                  'documentation has all steps: see "Migrating from UUIDs".',
+                      ELSE format('Add a column for a new key: ALTER TABLE %s ADD COLUMN new_id bigint; Then assign IDs to '
+                                  'the rows, change the references and the primary key, and drop column %I. For all steps, '
+                                  'see "Migrating from UUIDs" in the documentation.',
                                   adopted_table, adopted_column)
                   END;
     END IF;
@@ -100,11 +100,11 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION 'column "%" of % is inherited', adopted_column, target.description
             USING ERRCODE = 'wrong_object_type',
-                  DETAIL = format('The column can be altered only together with that of %s.', note.tables),
+                  DETAIL = format('The column can be altered only together with the column of %s.', note.tables),
                   HINT = 'Adopt the inherited column instead: ' || note.commands;
     END IF;
 
-    -- Check that new rows will get IDs. Taking an ID may wait, so this comes before the locks.
+    -- Check that new rows will get IDs. A call for an ID may wait, so the check is made before the locks are acquired.
     IF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot adopt a column at isolation level %', current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
@@ -116,11 +116,11 @@ BEGIN
         lowest_to_come := @extschema@.snowflake_segment_nextval(segment);
     ELSIF current_setting('snowflake_id.database', true) IS NULL THEN
         RAISE WARNING 'snowflake_id is not in shared_preload_libraries'
-            USING DETAIL = 'After the statements have been executed, rows without an explicit ID cannot be inserted on this server.',
+            USING DETAIL = 'After the statements have been executed, inserting a row without an explicit ID would fail on this server.',
                   HINT = 'Add snowflake_id to shared_preload_libraries in postgresql.conf and restart the server.';
     END IF;
 
-    -- The numbers of a segment are small if its max_value is. This is checked if the caller may see max_value.
+    -- Check whether max_value of the segment fits into the column, if the caller is allowed to see max_value.
     IF NOT widens AND current_setting('snowflake_id.database', true) IS NOT NULL
        AND has_function_privilege('@extschema@.snowflake_segments_in_use()', 'EXECUTE') THEN
         SELECT max_value, position INTO note FROM @extschema@.snowflake_segments_in_use() WHERE name = segment;
@@ -135,15 +135,14 @@ BEGIN
                 USING ERRCODE = 'numeric_value_out_of_range',
                       DETAIL = format('The last number of the segment is %s, and the column is of type %s.', highest,
                                       format_type(target.type, NULL)),
-                      HINT = format('Change the type of the column to bigint, or let the segment end earlier: '
-                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s); '
-                                    'The next range will observe this limit.', segment,
+                      HINT = format('Change the type of the column to bigint, or reduce max_value of the segment: '
+                                    'SELECT snowflake_registry.alter_segment(%L, max_value => %s);', segment,
                                     CASE target.type WHEN 'smallint'::regtype THEN 32767 ELSE 2147483647 END);
         END IF;
     END IF;
 
-    -- Once a table is locked, it cannot get foreign keys, children or another owner. Before that it can.
-    -- Therefore the last iteration repeats all checks while all the locks are held.
+    -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the last
+    -- iteration repeats all checks while all locks are held.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -155,15 +154,15 @@ BEGIN
                       HINT = 'Call snowflake_adopt() as the role that owns all these tables.';
         END IF;
 
-        -- This comes before the first query of a table, because planning a query evaluates expressions of its indexes.
+        -- The owners are checked before any table is queried, because planning a query evaluates index expressions.
         SELECT string_agg(format('%s (%s)', description, owner), ', ' ORDER BY description COLLATE "C")
                    FILTER (WHERE is_strange) AS tables,
                CASE WHEN count(DISTINCT owner) = 1 THEN
-                        format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may run with your privileges:',
+                        format('Connect as %s and call the function again. If you trust the code in the tables of %1$s:',
                                min(owner::text))
                     WHEN count(DISTINCT owner) FILTER (WHERE is_strange) = 1 THEN
-                        format('Drop the foreign keys between the tables. Or, if all code that %s has put into them may run '
-                               'with your privileges:', min(owner::text) FILTER (WHERE is_strange))
+                        format('Drop the foreign keys between the tables. If you trust the code in the tables of %s:',
+                               min(owner::text) FILTER (WHERE is_strange))
                END AS choices,
                min(owner::text) FILTER (WHERE is_strange) AS stranger
         INTO note
@@ -174,16 +173,17 @@ BEGIN
         IF note.tables IS NOT NULL THEN
             RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints, indexes and '
-                                      'defaults would run with the privileges of %s.', note.tables, caller),
+                      DETAIL = format('Tables of other roles: %s. Code in their constraints, indexes and defaults would run with '
+                                      'the privileges of %s.', note.tables, caller),
                       HINT = coalesce(
                           note.choices ||
                               format(' SELECT %s.snowflake_adopt(%L, %L, dry_run => %s, owner => %L);', '@extschema@',
                                      adopted_table, adopted_column, (NOT for_execution)::text, note.stranger),
-                          'Give all tables one owner (ALTER TABLE ... OWNER TO ...), or drop the foreign keys between them.');
+                          'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
+                          'foreign keys between the tables.');
         END IF;
-        -- The statements, and the query for the highest value, refer to tables by name. Until they run, the owner
-        -- of a schema can replace a table by another table or a view, and a superuser would run code in it.
+        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a schema
+        -- can replace a table by another table or a view, whose code would run with the privileges of a superuser.
         SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
                                           place.owner), ', ')
         INTO names
@@ -201,10 +201,10 @@ BEGIN
         IF names IS NOT NULL THEN
             RAISE EXCEPTION 'not all schemas of the affected tables belong to superusers'
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These schemas do not: %s. The owner of a schema can replace a table while the statements '
-                                      'run with the privileges of %s.', names, caller),
-                      HINT = 'Connect as the owner of the tables, or give the schemas to a superuser temporarily: '
-                             'ALTER SCHEMA ... OWNER TO ...';
+                      DETAIL = format('Schemas of other roles: %s. The owner of a schema can replace a table while the '
+                                      'statements run with the privileges of %s.', names, caller),
+                      HINT = 'Connect as the owner of the tables, or temporarily change the owner of the schemas to a '
+                             'superuser: ALTER SCHEMA ... OWNER TO ...;';
         END IF;
         EXIT WHEN NOT for_execution;
 
@@ -231,7 +231,7 @@ BEGIN
             USING ERRCODE = 'feature_not_supported', DETAIL = note.obstacles, HINT = note.remedies;
     END IF;
 
-    -- Check that new IDs cannot equal old ones. No new ID is lower than the first ID of the current tick.
+    -- Check that new IDs differ from existing values. No new ID is lower than the first ID of the current tick.
     SELECT bool_or(pg_get_expr(expression.adbin, expression.adrelid) IS DISTINCT FROM default_in_catalog)
     INTO sets_default
     FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens) AS involved
@@ -248,37 +248,35 @@ BEGIN
             IF NOT note.is_readable THEN
                 RAISE EXCEPTION 'permission denied for sequence %', note.sequence_name
                     USING ERRCODE = 'insufficient_privilege',
-                          DETAIL = 'snowflake_adopt() must know which values the sequence has given.',
-                          HINT = format('GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
+                          DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
+                          HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
             ELSIF for_execution AND note.is_ours THEN
-                -- This changes nothing, but keeps other sessions from taking values until this transaction ends.
+                -- The statement changes nothing, but prevents other sessions from taking values until this transaction ends.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- The arguments have exactly the types of the parameters, and none is left out. So no function that
-        -- another role has created in the same schema can be a better match.
+        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another role has
+        -- created in the same schema can be a better match.
         IF widens THEN
             lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         ELSIF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next number', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. Segment "%s" is at %s.',
-                                      highest, left(segment, 100),
-                                      lowest_to_come),
-                      HINT = format('Let the segment continue above these values, and restart the server so that it drops the '
-                                    'range in hand: SELECT snowflake_registry.alter_segment(%L, next_value => %s);', segment,
-                                    highest + 1);
+                      DETAIL = format('The highest value in the table or returned by a sequence is %s. The next number of segment '
+                                      '"%s" is %s.', highest, left(segment, 100), lowest_to_come),
+                      HINT = format('Skip numbers of the segment: SELECT snowflake_registry.alter_segment(%L, next_value => %s); '
+                                    'Then restart this server, so that it requests a new range.', segment, highest + 1);
         END IF;
         IF highest >= lowest_to_come THEN
             RAISE EXCEPTION 'values of column "%" of % are not below the next ID', adopted_column, target.description
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('The highest value, in the table or given by a sequence, is %s. In the layout "%s" the '
+                      DETAIL = format('The highest value in the table or returned by a sequence is %s. In layout "%s", the '
                                       'first ID of the current tick is %s.',
                                       highest, current_setting('snowflake_id.layout'), lowest_to_come),
-                      HINT = 'Change these values, or set snowflake_id.layout to a layout with larger IDs: with more bits below '
-                             'the time, or with an earlier epoch.';
+                      HINT = 'Change these values, or set snowflake_id.layout to a layout with larger IDs, which has more bits '
+                             'below the time field or an earlier epoch.';
         END IF;
     END IF;
 
@@ -289,7 +287,7 @@ BEGIN
     sequences AS MATERIALIZED (
         SELECT * FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     ),
-    -- One statement for all columns of a table, so that the table is rewritten only once.
+    -- All columns of a table are changed in one statement, so that the table is rewritten only once.
     rewritten AS (
         SELECT relation, relation_name,
                string_agg(format('ALTER COLUMN %I TYPE bigint', column_name), ', ' ORDER BY column_number) AS changes,
@@ -298,7 +296,7 @@ BEGIN
         FROM involved WHERE is_root AND NOT is_bigint
         GROUP BY relation, relation_name
     ),
-    -- Each rewritten table with its partitions and children.
+    -- The rewritten tables with their partitions and children.
     tree (root, relation) AS (
         SELECT relation, relation FROM rewritten
         UNION
@@ -338,7 +336,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt_plan(regclass, name, boolean, regrole, text) IS
-    'for snowflake_adopt(): checks, takes locks if the statements are to be executed, and returns the statements, each with a notice to raise before it runs';
+    'checks and locks tables for snowflake_adopt(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_adopt(
     table_name regclass, column_name name, dry_run boolean DEFAULT true, owner regrole DEFAULT NULL,
@@ -354,7 +352,7 @@ BEGIN
     -- The plan is complete before the first statement runs.
     FOR step IN SELECT * FROM @extschema@.snowflake_adopt_plan(table_name, column_name, NOT dry_run, owner, generator) LOOP
         IF NOT dry_run THEN
-            -- Rewriting a table takes long, and no pg_stat_progress view shows its progress.
+            -- Rewriting a table can take a long time, and no pg_stat_progress view shows the progress.
             IF step.notice IS NOT NULL THEN
                 RAISE NOTICE '%', step.notice;
             END IF;
@@ -365,4 +363,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
-    'changes a column, and the foreign keys that reference it, to snowflake IDs or to numbers of a segment; unless dry_run is false, only returns the statements';
+    'changes a column, and the foreign keys that reference it, to snowflake IDs or numbers of a segment; executes the statements only if dry_run is false';

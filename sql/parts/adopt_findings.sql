@@ -1,12 +1,11 @@
--- The facts that snowflake_adopt() needs before it changes a table: the columns and sequences involved, the
--- obstacles, and the notices for the caller. All facts are read from the catalogs with the privileges of the
--- caller, which runs no code of the owners of the tables.
+-- These functions collect the facts that snowflake_adopt() needs before it changes a table: the columns and sequences
+-- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of the
+-- caller, so that no code of the owners of the tables is run.
 --
--- Names of PostgreSQL objects have no schema here, because search_path is set in each function and starts with
+-- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
 
--- Numbers of a segment are small and do not require wider columns: if `widens` is false, all columns count as
--- bigint.
+-- Numbers of a segment do not require wider columns. If `widens` is false, all columns are treated as bigint.
 --
 -- Columns are identified by name. Their numbers can differ between a parent and its partitions or children.
 CREATE FUNCTION snowflake_adopt_columns(adopted_table regclass, adopted_column name, widens boolean)
@@ -62,11 +61,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     GROUP BY found.relation, class.oid, namespace.oid, attribute.attrelid, attribute.attnum, type.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
-    'for snowflake_adopt(): a column and the foreign key columns that reference it, in all partitions and children';
+    'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
--- The owners of the tables from which the statements run code. Widening a column evaluates the constraints and
--- indexes of its table. It also checks the foreign keys of the column again, which reads both the referencing
--- and the referenced table, even if the column is already a bigint in one of them.
+-- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates the
+-- constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the referencing
+-- and the referenced table, even if one of the columns is already a bigint.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -96,7 +95,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_class AS class ON class.oid = concerned_with_partitions.relation;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_owners(regclass, name, boolean) IS
-    'for snowflake_adopt(): the tables from which the statements run code, and their owners';
+    'tables whose definitions contain code that the statements run, and their owners, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_sequences(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, relation oid, relation_name text, is_identity boolean, used_by text)
@@ -115,7 +114,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                LEFT JOIN pg_attrdef AS expression
                  ON use.classid = 'pg_attrdef'::regclass AND expression.oid = use.objid
                WHERE use.refclassid = 'pg_class'::regclass AND use.refobjid = class.oid AND use.deptype = 'n'
-                 -- Defaults that will be replaced do not count.
+                 -- Exclude defaults that will be replaced.
                  AND NOT EXISTS (
                      SELECT FROM adopted AS own
                      WHERE own.relation = expression.adrelid AND own.column_number = expression.adnum
@@ -129,11 +128,11 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences owned by the column, in all partitions and children, and what else uses them';
+    'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
--- A number that a sequence has given may be in use although no row contains it: the row was deleted or rolled back,
--- or a program has taken numbers in advance. This includes the sequences owned by the column and those in its
--- default.
+-- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted or
+-- rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the column
+-- or used in its default.
 CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -162,7 +161,7 @@ VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $
     JOIN pg_sequence AS definition ON definition.seqrelid = class.oid;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_given(regclass, name, boolean) IS
-    'for snowflake_adopt(): the sequences that have given values to the column, and the highest value that each has given';
+    'sequences of the column, and the highest value that each sequence has returned, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_obstacles(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (obstacle text, remedy text)
@@ -204,8 +203,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- A default depends on its own column. Objects that partitions and children inherit are reported for
-      -- the parent.
+      -- Exclude the dependency of a default on its own column. Objects that partitions and children inherit are reported
+      -- for the parent.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
@@ -245,14 +244,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 
     UNION
     SELECT format('%s stores its rows on another server', pg_describe_object('pg_class'::regclass, widened.relation, 0)),
-           'Detach the foreign tables (or remove their inheritance), and widen their columns on both servers manually.'
+           'Detach the foreign tables, or remove their inheritance. Then change the type of their columns on both servers.'
     FROM widened
     WHERE widened.relation_kind = 'f'
 
     UNION
     SELECT format('%s is inherited from %s', involved.description,
                   string_agg(parent.description, ' and ' ORDER BY parent.description)),
-           'Remove all but one of its parents (ALTER TABLE ... NO INHERIT ...).'
+           'Remove all parents except one (ALTER TABLE ... NO INHERIT ...).'
     FROM involved
     JOIN pg_inherits AS inherits ON inherits.inhrelid = involved.relation
     JOIN involved AS parent ON parent.relation = inherits.inhparent AND parent.column_name = involved.column_name
@@ -274,7 +273,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s is itself a foreign key that references %s', involved.description,
                   pg_describe_object('pg_class'::regclass, foreign_key.confrelid, 0)),
-           'Adopt the referenced column, from which the values come.'
+           'Adopt the referenced column instead.'
     FROM involved
     JOIN pg_constraint AS foreign_key
       ON foreign_key.conrelid = involved.relation AND foreign_key.contype = 'f' AND foreign_key.conparentid = 0
@@ -284,18 +283,18 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION
     SELECT format('%s has row-level security that applies to you',
                   pg_describe_object('pg_class'::regclass, involved.relation, 0)),
-           'Call snowflake_adopt() as a superuser or as a role with BYPASSRLS. It must know the highest value.'
+           'Call snowflake_adopt() as a superuser or as a role with BYPASSRLS, because the function reads the highest value.'
     FROM involved
     WHERE involved.relation = adopted_table AND involved.is_adopted AND row_security_active(involved.relation)
 
     UNION
     SELECT format('%s uses sequence %s, which is dropped with the identity', used_by, sequence_name),
-           'Let the other users of the sequence use another sequence.'
+           'Change the objects that use the sequence, so that they use another sequence.'
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_obstacles(regclass, name, boolean) IS
-    'for snowflake_adopt(): the reasons why the statements would fail or break something, and the remedies';
+    'obstacles to the statements, and the remedies, for snowflake_adopt()';
 
 CREATE FUNCTION snowflake_adopt_notes(
     adopted_table regclass, adopted_column name, widens boolean, new_default text
@@ -316,8 +315,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                   string_agg(relation_name, ', ' ORDER BY relation_name) FILTER (WHERE is_root),
                   pg_size_pretty(sum(pg_total_relation_size(relation)))),
            'Until the transaction ends, no other session can read or write these tables, and they need twice the disk space.',
-           'Set lock_timeout so that other sessions do not queue behind a lock request that is waiting. Run ANALYZE on '
-           'the tables afterwards.'
+           'Set lock_timeout, so that other sessions do not queue behind a waiting lock request. Afterwards, run ANALYZE on '
+           'the tables.'
     FROM widened
     HAVING count(*) > 0
 
@@ -325,8 +324,9 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT true,
            format('publication "%s" contains tables whose columns become bigint: %s', publication.pubname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
-           'A subscriber with a narrower column stops at the first row with a new ID.',
-           'Widen the columns on all subscribers first. Until then, a subscription with binary = true needs binary = false.'
+           'Replication to a subscriber with a narrower column stops at the first row with a new ID.',
+           'First change the type of the columns on all subscribers to bigint. Until this transaction has committed, '
+           'subscriptions with binary = true must be set to binary = false.'
     FROM widened
     JOIN pg_class AS class ON class.oid = widened.relation
     JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
@@ -340,7 +340,7 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
            format('subscription "%s" writes to tables whose columns become bigint: %s', subscription.subname,
                   string_agg(widened.relation_name, ', ' ORDER BY widened.relation_name)),
            'The subscription uses the binary format, which fails if a column is narrower on the publisher.',
-           format('ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
+           format('To use the text format: ALTER SUBSCRIPTION %I SET (binary = false);', subscription.subname)
     FROM widened
     JOIN pg_subscription_rel AS membership ON membership.srrelid = widened.relation
     JOIN pg_subscription AS subscription ON subscription.oid = membership.srsubid AND subscription.subbinary
@@ -361,14 +361,14 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT false,
            format('the default of %s will be replaced', involved.description),
            format('The current default is %s.', pg_get_expr(expression.adbin, expression.adrelid)),
-           format('To restore it: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
+           format('To restore the default: ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s;', involved.relation_name,
                   involved.column_name, pg_get_expr(expression.adbin, expression.adrelid))
     FROM involved
     JOIN pg_attrdef AS expression
       ON expression.adrelid = involved.relation AND expression.adnum = involved.column_number
     WHERE involved.relation = adopted_table AND involved.is_adopted
       AND pg_get_expr(expression.adbin, expression.adrelid) <> new_default
-      -- A default that uses a dropped sequence cannot be restored.
+      -- Exclude defaults that use a dropped sequence, because they cannot be restored.
       AND NOT EXISTS (
           SELECT FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens) AS dropped
           JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = dropped.sequence
@@ -378,10 +378,10 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UNION ALL
     SELECT false,
            format('sequence %s will be kept', sequence_name),
-           format('It is used by %s.', used_by),
+           format('The sequence is used by %s.', used_by),
            format('When the sequence is no longer used: DROP SEQUENCE %s;', sequence_name)
     FROM @extschema@.snowflake_adopt_sequences(adopted_table, adopted_column, widens)
     WHERE NOT is_identity AND used_by IS NOT NULL;
 $$;
 COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
-    'for snowflake_adopt(): the notices and warnings about the statements';
+    'notices and warnings about the statements, for snowflake_adopt()';

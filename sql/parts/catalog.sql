@@ -1,4 +1,4 @@
--- The view of layouts, and comments on the functions that the library declares.
+-- View snowflake_layouts, and comments on the functions that the library declares.
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_nextval() RETURNS bigint
@@ -21,33 +21,33 @@ COMMENT ON VIEW snowflake_layouts IS
 COMMENT ON COLUMN snowflake_layouts.name IS 'name of the layout, as used in snowflake_id.layout';
 COMMENT ON COLUMN snowflake_layouts.layout IS 'full definition of the layout';
 COMMENT ON COLUMN snowflake_layouts.time_bits IS 'number of bits of the time field';
-COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field, 0 if there is none';
-COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field, 0 if there is none';
+COMMENT ON COLUMN snowflake_layouts.datacenter_bits IS 'number of bits of the datacenter field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_layouts.worker_bits IS 'number of bits of the worker field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_layouts.clock_seq_bits IS 'number of bits of the clock_seq field; 0 if the layout has no such field';
+COMMENT ON COLUMN snowflake_layouts.sequence_bits IS 'number of bits of the sequence field; 0 if the layout has no such field';
 COMMENT ON COLUMN snowflake_layouts.unit IS 'length of a tick; IDs of the same tick contain the same time';
-COMMENT ON COLUMN snowflake_layouts.epoch IS 'start of the time of the layout';
-COMMENT ON COLUMN snowflake_layouts.workers IS 'number of servers that can issue IDs at the same time';
+COMMENT ON COLUMN snowflake_layouts.epoch IS 'earliest time that an ID can contain';
+COMMENT ON COLUMN snowflake_layouts.workers IS 'maximum number of servers that can issue IDs at the same time';
 COMMENT ON COLUMN snowflake_layouts.ids_per_second IS 'sustained number of IDs per second that one server can issue';
-COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'end of the time of the layout';
-COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'whether a JavaScript number holds every ID exactly';
-COMMENT ON COLUMN snowflake_layouts.as_json IS 'the layout in JSON format';
+COMMENT ON COLUMN snowflake_layouts.exhausted_at IS 'time at which the layout is exhausted';
+COMMENT ON COLUMN snowflake_layouts.fits_in_53_bits IS 'true if a JavaScript number can represent every ID exactly';
+COMMENT ON COLUMN snowflake_layouts.as_json IS 'definition of the layout in JSON format';
 
 COMMENT ON FUNCTION snowflake_nextval() IS
-    'the next snowflake ID of this server';
+    'next snowflake ID of this server';
 COMMENT ON FUNCTION snowflake_batch(int) IS
-    'the next 1 to 1000000 snowflake IDs of this server';
+    'next 1 to 1000000 snowflake IDs of this server';
 COMMENT ON FUNCTION snowflake_currval() IS
-    'the last snowflake ID that this session took';
+    'last snowflake ID taken by this session';
 COMMENT ON FUNCTION snowflake_decode(bigint) IS
-    'the fields of a snowflake ID';
+    'fields of a snowflake ID';
 COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
-    'the fields of a snowflake ID of the given layout';
+    'fields of a snowflake ID of the given layout';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, int, int) IS
-    'the snowflake ID with these fields';
+    'snowflake ID with the given field values';
 COMMENT ON FUNCTION snowflake_encode(timestamptz, int, bigint, text, int, int) IS
-    'the snowflake ID with these fields in the given layout';
+    'snowflake ID of the given layout with the given field values';
 COMMENT ON FUNCTION snowflake_describe_layout(text) IS
-    'the fields and limits of a layout';
+    'fields and limits of a layout';
 COMMENT ON FUNCTION snowflake_preset_names() IS
-    'for view snowflake_layouts: the names of the presets';
+    'names of the presets, for view snowflake_layouts';

@@ -1,11 +1,11 @@
--- The planner replaces snowflake_nextval() with this function while COPY fills a table: see src/generate/copy.rs.
--- Users cannot call it, because no SQL value has type internal, so granting EXECUTE to PUBLIC is safe. COST is the
--- value of COST_IN_OPERATORS in that file.
+-- The planner replaces snowflake_nextval() with this function while COPY fills a table. See src/generate/copy.rs.
+-- Users cannot call this function, because no SQL value has type internal. Therefore, EXECUTE can be granted to PUBLIC.
+-- COST is the value of COST_IN_OPERATORS in copy.rs.
 CREATE FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) RETURNS bigint
     STRICT STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) IS
     'snowflake_nextval() during COPY; internal';
--- Explicit, so that ALTER DEFAULT PRIVILEGES has no influence.
+-- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
 GRANT EXECUTE ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) TO PUBLIC;
 
 CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS internal

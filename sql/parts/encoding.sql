@@ -1,6 +1,6 @@
--- IDs as text.
+-- Functions that convert IDs to text and back.
 
 COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
-    'a snowflake ID as text: crockford32, base36, base58, base62, base64url, decimal or hex';
+    'snowflake ID as text, encoded as crockford32, base36, base58, base62, base64url, decimal or hex';
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS
-    'the snowflake ID that a text represents';
+    'snowflake ID represented by a text';

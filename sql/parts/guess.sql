@@ -1,4 +1,4 @@
--- Guessing the layout of an ID.
+-- A function that guesses the layout of an ID.
 
 COMMENT ON FUNCTION snowflake_guess_layout(bigint) IS
-    'the presets that may be the layout of a snowflake ID, most likely first';
+    'presets with which a snowflake ID may have been generated, most likely first';

@@ -1,11 +1,11 @@
--- The durable horizon, and the workers of the fleet.
+-- Relations that store the durable horizon, and table snowflake_worker.
 
 CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS 'data of the snowflake_id keeper; internal';
 
--- Called by the queries of the materialized views that the server itself writes. While this script creates them, the
--- function returns false and the views are empty. Afterwards it raises an error, so that REFRESH, which would empty
--- the views, fails: see refuse_refresh.sql.
+-- The queries of the materialized views that the server itself writes call this function. While this script creates the
+-- views, the function returns false and the views are empty. Later, the function raises an error, so that REFRESH,
+-- which would empty the views, fails. See refuse_refresh.sql.
 CREATE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN false;
@@ -14,31 +14,33 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.refuse_refresh() IS
     'makes REFRESH fail for materialized views that only snowflake_id writes';
 
--- One row for each track that has a horizon. The server overwrites the rows in place: see src/pg/rows.rs.
+-- The horizon of each track, one row for each track that has a horizon. The server overwrites the rows in place. See
+-- src/pg/rows.rs.
 CREATE MATERIALIZED VIEW snowflake_internal.horizon (track, clock_seq, horizon_us) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.horizon IS 'durable horizons of snowflake IDs; do not modify';
 COMMENT ON COLUMN snowflake_internal.horizon.track IS
-    '0: all layouts; 1: layouts with a clock sequence, after the clock was set back';
+    'track: 0 for all layouts; 1 for layouts with a clock sequence, after the clock was set back';
 COMMENT ON COLUMN snowflake_internal.horizon.clock_seq IS 'value of the clock sequence on this track';
 COMMENT ON COLUMN snowflake_internal.horizon.horizon_us IS
-    'in microseconds of Unix time: no ID may be issued whose time is at or after it; 0: no horizon has been stored yet';
+    'horizon in microseconds of Unix time: the times of all IDs are before the horizon; 0 if no horizon has been stored yet';
 
--- The identities under which this server has issued IDs. The keeper writes a row before the first ID is issued. See
--- src/keeper/store.rs for why this is not a table, and core/src/used.rs for the meaning of the rows.
+-- The identities under which this server has issued IDs. The keeper writes the row of an identity before the server
+-- issues the first ID under this identity. src/keeper/store.rs explains why this relation is not a table.
+-- core/src/used.rs describes the meaning of the rows.
 CREATE MATERIALIZED VIEW snowflake_internal.used_identity (datacenter_id, worker_id, clock_seq, used_until_us, noted_at) USING heap AS
     SELECT NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int4, NULL::pg_catalog.int8,
            NULL::pg_catalog.timestamptz
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.used_identity IS
     'identities under which this server has issued snowflake IDs; do not modify';
-COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS '-1: every identity that has no row of its own';
-COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS '-1: every identity that has no row of its own';
+COMMENT ON COLUMN snowflake_internal.used_identity.datacenter_id IS 'datacenter ID; -1 in the row for all identities without their own row';
+COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'worker ID; -1 in the row for all identities without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
-    'value of the clock sequence, 0 also for layouts without one; -1: every other value that has no row of its own';
+    'value of the clock sequence; 0 for layouts without a clock sequence; -1 in the row for all values without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
-    'end of the use, in microseconds of Unix time; 0: for clock_seq 0, only the stored horizon limits the use; for other values, it has no limit';
+    'time until which the identity may have been used, in microseconds of Unix time; 0: until the stored horizon (clock_seq 0), or never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
 CREATE TABLE snowflake_worker (
@@ -50,12 +52,12 @@ CREATE TABLE snowflake_worker (
 );
 COMMENT ON TABLE snowflake_worker IS 'worker IDs of the fleet; each server uses the row with its node_name';
 COMMENT ON COLUMN snowflake_worker.node_name IS 'name of the server, as in setting snowflake_id.node_name';
-COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; 0 for layouts that have none';
+COMMENT ON COLUMN snowflake_worker.datacenter_id IS 'datacenter ID in the IDs of the server; must be 0 for layouts without a datacenter field';
 COMMENT ON COLUMN snowflake_worker.worker_id IS 'worker ID in the IDs of the server';
 COMMENT ON COLUMN snowflake_worker.created_at IS 'time at which the row was inserted';
 SELECT pg_catalog.pg_extension_config_dump('@extschema@.snowflake_worker', '');
 
--- The keeper does not see rows in other databases than its own.
+-- The keeper reads only the rows in its own database.
 CREATE FUNCTION snowflake_worker_check() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF pg_catalog.current_setting('snowflake_id.database', true) OPERATOR(pg_catalog.<>) pg_catalog.current_database() THEN
@@ -74,4 +76,4 @@ CREATE TRIGGER snowflake_worker_check BEFORE INSERT OR UPDATE ON snowflake_worke
 
 CREATE FUNCTION snowflake_internal.store_history() RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'store_history_wrapper';
 COMMENT ON FUNCTION snowflake_internal.store_history() IS
-    'for CREATE EXTENSION: stores the history that the server still knows; warns if the server cannot issue IDs';
+    'stores the history that the server still has in memory; warns if the server cannot issue IDs; called by CREATE EXTENSION';

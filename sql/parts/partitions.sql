@@ -1,17 +1,17 @@
--- Partitions by the time of the ID.
+-- Functions that create partitions by the time of the ID.
 
--- snowflake_create_partitions_plan() makes the checks and writes the statements, and
--- snowflake_create_partitions() executes them. Both run with the privileges of the caller. Only the former sets
--- search_path: code that the statements call, such as event triggers, must see the caller's search_path, as if
--- the caller had typed the statements.
+-- snowflake_create_partitions_plan() makes the checks and creates the statements, and snowflake_create_partitions()
+-- executes them. Both functions run with the privileges of the caller. Only snowflake_create_partitions_plan() sets
+-- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see the
+-- same search_path as if the caller had typed the statements.
 --
--- The caller must be the owner of the table. Being a superuser or a member of the owning role is not enough.
--- Creating a partition evaluates constant expressions in the table's indexes and in the constraints of its
--- default partition, with the privileges of the caller. Furthermore, the caller will own the partition. As long
--- as it exists, autovacuum runs the functions in its indexes, which are copied from the table, with the
--- privileges of its owner. Triggers, defaults and generated columns are only copied.
+-- The caller must be the owner of the table. A superuser or a member of the owning role is rejected, because creating a
+-- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with the
+-- privileges of the caller. Furthermore, the caller will own the partition, whose indexes are copied from the table.
+-- Autovacuum runs the functions in these indexes with the privileges of the partition's owner. Triggers, defaults and
+-- generated columns are copied but not run.
 
--- Times are computed in UTC, so that the same call gives the same bounds in every session.
+-- Times are computed in UTC, so that the same call produces the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
     parent regclass, start timestamptz, stop timestamptz, step interval, layout text, for_execution boolean
 ) RETURNS TABLE (
@@ -36,7 +36,7 @@ BEGIN
     IF parent IS NULL OR start IS NULL OR stop IS NULL OR step IS NULL OR for_execution IS NULL THEN
         RAISE EXCEPTION 'parent, start, stop, step and dry_run must not be null'
             USING ERRCODE = 'null_value_not_allowed',
-                  DETAIL = 'Only layout may be null, which means the layout of the session.',
+                  DETAIL = 'Only layout may be null. In that case, the layout of the session is used.',
                   HINT = 'Specify a table, a start, a stop and a step.';
     ELSIF for_execution AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
         RAISE EXCEPTION 'cannot create partitions at isolation level %',
@@ -71,7 +71,7 @@ BEGIN
     END IF;
 
     IF layout IS NULL THEN
-        -- Loads the library if necessary, and fails if the setting is not a valid layout.
+        -- This call loads the library if necessary, and fails if the setting is not a valid layout.
         PERFORM @extschema@.snowflake_min_id(start);
         layout := current_setting('snowflake_id.layout');
     END IF;
@@ -85,7 +85,7 @@ BEGIN
     ELSIF stop <= start THEN
         RAISE EXCEPTION 'stop must be later than start'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The start is %s, and the stop is %s.', start, stop),
+                  DETAIL = format('Argument start is %s, and argument stop is %s.', start, stop),
                   HINT = 'Specify a later stop.';
     ELSIF start < epoch OR stop > exhausted_at THEN
         RAISE EXCEPTION 'the range from start to stop is not within the layout'
@@ -95,20 +95,20 @@ BEGIN
                   HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
 
-    -- Each bound is computed from the start. Computed from the bound before it, months that begin on the 31st
-    -- would move to the 28th and stay there.
+    -- Each bound is computed from the start. If each bound were computed from the previous bound, months that begin on the
+    -- 31st would begin on the 28th after the first February.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
                 USING ERRCODE = 'invalid_parameter_value',
                       DETAIL = format('Steps of %s from %s to %s result in more than %s partitions.', step, start, stop, most_partitions),
-                      HINT = 'Use a longer step or several calls.';
+                      HINT = 'Use a longer step, or call the function several times.';
         END IF;
         next_bound := (start AT TIME ZONE 'UTC' + coalesce(cardinality(bounds), 0) * step) AT TIME ZONE 'UTC';
         IF next_bound <= bounds[cardinality(bounds)] THEN
             RAISE EXCEPTION 'a step of % does not lead to a later time', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('A step leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
+                      DETAIL = format('One step leads from %s to %s.', bounds[cardinality(bounds)], next_bound),
                       HINT = 'Use a step without negative parts, such as interval ''1 month''.';
         END IF;
         bounds := bounds || next_bound;
@@ -129,19 +129,19 @@ BEGIN
               SELECT part.relid
               FROM pg_partitioned_table AS p CROSS JOIN LATERAL pg_partition_tree(p.partdefid) AS part
               WHERE p.partrelid = parent));
-        -- If the caller has no privileges on the table, PostgreSQL itself reports it.
+        -- If the caller has no privileges on the table, LOCK TABLE raises an error.
         IF strange.tables IS NOT NULL AND (strange.owner IS NULL OR pg_has_role(strange.owner::regrole, 'USAGE')) THEN
             RAISE EXCEPTION 'not all affected tables belong to role %', caller
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('These tables do not: %s. Code that their owners have put into constraints and indexes '
-                                      'would run with the privileges of %s.', strange.tables, caller),
+                      DETAIL = format('Tables of other roles: %s. Code in their constraints and indexes would run with the '
+                                      'privileges of %s.', strange.tables, caller),
                       HINT = CASE WHEN strange.owner IS NULL
-                                  THEN format('Give the default partition the owner of the table: ALTER TABLE ... OWNER TO %s;',
+                                  THEN format('Change the owner of the default partition: ALTER TABLE ... OWNER TO %s;',
                                               caller)
-                                  ELSE format('Connect as %s to run it. Or, if all code that %1$s has put into the tables may '
-                                              'run with your privileges: SET ROLE %1$s;', strange.owner) END;
+                                  ELSE format('Connect as %s and call the function again. If you trust the code in the tables '
+                                              'of %1$s: SET ROLE %1$s;', strange.owner) END;
         END IF;
-        -- The statements refer to the table by name. Until they run, the owner of its schema can replace the table.
+        -- The statements refer to the table by name. Before they run, the owner of the schema can replace the table.
         SELECT schema.owner::text AS owner
         INTO strange
         FROM (
@@ -155,13 +155,14 @@ BEGIN
         IF FOUND THEN
             RAISE EXCEPTION 'schema "%" does not belong to a superuser', place
                 USING ERRCODE = 'feature_not_supported',
-                      DETAIL = format('The schema belongs to %s, who can replace table "%s" while the statements run with the '
-                                      'privileges of %s.', strange.owner, table_name, caller),
-                      HINT = 'Give the table to the owner of the schema and connect as that role, or give the schema to a '
-                             'superuser.';
+                      DETAIL = format('The schema belongs to role %s, which can replace table "%s" while the statements run with '
+                                      'the privileges of %s.', strange.owner, table_name, caller),
+                      HINT = format('Change the owner of the schema to a superuser (ALTER SCHEMA %I OWNER TO ...), or change the '
+                                    'owner of the table to %s (ALTER TABLE ... OWNER TO %2$s) and connect as %2$s.', place,
+                                    strange.owner);
         END IF;
-        -- The lock that CREATE TABLE will take. Of two concurrent calls, the second one sees the partitions of the
-        -- first one.
+        -- This is the lock that CREATE TABLE acquires. The second of two concurrent calls sees the partitions that the first
+        -- call has created.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 
@@ -197,7 +198,7 @@ BEGIN
         IF to_id <= from_id THEN
             RAISE EXCEPTION 'a step of % is too short', step
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('The layout has no ID between %s and %s.', since, before),
+                      DETAIL = format('The layout has no IDs with times between %s and %s.', since, before),
                       HINT = 'Use a longer step, such as interval ''1 month''.';
         ELSIF planned.found_from = from_id AND planned.found_to = to_id THEN
             partition := format('%I.%I', planned.nspname, planned.relname);
@@ -207,14 +208,14 @@ BEGIN
                 USING ERRCODE = 'invalid_object_definition',
                       DETAIL = format('The partition contains IDs from %s to %s, and the range is from %s to %s.',
                                       planned.found_from, planned.found_to, from_id, to_id),
-                      HINT = 'Use a start and a step that give the bounds of the existing partitions.';
+                      HINT = 'Use a start and a step that produce the bounds of the existing partitions.';
         ELSE
             part_name := table_name || to_char(since AT TIME ZONE 'UTC', suffix);
             IF octet_length(part_name) > name_bytes THEN
                 RAISE EXCEPTION 'partition name "%" is too long', part_name
                     USING ERRCODE = 'name_too_long',
                           DETAIL = format('The name has %s bytes, and the maximum is %s.', octet_length(part_name), name_bytes),
-                          HINT = format('Rename the table to a name of at most %s bytes.',
+                          HINT = format('Rename the table. The new name can have at most %s bytes.',
                                         name_bytes - octet_length(part_name) + octet_length(table_name));
             ELSIF to_regclass(format('%I.%I', place, part_name)) IS NOT NULL THEN
                 RAISE EXCEPTION 'relation "%" already exists', part_name
@@ -232,7 +233,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions_plan(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'for snowflake_create_partitions(): checks, takes a lock if partitions are to be created, and returns the statements';
+    'checks and locks the table for snowflake_create_partitions(), and returns the statements to execute';
 
 CREATE FUNCTION snowflake_create_partitions(
     parent regclass, start timestamptz, stop timestamptz, step interval,
@@ -253,4 +254,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, timestamptz, timestamptz, interval, text, boolean) IS
-    'creates missing partitions of a table by the time of its snowflake IDs';
+    'creates the missing partitions of a table that is partitioned by snowflake IDs';

@@ -1,5 +1,5 @@
--- Privileges. Only the owner, a superuser, may use the objects listed here: objects that change or show the state
--- of the server or of the fleet, and keys. Privileges are revoked from PUBLIC, which can call any new function by
+-- Privileges. Some objects change or show the state of the server or of the fleet, or contain keys. Only their owner, a
+-- superuser, may use these objects. All privileges on them are revoked from PUBLIC, which can call any new function by
 -- default, and from all roles to which ALTER DEFAULT PRIVILEGES grants privileges on new objects.
 --
 -- A superuser runs this script, but another role may own the schema of the extension. An operator in that schema
@@ -68,7 +68,7 @@ BEGIN
 END
 $$;
 
--- EXECUTE on the functions in a view is checked for the role that uses the view.
+-- The role that queries a view needs EXECUTE on the functions in the view.
 GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
     snowflake_layouts_in_use(),

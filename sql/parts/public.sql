@@ -1,27 +1,27 @@
--- Public IDs: texts with a prefix, and UUIDs.
+-- Functions that convert IDs to public IDs and UUIDs, and back.
 
 COMMENT ON FUNCTION snowflake_to_public(text, bigint) IS
-    'a snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
+    'snowflake ID as a public ID: text with a prefix, such as cus_4aaW4SzAyQK';
 COMMENT ON FUNCTION snowflake_to_public(text, bigint, bytea) IS
-    'a snowflake ID as a public ID that can be read only with the key of 16 bytes';
+    'snowflake ID as a public ID that can be read only with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_public_named(text, bigint, text) IS
-    'a snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
+    'snowflake ID as a public ID that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_public(text, text) IS
-    'the snowflake ID of a public ID';
+    'snowflake ID of a public ID';
 COMMENT ON FUNCTION snowflake_from_public(text, text, bytea) IS
-    'the snowflake ID of a public ID that was made with a key of 16 bytes';
+    'snowflake ID of a public ID that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_public_named(text, text, text) IS
-    'the snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
+    'snowflake ID of a public ID that was made with a key of table snowflake_mask_key';
 
 COMMENT ON FUNCTION snowflake_to_uuid(bigint) IS
-    'a snowflake ID as a UUID of version 8 that starts with the digits of the ID';
+    'snowflake ID as a UUID of version 8 that starts with the digits of the ID';
 COMMENT ON FUNCTION snowflake_to_uuid(bigint, bytea, text) IS
-    'a snowflake ID as a UUID of version 8 that can be read only with the key of 16 bytes';
+    'snowflake ID as a UUID of version 8 that can be read only with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_to_uuid_named(bigint, text, text) IS
-    'a snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
+    'snowflake ID as a UUID of version 8 that can be read only with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid) IS
-    'the snowflake ID of a UUID of version 8';
+    'snowflake ID of a UUID of version 8';
 COMMENT ON FUNCTION snowflake_from_uuid(uuid, bytea, text) IS
-    'the snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
+    'snowflake ID of a UUID of version 8 that was made with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_from_uuid_named(uuid, text, text) IS
-    'the snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';
+    'snowflake ID of a UUID of version 8 that was made with a key of table snowflake_mask_key';

@@ -1,4 +1,4 @@
--- Reading IDs on servers without the extension.
+-- Functions for reading IDs on servers without the extension.
 
 COMMENT ON FUNCTION snowflake_reader_sql(text) IS
-    'a script of plain SQL functions that read the IDs of a layout on servers without the extension';
+    'script that creates SQL functions for reading the IDs of a layout on servers without the extension';

@@ -1,9 +1,9 @@
--- All materialized views of snowflake_internal have been created. From now on their queries fail: see horizon.sql.
+-- All materialized views of snowflake_internal have been created. From now on, their queries fail. See horizon.sql.
 CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'cannot refresh materialized views of schema "snowflake_internal"'
         USING ERRCODE = 'object_not_in_prerequisite_state',
-              DETAIL = 'Only the server itself writes them. A refresh would empty them.',
-              HINT = 'Leave schema snowflake_internal out of the refresh.';
+              DETAIL = 'Only the server itself writes these views, and a refresh would empty them.',
+              HINT = 'Exclude schema snowflake_internal from the refresh.';
 END
 $$;

@@ -1,4 +1,4 @@
--- Segments. As with sequences, the privilege to take numbers must be granted: see privileges.sql.
+-- Segments. As with sequences, the privilege to take numbers must be granted. See privileges.sql.
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
@@ -8,31 +8,31 @@ CREATE VIEW snowflake_segments AS
     SELECT * FROM @extschema@.snowflake_segments_in_use();
 
 COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
-    'the next number of a segment';
+    'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
-    'the next 1 to 1000000 numbers of a segment; a batch may have holes';
+    'next 1 to 1000000 numbers of a segment; a batch may have holes';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
-    'the last number of a segment that this session took';
+    'last number of a segment taken by this session';
 COMMENT ON FUNCTION snowflake_segments_in_use() IS
-    'for view snowflake_segments: the segments in use on this server';
+    'segments in use on this server, for view snowflake_segments';
 
 COMMENT ON VIEW snowflake_segments IS
-    'the segments from which this server has taken numbers since it was started';
+    'segments that were used on this server since the server was started';
 COMMENT ON COLUMN snowflake_segments.name IS 'name of the segment';
 COMMENT ON COLUMN snowflake_segments.state IS 'state of the segment on this server: asked, open, unknown, dropped, lost, closed, exhausted, busy, ahead, invalid, no registry, permission denied';
-COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server has no numbers in hand';
-COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the range in use';
-COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range, if this server already has one';
-COMMENT ON COLUMN snowflake_segments.step IS 'number of numbers that were last taken from the registry';
+COMMENT ON COLUMN snowflake_segments.position IS 'next number; NULL if this server holds no numbers';
+COMMENT ON COLUMN snowflake_segments.range_end IS 'last number of the current range';
+COMMENT ON COLUMN snowflake_segments.next_range IS 'first number of the next range; NULL if this server holds no next range';
+COMMENT ON COLUMN snowflake_segments.step IS 'size of the range that this server last took from the registry';
 COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
-COMMENT ON COLUMN snowflake_segments.period_ends IS 'end of the period of the numbers in hand, if numbers begin with a date';
-COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which numbers were last taken from the registry';
+COMMENT ON COLUMN snowflake_segments.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
+COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last took numbers from the registry';
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
-COMMENT ON COLUMN snowflake_segments.problem IS 'why the registry gives no numbers, or why it does not answer';
+COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
 
--- The highest numbers that this server has had, from any registry. A row is written before a session gets a number of
--- the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place; -1, or a UUID of
--- zeros, means that there is no value.
+-- The highest numbers that this server has received from any registry. A row is written before any session gets a number
+-- of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The values -1 and
+-- the UUID of zeros stand for NULL.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
     name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us
@@ -41,17 +41,17 @@ CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
            NULL::pg_catalog.int8, NULL::pg_catalog.uuid, NULL::pg_catalog.int8, NULL::pg_catalog.int8
     WHERE snowflake_internal.refuse_refresh();
 COMMENT ON MATERIALIZED VIEW snowflake_internal.segment_taken IS
-    'highest numbers of segments that this server has had; do not modify';
+    'highest numbers of segments that this server has received; do not modify';
 COMMENT ON COLUMN snowflake_internal.segment_taken.name IS 'name of the segment, in UTF-8';
 COMMENT ON COLUMN snowflake_internal.segment_taken.until_value IS
-    'highest number that the server has had in its current period; -1: none';
-COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'registry that gave this number; zeros: not known';
+    'highest number that this server has received in its current period; -1 if it has received no number';
+COMMENT ON COLUMN snowflake_internal.segment_taken.registry_id IS 'registry that granted this number; zeros if not known';
 COMMENT ON COLUMN snowflake_internal.segment_taken.period_key IS
-    'prefix of the numbers of that period, such as 20261121; -1: no prefix';
+    'prefix of the numbers of the current period, such as 20261121; -1 if there is no prefix';
 COMMENT ON COLUMN snowflake_internal.segment_taken.period_starts_us IS
-    'start of that period, in microseconds of Unix time; -1: no period';
+    'start of the current period, in microseconds of Unix time; -1 if there is no period';
 COMMENT ON COLUMN snowflake_internal.segment_taken.next_until_value IS
-    'as until_value, for the next period, whose numbers are not yet in use';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'as registry_id, for the next period';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'as period_key, for the next period';
-COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'as period_starts_us, for the next period';
+    'same as until_value, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'same as registry_id, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'same as period_key, for the next period';
+COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'same as period_starts_us, for the next period';

@@ -1,2 +1,2 @@
--- Stores the history that the server knows, if this is the keeper's database: see src/keeper/store.rs.
+-- If this is the keeper's database, store the history that the server still has in memory. See src/keeper/store.rs.
 SELECT snowflake_internal.store_history();

@@ -51,19 +51,20 @@
 
 DO LANGUAGE plpgsql $registry$
 DECLARE
-    -- These types are resolved before search_path is set, so they are schema-qualified.
+    -- The types are schema-qualified, because they are resolved before search_path is set.
     statement pg_catalog.text;
     search_path_before CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 BEGIN
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- SECURITY DEFINER functions find other objects by name. Therefore the role that will own the registry creates the
--- schema here. In an existing schema, its owner may have created objects that are not visible until that transaction
--- commits. A function that matches a call better than ours would run with our privileges.
+-- SECURITY DEFINER functions look up other objects by name. Therefore, this script creates the schema, so that the owner of
+-- the registry also owns the schema. In an existing schema, the owner of the schema may have created objects in a
+-- transaction that has not committed yet. A function that matches a call better than the function of the registry would
+-- run with the privileges of the owner of the registry.
 IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'snowflake_registry') THEN
     RAISE EXCEPTION 'schema "snowflake_registry" already exists'
         USING ERRCODE = 'duplicate_schema',
-              DETAIL = 'The registry must be installed in a schema of its own, which the installation creates.',
+              DETAIL = 'The installation creates this schema.',
               HINT = 'If the schema contains no registry: DROP SCHEMA snowflake_registry;';
 END IF;
 CREATE SCHEMA snowflake_registry;
@@ -71,7 +72,8 @@ COMMENT ON SCHEMA snowflake_registry IS 'registry of a fleet of servers that iss
 
 -- Tables ------------------------------------------------------------------------------------------------
 
--- start_fleet() creates the row. If this script created it, the row of a restored dump would conflict with it.
+-- start_fleet() inserts the row. If this script inserted a row, restoring a dump would fail, because a row would already
+-- exist.
 CREATE TABLE snowflake_registry.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -106,51 +108,51 @@ CREATE TABLE snowflake_registry.settings (
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
     CHECK (last_worker >= first_worker)
--- The registry relies on xmin of the row as heap stores it.
+-- The registry relies on the xmin that the heap access method stores in the row.
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.settings IS
-    'settings and state of the registry, in one row; use configure() to change settings, because any other change '
-    'looks like a restored dump';
+    'settings and state of the registry, in one row; use configure() to change settings, because the registry treats any '
+    'other change as a restored dump';
 COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
-COMMENT ON COLUMN snowflake_registry.settings.lease IS 'length of a lease: how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'longest value that lease ever had';
-COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers should renew';
-COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID to grant';
+COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
-    'highest worker ID to grant; the layout of a server may set a lower limit';
+    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
-    'highest datacenter ID for which worker IDs are granted';
+    'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
-    'whether, according to the administrator, no failover loses commits';
+    'true if the administrator has declared that no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.settings.system_identifier IS
-    'database cluster in which the row was written';
+    'system identifier of the database cluster in which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.database_oid IS
-    'database in which the row was written; a copy by CREATE DATABASE .. TEMPLATE has another OID';
+    'OID of the database in which the row was written; a copy made by CREATE DATABASE ... TEMPLATE has another OID';
 COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'timeline on which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
-    'start time of the server that wrote the row; setting back a disk requires a start';
+    'start time of the server that wrote the row';
 COMMENT ON COLUMN snowflake_registry.settings.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
-    'transaction that wrote the row; differs from xmin in a restored row';
-COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are granted';
+    'ID of the transaction that wrote the row; differs from xmin in a restored row';
+COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'true if the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
-    'no new range starts before this time; never decreases';
+    'earliest start of a new range; never decreases';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
-    'remaining time of the quarantine, counted from call to call; 0: no quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which the remaining time was last counted';
+    'remaining time of the quarantine, reduced by each call; 0 if there is no quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits was last updated';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
-    'in a quarantine: commits are or may be lost, and no witness shortens the quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in a quarantine: a server has shown a token';
+    'true if commits are assumed to be lost, so that no witness shortens the quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'true if a server has presented a token during the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
-    'in a quarantine: the server has been started since the quarantine began, so that open segments wait as well';
+    'true if the quarantine follows a start of the server, so that requests for numbers also wait';
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
-    'whether a witness shortens the quarantine after a server start';
+    'true if a witness shortens the quarantine after a start of the server';
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
-    'if the registry is frozen: nothing new is granted, and no lease is extended beyond this time; NULL: not frozen';
+    'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.requests IS
-    'a random name for each call of freeze(), unfreeze() and reserve(); servers show the last one to a registry that may '
-    'have lost it';
+    'random names of the calls of freeze(), unfreeze() and reserve(); servers present the last name, so that the registry '
+    'detects a lost call';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -171,26 +173,26 @@ CREATE TABLE snowflake_registry.lease (
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
--- Renewals find free space on the page and change no index.
+-- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'all identities that were ever granted, with the end of the last range; rows are never removed';
-COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the range that was granted last';
-COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of that range; never decreases';
+    'identities that were ever granted, with the last range of each; rows are never removed';
+COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
+COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
-    'secret of the server that holds the identity; NULL if there is no holder or the holder is not known';
+    'secret of the server that holds the identity; NULL if no server holds the identity, or the holder is not known';
 COMMENT ON COLUMN snowflake_registry.lease.nonce IS
-    'changes with each renewal, so that a copy of a server is detected; NULL: not known';
-COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'reported by the server, like all columns up to clock_offset';
+    'value that changes with each renewal, so that a copy of the server is detected; NULL if not known';
+COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'name of the server; the server reports all columns from node_name to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
-    'whether the identity is never granted again, because a server keeps it permanently';
+    'true if the registry never grants the identity again, because a server keeps the identity permanently';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
-    -- One digit more than bigint: the value after the last number must fit.
+    -- The type has one digit more than bigint, because the value after the last number must fit.
     next_value numeric(20) NOT NULL CHECK (next_value >= 0),
     start bigint NOT NULL CHECK (start >= 0),
     increment bigint NOT NULL CHECK (increment > 0),
@@ -216,25 +218,25 @@ CREATE TABLE snowflake_registry.segment (
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.segment IS
-    'segments: numbers without time, which servers take in ranges; a dropped segment keeps its row';
+    'segments, from which servers take ranges of numbers; the row of a dropped segment is kept';
 COMMENT ON COLUMN snowflake_registry.segment.next_value IS
-    'no number from here on was given, of this period or a later one, except as ahead_value says; never decreases';
+    'lowest value that was not granted; numbers of the next period may have been granted up to ahead_value; never decreases';
 COMMENT ON COLUMN snowflake_registry.segment.start IS
-    'first number; with a period: first number of each period, without the prefix';
+    'first number of the segment, or first serial number of each period';
 COMMENT ON COLUMN snowflake_registry.segment.increment IS 'difference between two consecutive numbers';
-COMMENT ON COLUMN snowflake_registry.segment.step IS 'number of numbers in the range that was taken last';
-COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month or year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segment.step IS 'size of the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month or year; NULL if numbers have no prefix';
 COMMENT ON COLUMN snowflake_registry.segment.digits IS 'number of digits after the prefix';
 COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'time zone that determines when days begin';
 COMMENT ON COLUMN snowflake_registry.segment.period_key IS
     'prefix of the current period, such as 20261121';
 COMMENT ON COLUMN snowflake_registry.segment.ahead_key IS
-    'prefix of the next period, if numbers of it have already been taken';
-COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the next period';
+    'prefix of the next period, if numbers of the next period have already been taken';
+COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'lowest value of the next period that was not granted';
 COMMENT ON COLUMN snowflake_registry.segment.has_left IS
-    'whether numbers were taken by a server whose rows do not depend on the WAL of the registry';
+    'true if a server other than the registry''s own server has taken numbers';
 COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
-    'why no numbers are given until resume_segment() is called; NULL: the segment is open';
+    'reason why the segment is closed until resume_segment() is called; NULL if the segment is open';
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
@@ -251,8 +253,8 @@ CREATE TABLE snowflake_registry.signing_key (
     outer_pad bytea NOT NULL CHECK (length(outer_pad) = 64)
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.signing_key IS
-    'secret key with which the registry recognizes its own answers; whoever has it can stop the fleet, but cannot make it '
-    'repeat IDs';
+    'secret key that signs the tokens of the registry; anyone who knows the key can stop the fleet, but cannot cause '
+    'repeated IDs';
 COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'key of HMAC-SHA256, padded, XOR 0x36';
 COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'key of HMAC-SHA256, padded, XOR 0x5c';
 
@@ -261,12 +263,12 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('After this %s on table %I.%I, a range could be granted twice.', TG_OP,
+              DETAIL = format('After %s on table %I.%I, the registry could grant a range twice.', TG_OP,
                               TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = CASE
                   WHEN TG_TABLE_NAME = 'segment'
-                  THEN 'To stop giving out numbers: SELECT snowflake_registry.drop_segment(name);'
-                  ELSE 'Rows of identities that no server holds do no harm. To revoke the lease of a server: '
+                  THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
+                  ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '
                        'SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id);'
               END;
 END
@@ -300,21 +302,21 @@ CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EAC
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
--- The grants of another registry mean nothing for this registry. Its rows can arrive through a publication FOR ALL
--- TABLES, and apply workers do not fire ordinary triggers. The rows are skipped rather than rejected, because an error
--- would also stop the other tables of the subscription.
+-- The rows of another registry must not be stored here. They can arrive through a publication FOR ALL TABLES, and apply
+-- workers do not fire ordinary triggers. The triggers skip these rows instead of raising an error, because an error would
+-- also stop the replication of the other tables of the subscription.
 CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE WARNING 'skipping row of another registry'
-        USING DETAIL = format('It arrived by %s on table %I.%I with session_replication_role = replica, as in a subscription.',
+        USING DETAIL = format('The row arrived by %s on table %I.%I while session_replication_role was replica, as in a subscription.',
                               TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
-              HINT = 'Leave the tables of schema snowflake_registry out of the publication.';
+              HINT = 'Exclude the tables of schema snowflake_registry from the publication.';
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'trigger function: skips the row';
--- Their names sort before those of the other triggers, so that these triggers fire first.
+-- The names of these triggers sort before the names of the other triggers, so that these triggers fire first.
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.settings FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
@@ -328,8 +330,8 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
 
--- The triggers above are enabled ALWAYS, so that they fire in apply workers as well. A data-only restore with
--- --disable-triggers leaves all triggers enabled as ordinary triggers.
+-- The triggers above are enabled with ENABLE ALWAYS, so that they also fire in apply workers. After a data-only restore
+-- with --disable-triggers, all triggers are enabled as ordinary triggers.
 CREATE FUNCTION snowflake_registry.guards_off(OUT relation regclass, OUT name name) RETURNS SETOF record
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -344,9 +346,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.guards_off() IS
-    'guard triggers that do not fire in every session';
+    'guard triggers that are not enabled with ENABLE ALWAYS';
 
--- If another session holds a conflicting lock, a later call does this, so that renewals never wait for such a session.
+-- If another session holds a conflicting lock, this function does nothing, and a later call enables the triggers.
+-- Therefore, renewals never wait for such a session.
 CREATE FUNCTION snowflake_registry.switch_guards_on() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -361,7 +364,7 @@ EXCEPTION WHEN lock_not_available OR object_in_use THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
+COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'enables the guard triggers with ENABLE ALWAYS';
 PERFORM snowflake_registry.switch_guards_on();
 
 -- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
@@ -387,31 +390,32 @@ BEGIN
     IF 'the_fleet_is_in_use_call_end_fleet_first' = ANY (guards) THEN
         RAISE EXCEPTION 'cannot drop the registry while its fleet is in use'
             USING ERRCODE = 'dependent_objects_still_exist',
-                  DETAIL = 'It would forget which worker IDs it has granted. A new registry could grant them again, and '
-                           'IDs would repeat.',
-                  HINT = 'Stop the servers of the fleet, or take their worker IDs away with '
-                         'snowflake_registry.revoke_lease(), and wait until view snowflake_registry.fleet shows that all '
-                         'leases have ended. Then call snowflake_registry.end_fleet(), and drop the registry.';
+                  DETAIL = 'The record of granted worker IDs would be lost. A new registry could grant the same worker IDs '
+                           'again, and IDs would repeat.',
+                  HINT = 'Stop the servers of the fleet, or revoke their leases: SELECT '
+                         'snowflake_registry.revoke_lease(worker_id, datacenter_id); When view snowflake_registry.fleet shows '
+                         'that all leases have ended: SELECT snowflake_registry.end_fleet(); Then drop the registry.';
     ELSIF guards IS NOT NULL THEN
         RAISE EXCEPTION 'cannot drop the registry while it has segments'
             USING ERRCODE = 'dependent_objects_still_exist',
-                  DETAIL = 'It would forget which numbers it has granted. A new registry could grant them again.',
-                  HINT = 'If no server needs them any more, drop all segments first: SELECT '
+                  DETAIL = 'The record of granted numbers would be lost. A new registry could grant the same numbers again.',
+                  HINT = 'If the segments are no longer needed, drop them first: SELECT '
                          'snowflake_registry.drop_segment(name) FROM snowflake_registry.segments '
                          'WHERE state <> ''dropped'';';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
-    'for an event trigger: says what to do instead of DROP EXTENSION while the registry is in use';
+    'event trigger function: raises an error with instructions if the registry is dropped while it is in use';
 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
         WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION snowflake_registry.explain_drop();
     COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
-        'says what to do instead of DROP EXTENSION while the registry is in use';
+        'raises an error with instructions if the registry is dropped while it is in use';
 END IF;
 
--- The result of acquire() and renew(). It is a separate type because arguments and results share names.
+-- The result of acquire() and renew(). Because some arguments and result columns have the same names, the functions
+-- cannot use RETURNS TABLE.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
     datacenter_id int,
@@ -427,9 +431,9 @@ CREATE TYPE snowflake_registry.answer AS (
     token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
-    'answer of the registry to a server; instants in microseconds of Unix time, intervals in microseconds';
+    'result of acquire() and renew(); times are in microseconds of Unix time, and intervals in microseconds';
 
--- One element of the requests in a call of take(), with invalid parts left out.
+-- One element of argument requests of take(). Invalid values are omitted.
 CREATE TYPE snowflake_registry.request AS (
     request int,
     name text,
@@ -442,7 +446,7 @@ CREATE TYPE snowflake_registry.request AS (
     is_report boolean,
     problem text
 );
-COMMENT ON TYPE snowflake_registry.request IS 'one name in a call of take()';
+COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segment, in a call of take()';
 
 CREATE TYPE snowflake_registry.taken AS (
     request int,
@@ -465,7 +469,7 @@ CREATE TYPE snowflake_registry.taken AS (
     near text
 );
 COMMENT ON TYPE snowflake_registry.taken IS
-    'answer of the registry to a server about one name; instants in microseconds of Unix time';
+    'row of the result of take(), for one segment; times are in microseconds of Unix time';
 
 -- Utilities ---------------------------------------------------------------------------------------------
 
@@ -475,33 +479,33 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant)
             THEN least(extract(epoch FROM instant) * 1000000, 9223372036854775807)::bigint END;
 COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
-    'microseconds of Unix time; NULL for infinity';
+    'converts a time to microseconds of Unix time; NULL for infinity';
 
 CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
-COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'an interval in microseconds';
+COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'converts an interval to microseconds';
 
--- For messages: independent of the caller's DateStyle and TimeZone.
+-- Formats a time for messages, regardless of the caller's DateStyle and TimeZone.
 CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
             ELSE 'never' END;
-COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'an instant in UTC';
+COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'formats a time in UTC for messages';
 
 CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, port int) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
     || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
-COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for messages';
+COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'formats the name and the address of a server for messages';
 
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
-COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a segment, for messages';
+COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'formats the name of a segment for messages';
 
--- The facts that a server reports about itself are informational. They may contain anything; invalid parts are
--- left out. Bodies of SECURITY DEFINER functions contain no backslash, because a caller can change its meaning.
+-- The facts that a server reports about itself are informational and may contain anything. Invalid values are omitted.
+-- Bodies of SECURITY DEFINER functions contain no backslashes, because a caller can change the meaning of backslashes.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
     OUT clock_offset interval, OUT tokens jsonb
@@ -539,9 +543,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
-    'facts that a server reports about itself; invalid parts are left out';
+    'extracts the facts that a server reports about itself; omits invalid values';
 
--- A managed service may deny access to these facts. Then it always does, and the values never change.
+-- A managed service may deny access to these facts. In this case, the values are always NULL.
 CREATE FUNCTION snowflake_registry.place(
     OUT system_identifier bigint, OUT database_oid oid, OUT timeline int
 )
@@ -561,7 +565,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.place() IS 'database cluster, database and timeline';
+COMMENT ON FUNCTION snowflake_registry.place() IS 'identifies the database cluster, the database and the timeline';
 
 -- Every call starts with this function.
 CREATE FUNCTION snowflake_registry.begin_call() RETURNS void
@@ -570,8 +574,8 @@ BEGIN
     IF pg_is_in_recovery() THEN
         RAISE EXCEPTION 'cannot use the registry on a standby'
             USING ERRCODE = 'read_only_sql_transaction',
-                  DETAIL = 'Only the primary grants and renews worker IDs and gives numbers.',
-                  HINT = 'Name all servers of the registry in the connection string, and add '
+                  DETAIL = 'Only the primary grants worker IDs and numbers.',
+                  HINT = 'Specify all servers of the registry in the connection string, and add '
                          'target_session_attrs=read-write.';
     ELSIF current_setting('transaction_read_only') = 'on' THEN
         RAISE EXCEPTION 'cannot use the registry in a read-only transaction'
@@ -581,11 +585,11 @@ BEGIN
         RAISE EXCEPTION 'cannot use the registry at isolation level %',
             current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'Changes that other sessions commit before the registry has its locks would not be visible.',
+                  DETAIL = 'Changes that other sessions commit before the function has acquired its locks would not be visible.',
                   HINT = format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';',
                                 session_user);
     END IF;
-    -- These settings last until the transaction ends. SET options of the function would be reset before the commit.
+    -- These settings are in effect until the transaction ends. SET options of the function would be reset before the commit.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -595,10 +599,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_call() IS
-    'for all functions that change something: checks that the transaction is suitable';
+    'starts every function that changes tables of the registry: checks the transaction, and changes its settings';
 
--- This is the last change of the settings in a transaction. The row contains the ID of the (sub)transaction that wrote
--- it. A copy of the row has the transaction ID of the copying transaction.
+-- Callers must call this function after all other changes of the row of table settings. The row contains the ID of the
+-- transaction or subtransaction that wrote the row. In a copy of the row, xmin is the ID of the copying transaction.
 CREATE FUNCTION snowflake_registry.sign_settings() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -611,7 +615,7 @@ BEGIN
         FROM snowflake_registry.place() AS here
     )
     RETURNING xmin::text::numeric INTO writer;
-    -- A savepoint has an ID of its own, a little higher.
+    -- The ID of a subtransaction is slightly higher than transaction_id.
     writer := transaction_id + mod(writer - mod(transaction_id, 4294967296) + 4294967296, 4294967296);
     UPDATE snowflake_registry.settings SET written_by = writer::text::xid8;
 END
@@ -619,8 +623,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.sign_settings() IS
     'records where and by which transaction the settings were written';
 
--- Scans tables that only grow. An index would make each renewal more expensive, so this is called only if a loss is
--- suspected.
+-- Scans tables that only grow. An index would make each renewal more expensive. Therefore, the function is called only if
+-- a loss is suspected.
 CREATE FUNCTION snowflake_registry.is_fresh(renew_every interval) RETURNS boolean
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -632,9 +636,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.is_fresh(interval) IS
-    'whether the last renewal or the last range is at most three times renew_every old, as when nothing has failed';
+    'tests whether the last renewal or the last grant of numbers is no older than three times renew_every';
 
--- Signs of lost commits, apart from tokens.
+-- Detects lost commits without tokens of servers.
 CREATE FUNCTION snowflake_registry.lost_commits(
     OUT reason text, OUT has_moved boolean, OUT has_restarted boolean
 )
@@ -676,15 +680,15 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
-    'the reason to assume that commits were lost; NULL if there is none';
+    'reason to assume that commits were lost, or NULL';
 
 -- Evidence ----------------------------------------------------------------------------------------------
 
--- The registry signs its grants. Servers keep the signed tokens and show them in each call. If the registry was set
--- back, the tokens prove which grants it has lost. All other reports of servers are unproven claims.
+-- The registry signs its grants. Servers keep the signed tokens and present them in each call. If the registry was
+-- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven claims.
 --
--- Only grants that an earlier transaction has committed are signed. Otherwise a caller could roll back a signed grant,
--- and the registry would seem to have lost it.
+-- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a signed
+-- grant, and the token would then seem to prove a loss.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -701,7 +705,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
-    'contents of a token: a lease or a segment, the number of all grants, and the last request of an administrator';
+    'contents of a token: a lease or a segment, the total number of grants, and the last request of an administrator';
 
 CREATE FUNCTION snowflake_registry.make_key() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -723,7 +727,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the key of a new registry';
+COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the signing key of a new registry';
 
 CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -735,12 +739,12 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMAC-SHA256';
+COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'appends the HMAC-SHA256 to a statement';
 
 CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
-COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'a hash that distinguishes leases without revealing their IDs';
+COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'hash that identifies a lease without revealing the ID of the lease';
 
 -- The last part of each token.
 CREATE FUNCTION snowflake_registry.requests_in_token(settings snowflake_registry.settings) RETURNS text
@@ -749,9 +753,9 @@ RETURN concat_ws(':', coalesce(settings.requests[cardinality(settings.requests)]
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
 COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
-    'the last request of an administrator that must not be lost, and the time until which the registry is frozen';
+    'last request of an administrator and the time until which the registry is frozen, as the last part of a token';
 
--- Called before this transaction writes anything, so that all visible rows are committed.
+-- Callers must call this function before the transaction writes anything, so that all visible rows are committed.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -770,7 +774,7 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'a token for a lease, with the number of all grants';
+COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'token for a lease';
 
 CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -789,7 +793,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
-    'a token for the numbers given of a segment, to any server';
+    'token for the numbers that were granted of a segment';
 
 -- Tokens without a valid signature of this registry are ignored.
 CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
@@ -842,7 +846,7 @@ RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN shown.last_request <> '' AND shown.last_request <> ALL (settings.requests);
 COMMENT ON FUNCTION snowflake_registry.is_request_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
-    'whether a token shows a request of an administrator that the registry does not know';
+    'tests whether a token contains a request of an administrator that the registry has not recorded';
 
 -- Every number of a later period is higher than all numbers of an earlier period.
 CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
@@ -885,9 +889,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
-    'a reason to assume lost commits: tokens show more grants than the registry knows; NULL if there is none';
+    'reason to assume that commits were lost, if tokens prove grants that the registry has not recorded; otherwise NULL';
 
--- After this, the same token no longer proves a loss. Needs the EXCLUSIVE lock.
+-- After a call of this function, the same tokens no longer prove a loss. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -900,14 +904,14 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- It is not known which request was lost, so an administrator has to check. Of two ends of a freeze the earlier
-        -- one counts, because another registry may start there.
+        -- The registry does not know which request was lost, so an administrator has to check. If there are two ends of a
+        -- freeze, the earlier end counts, because another registry may start at that time.
         UPDATE snowflake_registry.settings AS settings
         SET requests = array_append(settings.requests, shown.last_request),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
         WHERE snowflake_registry.is_request_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
-            -- The holder keeps the identity, if it is the caller.
+            -- If the caller is the holder, the caller keeps the identity.
             holder := CASE
                 WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)
                      AND NOT EXISTS (SELECT FROM snowflake_registry.lease AS known
@@ -930,7 +934,7 @@ BEGIN
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
             ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
-                -- The holder that the registry knew continues until the end of its range.
+                -- The holder recorded so far can use the identity until the end of its range.
                 UPDATE snowflake_registry.lease AS known
                 SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
@@ -948,7 +952,7 @@ BEGIN
                 segment.ahead_value := greatest(segment.ahead_value, shown.ahead_value);
                 segment.period_key := snowflake_registry.key_of_number(segment.digits, segment.next_value - 1);
                 segment.ahead_key := snowflake_registry.key_of_number(segment.digits, segment.ahead_value - 1);
-                -- The next period has started, or the segment has no periods in this registry.
+                -- Either the next period has started, or the segment has no periods in this registry.
                 IF coalesce(segment.ahead_key <= segment.period_key, segment.period IS NULL) THEN
                     segment.next_value := greatest(segment.next_value, segment.ahead_value);
                     segment.ahead_key := NULL;
@@ -959,7 +963,8 @@ BEGIN
                     ahead_value = segment.ahead_value, has_left = true, updated_at = moment
                 WHERE known.name = shown.name;
             END IF;
-            -- A segment whose creation was lost is treated as dropped. If it is created again, it continues above.
+            -- If the creation of a segment was lost, the segment is treated as dropped. If the segment is created again, it
+            -- continues above the numbers in the token.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
                 dropped_at, was_lost
@@ -974,12 +979,12 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb, uuid) IS
-    'updates the registry with the grants that tokens show';
+    'records the grants that are proven by tokens';
 
--- It is not known which numbers were taken in lost commits. If only the server of the registry itself takes
--- numbers, nothing has to be closed: the WAL of a range precedes the WAL of all rows with its numbers, as with a
--- sequence. If the first range of another server is in a lost commit, nothing is known about that server.
--- Therefore every server that may take numbers counts. Needs the EXCLUSIVE lock.
+-- The registry does not know which numbers were granted in lost commits. If only the registry's own server takes
+-- numbers, segments stay open: as with a sequence, the WAL of a range precedes the WAL of all rows with numbers of the
+-- range. If a lost commit granted the first range of another server, the registry does not know that server. Therefore,
+-- segments are closed if any other server is allowed to take numbers. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.close_segments(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -993,23 +998,24 @@ BEGIN
     IF closed > 0 THEN
         RAISE LOG 'snowflake_id_registry: closed % segments until they are resumed', closed
             USING DETAIL = format('Commits may have been lost: %s.', reason),
-                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value); or, if no commits were '
+                  HINT = 'To open a segment: SELECT snowflake_registry.resume_segment(name, next_value); If no commits were '
                          'lost: SELECT snowflake_registry.resume_segments();';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
-    'stops giving numbers until the administrator states which numbers were not given';
+    'closes segments until the administrator specifies where they continue';
 
--- When a quarantine ends, all ranges that may have been granted in lost commits have ended. Two minutes allow for
--- the difference between the clocks of two servers. A server may have a longer lease than any that the registry
--- knows of. Needs the EXCLUSIVE lock.
+-- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two minutes
+-- covers the difference between the clocks of two servers. A server may hold a longer lease than all leases that the
+-- registry knows. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- Includes grants that tokens have shown. With a wrong clock, more than a lease may have been granted.
+    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may extend
+    -- further into the future than the duration of a lease.
     longest CONSTANT interval := least('24 hours', coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
@@ -1023,9 +1029,9 @@ BEGIN
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1
     RETURNING counted_at + waits INTO until;
-    -- A lost commit may have granted an identity that had ended, or was about to end, to another server. And a
-    -- server may have renewed in a lost commit, so that its nonce is not known. Treating it as a twin would stop
-    -- a healthy server.
+    -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to another
+    -- server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed, because
+    -- otherwise the server would be treated as a copy and would stop issuing IDs.
     UPDATE snowflake_registry.lease
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
@@ -1039,18 +1045,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
-    'stops granting worker IDs until lost grants have ended';
+    'starts a quarantine, which lasts until all ranges granted in lost commits have ended';
 
--- A disk that was set back cannot be detected: the server and the timeline are the same. But the server was started,
--- and the servers with leases and numbers know more than the registry. They call once per renew_every, also while the
--- registry is down. Therefore they are served first, and unrecognized servers wait for them. With "synchronous" this
--- is not necessary, if the data of the registry are recent.
+-- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are the
+-- same. However, the server must have been started, and the servers that hold leases and numbers know about later grants.
+-- These servers call once per renew_every, even while the registry is down. Therefore, they are served first, and
+-- unrecognized servers wait. If "synchronous" is set and the data of the registry are recent, unrecognized servers do not
+-- wait.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
-        -- The reason of an existing quarantine remains valid.
+        -- If a quarantine is already in progress, its reason is kept.
         IF settings.waits <= '0' OR NOT settings.is_proved THEN
             settings.quarantine_reason := format(
                 'the server of the registry was started at %s, and servers that hold leases are served first',
@@ -1066,9 +1073,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'the settings after a server start: nothing new is granted';
+    'changes the settings for the wait after a start of the server';
 
--- Needs the EXCLUSIVE lock.
+-- The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1086,19 +1093,19 @@ BEGIN
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason);
     END IF;
-    -- A renewal may be in a lost commit, so that its nonce is not known. Treating it as a twin would stop a healthy
-    -- server.
+    -- As in enter_quarantine(), stored nonces may be out of date.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
-    'records a start of the server, after which servers that hold leases are served first';
+    'records a start of the server, so that servers that hold leases are served first';
 
--- The time of a quarantine is counted, because the clock may be set: the advances of the clock from call to call are
--- added, each with at most one minute. A step back counts as zero. A witness proves that servers reach the registry,
--- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
--- lowered. Therefore the quarantine ends only in a call of a server whose clock agrees. Needs the EXCLUSIVE lock.
+-- The registry counts the time of a quarantine from call to call, because the clock may be set. The time between two
+-- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry, and
+-- the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be lowered.
+-- Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry. The caller
+-- must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1115,7 +1122,7 @@ BEGIN
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
         known.is_witnessed := true;
-        -- A refused server asks again after half a second at the earliest, and may have to connect first.
+        -- A refused server waits for at least half a second before its next request, and may have to connect first.
         known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
     END IF;
     IF known.waits <= '0' THEN
@@ -1130,7 +1137,7 @@ BEGIN
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts the remaining time of a quarantine, and ends the quarantine';
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of a quarantine, and ends the quarantine when no time remains';
 
 -- Takes the lock, checks for lost commits, and returns the resulting settings.
 CREATE FUNCTION snowflake_registry.open_registry(
@@ -1155,19 +1162,21 @@ BEGIN
                        AND tokens IS NOT NULL)
         INTO is_due FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
-            -- After a start, all servers call at once. One of them signs or counts, and no server waits for it.
+            -- After a start, all servers call at the same time. One of these calls updates the settings, and the other calls
+            -- do not wait.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                -- With "synchronous", a renewal before the start is recorded would seem to prove that nothing was lost.
+                -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data look
+                -- recent, as if nothing had been lost.
                 is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
     END IF;
     IF is_alone THEN
         LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
-        -- Another session may have done this in the meantime.
+        -- Another session may have handled the loss in the meantime.
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         IF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
             PERFORM snowflake_registry.switch_guards_on();
@@ -1187,7 +1196,7 @@ BEGIN
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
-        -- Other sessions prevented signing. This call behaves as if the settings had been signed.
+        -- Other sessions held the lock, so the start was not recorded. This call behaves as if it had been recorded.
         opened := snowflake_registry.after_restart(opened);
     END IF;
     RETURN opened;
@@ -1196,8 +1205,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
     'takes the lock, and checks whether commits were lost';
 
--- Creates the object that prevents DROP EXTENSION. It is created after the extension, so it is not a member of the
--- extension but depends on it. The error shows its name.
+-- Creates the view that prevents DROP EXTENSION. Because the view is created after the extension, it depends on the
+-- extension without being a member. The error message shows the name of the view.
 CREATE FUNCTION snowflake_registry.guard_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1206,14 +1215,15 @@ BEGIN
             SELECT count(*) AS live_leases
             FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
         COMMENT ON VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first IS
-            'keeps DROP EXTENSION from forgetting what was granted; end_fleet() removes it';
+            'prevents DROP EXTENSION while the fleet is in use; end_fleet() removes the view';
         REVOKE ALL ON snowflake_registry.the_fleet_is_in_use_call_end_fleet_first FROM PUBLIC;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail without CASCADE';
+COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail unless CASCADE is specified';
 
--- The common parts of every answer, and the refusals that need no lock. Outcome is NULL if there is no refusal.
+-- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the server
+-- is not refused, outcome is NULL.
 CREATE FUNCTION snowflake_registry.begin_answer(
     registry_id uuid, clock bigint, round_trip bigint,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
@@ -1251,7 +1261,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
-    'common parts of every answer, and refusals that need no lock';
+    'starts an answer: fills in the common columns, and refuses a server with another registry or a different clock';
 
 -- Functions for servers -----------------------------------------------------------------------------------
 
@@ -1283,7 +1293,7 @@ BEGIN
         RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
             USING ERRCODE = 'invalid_parameter_value';
     ELSIF cardinality(refused) > 10000 THEN
-        -- The list is searched while other servers wait.
+        -- The length is limited because other servers wait while the list is searched.
         RAISE EXCEPTION 'too many unwanted worker IDs'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The list has %s elements, and the maximum is 10000.', cardinality(refused));
@@ -1293,7 +1303,7 @@ BEGIN
     FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
-        -- Its tokens count even if the server is refused.
+        -- The tokens of a refused server also count.
         PERFORM snowflake_registry.open_registry(false, said.tokens);
         RETURN answer;
     END IF;
@@ -1305,11 +1315,11 @@ BEGIN
     lowest := registry.first_worker;
     highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
 
-    -- An answer may have been lost, so the same question gets the same answer. The row is written again, so that
-    -- the server waits for this commit.
+    -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
+    -- written again so that the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
     IF FOUND THEN
-        -- After a quarantine the nonce is not known. A server that has renewed has received its answer.
+        -- After a quarantine, the nonce is not known. If the lease was renewed, the holder has received the first answer.
         IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
@@ -1321,7 +1331,8 @@ BEGIN
               AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
               AND held.worker_id <> ALL (refused) THEN
             answer.outcome := 'granted';
-            -- The lease still counts as not renewed. An unknown nonce may be that of a lost renewal.
+            -- renewed_at does not change, so that the lease still counts as not renewed. If the nonce is not known, it
+            -- remains NULL, because the last renewal may have been lost.
             UPDATE snowflake_registry.lease AS lease
             SET nonce = held.nonce
             WHERE lease.lease_id = acquire.lease_id;
@@ -1331,7 +1342,7 @@ BEGIN
             answer.granted_until := snowflake_registry.microseconds(held.granted_until);
             RETURN answer;
         END IF;
-        -- The lease has ended, or no longer fits. The rest of its range is given to no other server.
+        -- The lease has ended, or does not match the request. No other server gets the rest of its range.
         UPDATE snowflake_registry.lease AS lease
         SET lease_id = NULL, nonce = NULL
         WHERE lease.lease_id = acquire.lease_id;
@@ -1339,12 +1350,12 @@ BEGIN
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers '
-                         'may hold worker IDs from another registry';
+        answer.detail := 'its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if '
+                         'servers may hold worker IDs from another registry';
         RETURN answer;
     ELSIF acquire.datacenter_id > registry.last_datacenter THEN
         answer.outcome := 'taken';
-        answer.detail := format('the registry gives worker IDs for datacenters 0 to %s, not for %s',
+        answer.detail := format('the registry grants worker IDs for datacenters 0 to %s, not for datacenter %s',
                                 registry.last_datacenter, acquire.datacenter_id);
         RETURN answer;
     END IF;
@@ -1362,15 +1373,15 @@ BEGIN
         RETURN answer;
     END IF;
 
-    -- Finds the identity to grant now, or else the identity that becomes free first. The node name only sets a
-    -- preference.
+    -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
+    -- preferred.
     WITH known AS (
         SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
-    -- The lowest identity never granted is the lowest possible one, the pin, or the successor of an excluded one.
+    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused identity.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
@@ -1399,8 +1410,8 @@ BEGIN
     IF NOT FOUND THEN
         answer.outcome := 'taken';
         answer.detail := format(
-            '%s: the registry gives %s to %s, those below %s fit the layout of the server, and it has ruled '
-            'out %s',
+            '%s: the registry grants worker IDs %s to %s, worker IDs below %s fit the layout of the server, and the '
+            'server has excluded %s',
             CASE WHEN acquire.pin IS NULL THEN 'there is no worker ID for this server'
                  ELSE format('this server cannot have worker ID %s', acquire.pin) END,
             lowest, registry.last_worker, coalesce(acquire.worker_limit::text, '2147483648'),
@@ -1462,7 +1473,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.acquire(
     uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
-    'grants a server an identity that no other server holds, or returns when an identity will be free';
+    'grants an identity that no other server holds, or returns the time at which an identity will be free';
 
 CREATE FUNCTION snowflake_registry.renew(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
@@ -1490,13 +1501,14 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    -- A server that proves a loss keeps its token. A new token would show less, as the knowledge is not yet committed.
+    -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because the
+    -- transaction has not yet committed what the old token proves.
     IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
         answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     END IF;
     registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
                                                  renew.lease_id);
-    -- Its tokens count even if the server is refused.
+    -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
@@ -1514,14 +1526,14 @@ BEGIN
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
-            USING DETAIL = format('One of them is %s, which was refused. One server may be a copy of the other.',
+            USING DETAIL = format('The lease was not renewed for %s. One server may be a copy of the other.',
                                   snowflake_registry.server_in_words(said.node_name, said.host, said.port));
         answer.outcome := 'twin';
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
     ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
-        -- The clock was wrong when this was granted. Servers reject such an end, and can get other worker IDs.
+        -- The clock was wrong when this range was granted. Servers reject such a range, and can get other worker IDs.
         answer.outcome := 'unknown';
         answer.detail := format('worker ID %s was granted until %s by a clock that was ahead',
                                 held.worker_id, snowflake_registry.in_words(held.granted_until));
@@ -1539,7 +1551,7 @@ BEGIN
         RETURN answer;
     ELSIF held.granted_until <= moment
           AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started) THEN
-        -- Continuing after a gap is equivalent to a new grant.
+        -- A renewal after the end of the lease is equivalent to a new grant.
         answer.outcome := 'quarantine';
         answer.free_from := snowflake_registry.microseconds(greatest(
             registry.counted_at + registry.waits, CASE WHEN registry.is_started THEN registry.nothing_before END));
@@ -1577,7 +1589,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
-    'extends the lease of the identity that a server holds';
+    'renews the lease of a server';
 
 -- Segments: computation of numbers -----------------------------------------------------------------------
 
@@ -1590,7 +1602,7 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN value <= start THEN start
             ELSE value + mod(increment - mod(value - start, increment), increment) END;
 COMMENT ON FUNCTION snowflake_registry.at_or_above(numeric, bigint, numeric) IS
-    'lowest of start, start + increment, .. that is not below a value';
+    'lowest of start, start + increment, ... that is not below a value';
 
 CREATE FUNCTION snowflake_registry.period_base(period_key bigint, digits int) RETURNS numeric
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -1606,7 +1618,7 @@ RETURN least(
     snowflake_registry.period_base(period_key, digits) + snowflake_registry.period_base(1, digits)
 );
 COMMENT ON FUNCTION snowflake_registry.in_period(bigint, int, bigint, bigint, numeric) IS
-    'lowest number of a period that is not below a value; serial number 0 of the next prefix if there is none';
+    'lowest number of a period that is not below a value; serial number 0 of the next prefix if the period has no such number';
 
 CREATE FUNCTION snowflake_registry.key_of_number(digits int, value numeric) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -1619,14 +1631,14 @@ RETURN CASE WHEN period = 'year' THEN extract(year FROM day)
             WHEN period = 'month' THEN extract(year FROM day) * 100 + extract(month FROM day)
             ELSE extract(year FROM day) * 10000 + extract(month FROM day) * 100 + extract(day FROM day)
        END::bigint;
-COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'prefix of the period of a date';
+COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'prefix of the period that contains a date';
 
 CREATE FUNCTION snowflake_registry.key_of_clock(period text, time_zone text, instant timestamptz)
 RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN snowflake_registry.key_of_date(period, instant AT TIME ZONE time_zone);
 COMMENT ON FUNCTION snowflake_registry.key_of_clock(text, text, timestamptz) IS
-    'prefix of the period of an instant';
+    'prefix of the period that contains a point in time';
 
 CREATE FUNCTION snowflake_registry.first_day(period text, period_key bigint) RETURNS date
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -1644,7 +1656,7 @@ RETURN snowflake_registry.key_of_date(
 COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'prefix of the next period';
 
 -- If clocks are set back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE returns the
--- second. Periods never go back, so the first midnight counts.
+-- second midnight. The period starts at the first midnight, because a segment never returns to an earlier period.
 CREATE FUNCTION snowflake_registry.period_begins(period text, time_zone text, period_key bigint)
 RETURNS timestamptz
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1660,9 +1672,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.period_begins(text, text, bigint) IS
-    'first instant of the period with this prefix';
+    'start of the period with this prefix';
 
--- The state of a segment at an instant. A clock that was set back does not lead to an earlier period.
+-- Returns the state of a segment at a point in time. If the clock was set back, the segment stays in its period.
 CREATE FUNCTION snowflake_registry.segment_at(segment snowflake_registry.segment, moment timestamptz)
 RETURNS snowflake_registry.segment
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1687,11 +1699,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, timestamptz) IS
-    'moves a segment to the period of an instant';
+    'moves a segment to the period that contains a point in time';
 
--- Numbers that a server reports as taken, from this or another registry, are skipped. A server that invents such
--- numbers could exhaust a segment. Therefore a claim can skip at most a thousand ranges, which the server could take
--- as well, or the next period.
+-- The registry skips numbers that a server reports as taken from this or another registry. A server with a false report
+-- could exhaust a segment. Therefore, a report can skip at most a thousand ranges, which the server could also take, or
+-- the numbers up to the end of the next period.
 CREATE FUNCTION snowflake_registry.number_is_credible(
     segment snowflake_registry.segment, number numeric, moment timestamptz
 )
@@ -1705,16 +1717,16 @@ BEGIN
         <= snowflake_registry.key_after(segment.period,
                                         (snowflake_registry.segment_at(segment, moment)).period_key);
 EXCEPTION WHEN data_exception THEN
-    -- For example, this server does not know the time zone. Other segments must continue.
+    -- For example, the time zone of the segment is not known on this server. Other segments must not be affected.
     RETURN true;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.number_is_credible(snowflake_registry.segment, numeric, timestamptz) IS
-    'whether a server can have received this number';
+    'tests whether a server may have received this number';
 
 -- Segments: functions for servers ------------------------------------------------------------------------
 
--- An error in one request does not affect the others, except for a request without a name.
+-- Parses a request. An invalid request does not affect other requests, unless it has no name.
 CREATE FUNCTION snowflake_registry.read_request(ordinal bigint, element jsonb, registry_id uuid)
 RETURNS snowflake_registry.request
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1729,7 +1741,7 @@ BEGIN
        OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
         RAISE EXCEPTION 'request % has no name', ordinal
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Pass requests such as [{"name": "orders", "had_until": 12345, "lasted": 840}].';
+                  HINT = 'An example of valid requests is [{"name": "orders", "had_until": 12345, "lasted": 840}].';
     END IF;
     asked.request := ordinal;
     asked.name := element ->> 'name';
@@ -1750,7 +1762,7 @@ BEGIN
     asked.lasted := numbers[4];
     asked.is_next := coalesce(element -> 'next' = 'true', false);
     asked.is_report := coalesce(element -> 'report' = 'true', false);
-    -- A number from another registry only proves that it was given.
+    -- A number of another registry proves no loss of this registry.
     asked.is_ours := CASE
         WHEN element ? 'registry_id'
         THEN coalesce(lower(element ->> 'registry_id') = (
@@ -1762,7 +1774,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
-    'one request in a call of take(), and the error in it';
+    'parses a request for numbers of one segment';
 
 CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_local boolean)
 RETURNS text
@@ -1783,7 +1795,7 @@ BEGIN
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
               THEN asked.had_until >= segment.ahead_value
-              -- A number of an earlier period is lower in any case.
+              -- A number of an earlier period is always lower.
               ELSE asked.had_until >= segment.next_value
           END
       AND snowflake_registry.number_is_credible(segment, asked.had_until, clock_timestamp())
@@ -1797,7 +1809,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
-    'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
+    'reason to assume that commits were lost, if a server has numbers that the registry has not granted; otherwise NULL';
 
 -- Only names that differ in case are compared, through an index: servers ask for unknown names again and again, and the
 -- call holds locks.
@@ -1814,7 +1826,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
-    'returns the segment whose name differs from this name only in case, or NULL';
+    'name of the segment that differs from a name only in case, or NULL';
 
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
@@ -1848,7 +1860,7 @@ BEGIN
                                     snowflake_registry.in_words(stored.dropped_at));
         ELSIF asked.is_ours AND asked.had_until IS NOT NULL THEN
             answer.outcome := 'lost';
-            answer.detail := format('there is no such segment any more, though this registry has given numbers '
+            answer.detail := format('the segment no longer exists, although this registry has granted numbers '
                                     'up to %s: commits were lost', asked.had_until);
         ELSE
             answer.outcome := 'unknown';
@@ -1866,10 +1878,11 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     END IF;
-    -- Checked here for all segments, so that segments created, resumed or learned during a freeze are not open.
+    -- The freeze is checked here for all segments, so that it also applies to segments that are created or resumed during
+    -- the freeze.
     is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
-        -- Numbers that other servers can prove to have from this registry have already raised next_value.
+        -- If other servers have proved that they hold higher numbers of this registry, next_value was already raised.
         IF stored.closed_reason IS NOT NULL
            AND (asked.is_ours AND is_local OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
@@ -1902,10 +1915,10 @@ BEGIN
                 OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
             answer.outcome := 'invalid';
             answer.detail := CASE
-                WHEN asked.is_ours THEN format('this registry has given numbers below %s, not up to %s',
+                WHEN asked.is_ours THEN format('this registry has granted numbers below %s, not up to %s',
                                                segment.next_value, asked.had_until)
-                ELSE format('the server has had numbers up to %s of another registry, and this registry would continue at %s: '
-                            'its administrator must call snowflake_registry.alter_segment(%L, next_value => ..)',
+                ELSE format('the server has received numbers up to %s of another registry, and this registry would continue at %s: '
+                            'its administrator must call snowflake_registry.alter_segment(%L, next_value => ...)',
                             asked.had_until, segment.next_value, asked.name) END;
             RETURN answer;
         ELSIF asked.had_until >= segment.next_value THEN
@@ -1924,7 +1937,7 @@ BEGIN
                                     asked.period_key);
             RETURN answer;
         ELSIF had_key > after_key THEN
-            -- Following this server would move the whole fleet into the future.
+            -- If the registry followed this server, the whole fleet would enter a future period.
             answer.outcome := 'ahead';
             answer.detail := format('the server is in period %s, and the registry in period %s', had_key,
                                     segment.period_key);
@@ -1940,7 +1953,7 @@ BEGIN
         END IF;
     END IF;
     IF asked.is_report THEN
-        -- These are numbers that another registry has given. This registry will not give them.
+        -- Another registry has granted these numbers. This registry skips them.
         UPDATE snowflake_registry.segment AS kept
         SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
             ahead_value = segment.ahead_value, updated_at = moment
@@ -1951,8 +1964,9 @@ BEGIN
         RETURN answer;
     END IF;
     IF segment.period IS NOT NULL THEN
-        -- A server with numbers of the next period continues with them. If the next period of a server
-        -- has started in the meantime, the server gets numbers of that period, which is now the current one.
+        -- A server that already has numbers of the next period gets more numbers of that period. If the period that the
+        -- server calls "next" has started in the meantime, it is the current period of the registry, and the server gets
+        -- numbers of that period.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
             segment.ahead_key := after_key;
@@ -1975,12 +1989,12 @@ BEGIN
         answer.outcome := 'exhausted';
         answer.detail := CASE
             WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
-            ELSE format('period %s has no more numbers of %s digits', answer.period_key, segment.digits)
+            ELSE format('period %s has no more numbers with %s digits', answer.period_key, segment.digits)
         END;
         RETURN answer;
     END IF;
 
-    -- The rule of Leaf: a range should last between 15 and 30 minutes.
+    -- As in Leaf, a range should last between 15 and 30 minutes.
     basis := coalesce(asked.count, segment.step);
     answer.step := greatest(segment.min_step, least(segment.max_step, CASE
         WHEN asked.lasted < 900 THEN basis * 2
@@ -2009,9 +2023,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
-    'takes a range of one segment';
+    'takes a range of numbers of one segment';
 
--- Locks are taken in this order: the settings, then the rows of the segments by name.
+-- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
 CREATE FUNCTION snowflake_registry.take_ranges(
     registry_id uuid, requests jsonb, node_name text, is_local boolean
 )
@@ -2047,7 +2061,7 @@ BEGIN
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
-    -- Only as many as are read, because they are searched while other servers wait.
+    -- The number of tokens is limited, because other servers wait while they are read.
     SELECT jsonb_agg(shown.token) INTO evidence
     FROM (
         SELECT token
@@ -2059,7 +2073,7 @@ BEGIN
     ) AS shown;
     IF take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        -- Its tokens count even if the server is refused.
+        -- The tokens of a refused server also count.
         PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
@@ -2068,7 +2082,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- As in renew().
+    -- As in renew(), a server that proves a loss gets no new tokens.
     IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
         SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
         FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
@@ -2080,7 +2094,7 @@ BEGIN
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
-        -- The server does not report its clock. Without a fleet there is no floor.
+        -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
@@ -2112,14 +2126,14 @@ BEGIN
                 answer := NULL;
                 answer.outcome := 'busy';
                 answer.detail := 'other sessions held the segment locked for too long';
-            -- For example, this server does not know the time zone.
+            -- For example, the time zone of the segment is not known on this server.
             WHEN data_exception THEN
                 answer := NULL;
                 answer.outcome := 'invalid';
                 answer.detail := left(SQLERRM, 300);
         END;
         IF answer.outcome = 'busy' THEN
-            -- The other requests should not wait as long again.
+            -- The remaining requests wait for a shorter time.
             PERFORM set_config('lock_timeout', '100ms', true);
         END IF;
         answer.token := tokens ->> asked.name;
@@ -2159,24 +2173,25 @@ CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_n
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers need no grant. If they called take(), nothing would show that other servers may take
-    -- numbers.
+    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others() would
+    -- not detect that other servers take numbers.
     IF NOT snowflake_registry.serves_others() THEN
         RAISE EXCEPTION 'permission denied for function take'
             USING ERRCODE = 'insufficient_privilege',
                   DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
                            'server does not wait for other servers when it may have lost commits.',
-                  HINT = 'Let servers connect with a role of their own: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take(uuid, jsonb, text) TO ..;';
+                  HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
+                         'snowflake_registry.take(uuid, jsonb, text) TO ...;';
     END IF;
     RETURN QUERY
         SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'gives a server ranges of numbers, and returns the names of all segments';
+    'grants ranges of numbers to a server, and returns the names of all segments';
 
--- A separate function, because a connecting server can claim anything about itself. Never grant EXECUTE on it.
+-- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on this
+-- function.
 CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2186,9 +2201,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
-    'as take(), for the server of the registry itself, whose rows are written after the ranges of their numbers';
+    'same as take(), for the registry''s own server';
 
--- It is not known which server took numbers in a lost commit. Every server that may take numbers counts.
+-- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to take
+-- numbers counts.
 CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2201,11 +2217,11 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() has been granted to any role';
+COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'tests whether EXECUTE on take() has been granted to any role';
 
 -- Functions for administrators ---------------------------------------------------------------------------
 
--- Takes the lock, and creates the row of the settings if it does not exist.
+-- Takes the lock, and inserts the row of table settings if it does not exist.
 CREATE FUNCTION snowflake_registry.begin_request() RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2221,10 +2237,10 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_request() IS 'for functions of administrators: takes the lock';
+COMMENT ON FUNCTION snowflake_registry.begin_request() IS 'starts a function for administrators: takes the lock';
 
--- Administrators pass such an end on to other registries. In a quarantine, more may have been granted than the tables
--- show. A witness shortens the quarantine, but not the leases.
+-- Administrators pass the result to start_fleet() of other registries. In a quarantine, the registry may have granted
+-- ranges that the tables do not contain. A witness shortens the quarantine, but not the leases.
 CREATE FUNCTION snowflake_registry.end_with_forgotten(known timestamptz, settings snowflake_registry.settings)
 RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2238,7 +2254,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
-    'an end known to the registry, or, in a quarantine, the end of grants that it may have lost';
+    'given end, or, in a quarantine, the latest end of ranges that may have been granted in lost commits';
 
 CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2249,14 +2265,14 @@ DECLARE
     given bigint;
 BEGIN
     IF start_fleet.not_before > furthest THEN
-        -- No lease reaches further, and the floor can never be lowered.
+        -- No lease is longer, and the floor can never be lowered.
         RAISE EXCEPTION 'not_before % is too far in the future', start_fleet.not_before
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It can be at most 24 hours ahead of the clock.',
-                  HINT = 'Freeze the other registry up to an earlier time.';
+                  DETAIL = 'The maximum is 24 hours ahead of the clock.',
+                  HINT = 'Freeze the other registry until an earlier time: SELECT snowflake_registry.freeze(until);';
     END IF;
     registry := snowflake_registry.begin_request();
-    -- An identity that is only reserved was never granted.
+    -- Identities that were reserved but never granted do not count.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
         RAISE EXCEPTION 'the registry already has a fleet'
@@ -2267,7 +2283,7 @@ BEGIN
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
     UPDATE snowflake_registry.settings
-    -- A quarantine continues, and the floor never decreases.
+    -- A quarantine continues. The floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
@@ -2275,8 +2291,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'starts granting worker IDs for times from an instant on; states that no server has a worker ID from another '
-    'registry for such times';
+    'starts granting worker IDs, for times from not_before on; by calling it, you declare that no server has a worker ID from '
+    'another registry for such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2287,10 +2303,10 @@ BEGIN
     IF registry.waits > '0' THEN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('The registry may have lost ranges that it granted. It is in quarantine until %s: %s.',
+                  DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
                                   snowflake_registry.in_words(registry.counted_at + registry.waits),
                                   registry.quarantine_reason),
-                  HINT = 'If no commits were lost, or no server issues IDs with these worker IDs any more: '
+                  HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
     SELECT count(*) AS leases, max(granted_until) AS until INTO live
@@ -2300,8 +2316,8 @@ BEGIN
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('Number of ranges that have not ended: %s. The last one ends at %s.', live.leases,
                                   snowflake_registry.in_words(live.until)),
-                  HINT = 'Stop the servers, or revoke their leases with snowflake_registry.revoke_lease(), '
-                         'and wait until that time.';
+                  HINT = 'Stop the servers, or revoke their leases: SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id); '
+                         'Then wait until that time.';
     END IF;
     UPDATE snowflake_registry.settings SET is_started = false;
     PERFORM snowflake_registry.sign_settings();
@@ -2337,8 +2353,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
-    'makes the server that holds this worker ID get another one; returns the end of its range, until which the server '
-    'may continue';
+    'revokes the lease of a worker ID, so that the server requests another worker ID; returns the time until which the '
+    'server may still use the revoked worker ID';
 
 CREATE FUNCTION snowflake_registry.note_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2349,9 +2365,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_request() IS
-    'for freeze(), unfreeze() and reserve(): gives the call a name, so that servers can show that it was lost';
+    'assigns a name to a call of freeze(), unfreeze() or reserve(), so that servers can prove that the call was lost';
 
--- A server that holds the identity continues until its lease ends. Then its settings make the identity permanent.
+-- A server that holds the identity can use the identity until its lease ends. Later, the server can use the identity only
+-- because of its own settings.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -2377,9 +2394,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
-    'never grants this worker ID again; for a server that keeps it without the registry';
+    'reserves a worker ID permanently, for a server that uses the worker ID without the registry';
 
--- Called before servers move to another registry or to none: the other registry could grant what this registry grants.
+-- Administrators call this function before servers leave the registry. Otherwise another registry could grant the same
+-- worker IDs and numbers.
 CREATE FUNCTION snowflake_registry.freeze(until timestamptz DEFAULT 'infinity') RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2392,14 +2410,15 @@ BEGIN
                   HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_request();
-    -- Tokens contain microseconds of Unix time. Times out of this range count as infinity, or as past.
+    -- Tokens contain microseconds of Unix time. Later times are stored as infinity, and earlier times as the start of Unix
+    -- time.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
     IF until > registry.frozen_until THEN
         RAISE EXCEPTION 'the registry is already frozen until an earlier time'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('It is frozen until %s, at which time another registry may start.', registry.frozen_until),
-                  HINT = 'If no other registry does: SELECT snowflake_registry.unfreeze();';
+                  DETAIL = format('The registry is frozen until %s. Another registry may start at that time.', registry.frozen_until),
+                  HINT = 'If no other registry starts then: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
     PERFORM snowflake_registry.note_request();
@@ -2413,8 +2432,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
-    'stops granting worker IDs and giving numbers, and extends no lease beyond an instant; returns the time at which the '
-    'last lease, if it is renewed, will have ended';
+    'stops granting worker IDs and numbers, and extends no lease beyond the given time; returns the time at which all leases '
+    'will have ended';
 
 CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2430,13 +2449,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
-    'ends freeze(); states that no other registry and no setting has given what this registry may give';
+    'ends the effect of freeze(); by calling it, you declare that no other registry and no setting has assigned worker IDs '
+    'or numbers that this registry may grant';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM snowflake_registry.begin_request();
-    -- This is also a safe way to start if the history of the fleet is not known.
+    -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet.
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
     WHERE NOT is_started;
@@ -2446,8 +2466,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.quarantine() IS
-    'grants no worker IDs until all ranges that may have been granted have ended, and returns that time; '
-    'renewals continue';
+    'stops granting worker IDs until all ranges that may have been granted have ended, and returns that time; '
+    'leases are still renewed';
 
 CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2471,7 +2491,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'grants worker IDs again; states that no commits of the registry were lost';
+    'ends a quarantine; by calling it, you declare that the registry has lost no commits';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -2484,7 +2504,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
-    -- The length of a day varies, so intervals are stored in seconds.
+    -- Intervals are stored in seconds, because the length of a day varies.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
     new_renewal CONSTANT interval :=
@@ -2497,23 +2517,23 @@ BEGIN
         RAISE EXCEPTION 'invalid lease: %', configure.lease
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'A lease must be between 1 second and 24 hours.',
-                  HINT = 'The lease is the time that a server continues without the registry, and the time that '
-                         'the worker ID of a failed server remains taken.';
+                  HINT = 'A server can issue IDs without the registry for the duration of its lease. The worker ID of a failed '
+                         'server remains taken for the same time.';
     ELSIF new_renewal < '100 milliseconds' OR new_renewal * 2 > new_lease THEN
         RAISE EXCEPTION 'invalid renew_every for a lease of %: %', new_lease, new_renewal
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It must be between 100 milliseconds and half of the lease.',
-                  HINT = 'Set both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
+                  DETAIL = 'The minimum is 100 milliseconds, and the maximum is half of the lease.',
+                  HINT = 'Set both parameters: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
                          'renew_every => ''1 minute'');';
     ELSIF new_first < 0 OR new_last < new_first THEN
         RAISE EXCEPTION 'invalid range of worker IDs: % to %', new_first, new_last
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Set both: '
+                  HINT = 'Set both parameters: '
                          'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
     END IF;
     IF configure.last_datacenter < 0 THEN
         RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be 0 or greater.';
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The minimum is 0.';
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
@@ -2530,7 +2550,7 @@ BEGIN
         PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
             USING DETAIL = 'When a quarantine starts, leases that end within 2 minutes are released. Each server '
-                           'then stops at the end of its lease, and gets no new lease before the quarantine '
+                           'stops issuing IDs when its lease ends, and gets no new lease before the quarantine '
                            'ends.',
                   HINT = 'Use a longer lease: SELECT snowflake_registry.configure(lease => ''10 minutes'');';
     END IF;
@@ -2541,27 +2561,27 @@ COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, b
 
 -- Segments: functions for administrators -----------------------------------------------------------------
 
--- A server that knows of the change can show that it was lost.
+-- Counts the change, so that tokens of later grants prove the loss of this change.
 CREATE FUNCTION snowflake_registry.end_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings SET serial = serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    -- Creates an object that prevents DROP EXTENSION, as guard_fleet() does.
+    -- As in guard_fleet(), a view prevents DROP EXTENSION.
     IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;
     ELSIF to_regclass('snowflake_registry.segments_are_in_use_call_drop_segment_first') IS NULL THEN
         CREATE VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first AS
             SELECT count(*) AS segments FROM snowflake_registry.segment WHERE dropped_at IS NULL;
         COMMENT ON VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first IS
-            'keeps DROP EXTENSION from forgetting which numbers were given; drop_segment() removes it with '
-            'the last segment';
+            'prevents DROP EXTENSION while there are segments; drop_segment() removes the view when it drops the last '
+            'segment';
         REVOKE ALL ON snowflake_registry.segments_are_in_use_call_drop_segment_first FROM PUBLIC;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_request() IS
-    'for functions that change segments: counts the change, and makes DROP EXTENSION fail without CASCADE';
+    'ends a function that changes segments: counts the change, and makes DROP EXTENSION fail unless CASCADE is specified';
 
 CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2572,17 +2592,17 @@ BEGIN
     SELECT * INTO segment FROM snowflake_registry.segment AS segment
     WHERE segment.name = segment_named.name AND segment.dropped_at IS NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no segment %', snowflake_registry.name_in_words(segment_named.name)
+        RAISE EXCEPTION 'segment % does not exist', snowflake_registry.name_in_words(segment_named.name)
             USING ERRCODE = 'undefined_object',
                   HINT = coalesce('Perhaps you meant segment ' || snowflake_registry.name_in_words(
                                       snowflake_registry.segment_like(segment_named.name))
                                       || '; names are case-sensitive.',
-                                  'SELECT * FROM snowflake_registry.segments;');
+                                  'To list segments: SELECT * FROM snowflake_registry.segments;');
     END IF;
     RETURN segment;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment; raises an error if it does not exist';
+COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'finds a segment by name; raises an error if the segment does not exist';
 
 CREATE FUNCTION snowflake_registry.check_steps(min_step bigint, max_step bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2590,8 +2610,8 @@ BEGIN
     IF coalesce(min_step < 1 OR max_step < min_step OR max_step > 1000000000, true) THEN
         RAISE EXCEPTION 'invalid range of steps: % to %', min_step, max_step
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'A step is the number of numbers that a server takes at once, from 1 to 1000000000.',
-                  HINT = 'Set both, such as min_step => 1000, max_step => 1000000.';
+                  DETAIL = 'Both must be between 1 and 1000000000, and min_step must not be greater than max_step.',
+                  HINT = 'Set both parameters, for example min_step => 1000, max_step => 1000000.';
     END IF;
 END
 $$;
@@ -2622,7 +2642,7 @@ BEGIN
                   DETAIL = format('The name has %s bytes. It must have 1 to 63 bytes.', octet_length(create_segment.name));
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
         RAISE EXCEPTION 'invalid increment: %', create_segment.increment
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be between 1 and 1000000000.';
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The increment must be between 1 and 1000000000.';
     ELSIF create_segment.start NOT BETWEEN 0 AND create_segment.max_value THEN
         RAISE EXCEPTION 'invalid start: %', create_segment.start
             USING ERRCODE = 'invalid_parameter_value',
@@ -2648,21 +2668,21 @@ BEGIN
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
             RAISE EXCEPTION '%', CASE
                 WHEN create_segment.digits IS NULL
-                THEN format('a segment with period "%s" needs digits', create_segment.period)
+                THEN format('digits must be specified for a segment with period "%s"', create_segment.period)
                 ELSE format('a segment with period "%s" cannot have %s digits', create_segment.period,
                             create_segment.digits) END
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('It has from 1 to %s behind the prefix, and they cannot be changed '
-                                      'later.', most_digits),
-                      HINT = 'digits => 6 is enough for 999999 numbers in each period.';
+                      DETAIL = format('The number of digits after the prefix must be between 1 and %s, and cannot be '
+                                      'changed later.', most_digits),
+                      HINT = 'Specify digits. For example, digits => 6 allows 999999 numbers in each period.';
         ELSIF create_segment.start NOT BETWEEN 1
               AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
             RAISE EXCEPTION 'invalid start within a period: %', create_segment.start
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('With %s digits it must be between 1 and %s.', create_segment.digits,
+                      DETAIL = format('With %s digits, the start must be between 1 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
-        -- No abbreviations and no offsets: the sign of a POSIX offset is the opposite of the usual one.
+        -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual sign.
         SELECT known.name INTO zone FROM pg_timezone_names AS known
         WHERE lower(known.name) = lower(create_segment.time_zone);
         IF NOT FOUND THEN
@@ -2679,7 +2699,7 @@ BEGIN
         RAISE EXCEPTION 'segment % already exists',
             snowflake_registry.name_in_words(create_segment.name)
             USING ERRCODE = 'duplicate_object',
-                  HINT = 'To change its steps or max_value: SELECT snowflake_registry.alter_segment(name, ..);';
+                  HINT = 'To change the steps or max_value: SELECT snowflake_registry.alter_segment(name, ...);';
     END IF;
     given_until := greatest(before.next_value, before.ahead_value);
 
@@ -2704,9 +2724,9 @@ BEGIN
         made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
                                                         made.increment, 0);
         IF made.next_value < given_until THEN
-            RAISE EXCEPTION 'numbers would be lower than those already given under this name'
+            RAISE EXCEPTION 'new numbers would be lower than numbers already granted under this name'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('A segment of this name was dropped. Its numbers end below %s, and '
+                      DETAIL = format('A segment with this name was dropped. All its numbers are below %s, and '
                                       'the new numbers would start at %s.', given_until, made.next_value),
                       HINT = 'Use another name.';
         END IF;
@@ -2714,7 +2734,7 @@ BEGIN
     IF made.next_value > create_segment.max_value THEN
         RAISE EXCEPTION 'the segment would have no numbers'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('It would start at %s and end at %s (max_value).', made.next_value,
+                  DETAIL = format('The segment would start at %s and end at %s (max_value).', made.next_value,
                                   create_segment.max_value);
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
@@ -2726,7 +2746,7 @@ BEGIN
         create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
         made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
     )
-    -- A closed segment remains closed, because it is not known which numbers were given.
+    -- A closed segment remains closed, because the registry does not know which numbers were granted.
     ON CONFLICT (name) DO UPDATE
     SET next_value = excluded.next_value, start = excluded.start, increment = excluded.increment,
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
@@ -2739,7 +2759,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
     text, bigint, bigint, bigint, bigint, bigint, text, int, text
 ) IS
-    'creates a segment; if a segment of this name was dropped, numbers start above all numbers already given';
+    'creates a segment; if a segment with this name was dropped, numbers start above all numbers already granted';
 
 CREATE FUNCTION snowflake_registry.alter_segment(
     name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
@@ -2762,7 +2782,7 @@ BEGIN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('Reason: %s.', segment.closed_reason),
-                      HINT = 'To open it: SELECT snowflake_registry.resume_segment(name, next_value);';
+                      HINT = 'To open the segment: SELECT snowflake_registry.resume_segment(name, next_value);';
         END IF;
         segment := snowflake_registry.segment_from(segment, alter_segment.next_value);
     END IF;
@@ -2770,7 +2790,7 @@ BEGIN
     IF alter_segment.max_value < lowest THEN
         RAISE EXCEPTION 'invalid max_value: %', alter_segment.max_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers up to %s have already been given.', lowest);
+                  DETAIL = format('Numbers up to %s have already been granted.', lowest);
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET min_step = segment.min_step, max_step = segment.max_step,
@@ -2783,7 +2803,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
-    'changes the specified properties of a segment; numbers never decrease';
+    'changes properties of a segment; numbers never decrease';
 
 -- If the segment has a period, next_value also determines the period.
 CREATE FUNCTION snowflake_registry.segment_from(segment snowflake_registry.segment, next_value bigint)
@@ -2798,7 +2818,7 @@ BEGIN
         RAISE EXCEPTION 'segment % cannot continue at %',
             snowflake_registry.name_in_words(segment.name), next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers below %s may already have been given.', lowest);
+                  DETAIL = format('Numbers below %s may already have been granted.', lowest);
     END IF;
     IF segment.period IS NULL THEN
         segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
@@ -2810,7 +2830,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION '% does not start with the prefix of a period', next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The segment has period "%s" and %s digits, and is at %s.', segment.period,
+                  DETAIL = format('The segment has period "%s" and %s digits, and its next number is %s.', segment.period,
                                   segment.digits, segment.next_value);
     END;
     segment.period_key := key;
@@ -2822,7 +2842,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_from(snowflake_registry.segment, bigint) IS
-    'a segment that continues at a number; raises an error if a number could be repeated';
+    'sets the next number of a segment; raises an error if a number could be repeated';
 
 CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2839,7 +2859,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
-    'stops giving numbers of this segment; servers may still use the ranges that they have';
+    'drops a segment; servers can still use the ranges that they hold';
 
 CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2858,7 +2878,7 @@ BEGIN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'To skip numbers: '
-                         'SELECT snowflake_registry.alter_segment(name, next_value => ..);';
+                         'SELECT snowflake_registry.alter_segment(name, next_value => ...);';
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
     UPDATE snowflake_registry.segment AS kept
@@ -2872,7 +2892,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
-    'opens a closed segment; states that no number from next_value on was ever given';
+    'opens a closed segment; by calling it, you declare that no number at or above next_value was ever granted';
 
 CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2891,8 +2911,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
-    'opens all closed segments, and returns their number; states that no commits of the registry were lost; a segment '
-    'stays closed if a server has reported otherwise';
+    'opens all closed segments, and returns how many were opened; by calling it, you declare that the registry has lost no '
+    'commits; a segment remains closed if a server has reported a higher number';
 
 -- Views -------------------------------------------------------------------------------------------------
 
@@ -2912,7 +2932,8 @@ CREATE VIEW snowflake_registry.status AS
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
            settings.timeline IS NOT NULL AS knows_timeline,
-           -- As in guards_off(). A function would need EXECUTE for the querying role.
+           -- This condition repeats guards_off(), because a call of the function would require EXECUTE for the querying
+           -- role.
            NOT EXISTS (
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
@@ -2924,36 +2945,36 @@ CREATE VIEW snowflake_registry.status AS
            ) AS is_guarded
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
-    'the registry in one row: its state and its settings';
+    'state and settings of the registry, in one row';
 COMMENT ON COLUMN snowflake_registry.status.registry_id IS
     'identifier of the registry; NULL if the registry was never used';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended';
-COMMENT ON COLUMN snowflake_registry.status.lease IS 'length of a lease: how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'longest value that lease ever had';
-COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers should renew';
-COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID to grant';
+COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
-    'highest worker ID to grant; the layout of a server may set a lower limit';
+    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.status.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
-    'highest datacenter ID for which worker IDs are granted';
+    'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.status.state IS
-    'not started; ready; quarantine: leases are renewed, but no new worker IDs are granted; frozen: no numbers are given '
-    'either, and renewals end at frozen_until';
+    'state of the registry: not started, ready, quarantine (leases are renewed, but no new worker IDs are granted), or '
+    'frozen (no new worker IDs and no numbers are granted, and leases end at frozen_until)';
 COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
-    'if the registry is frozen: no lease is extended beyond this time; NULL: not frozen';
+    'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
     'reason why the registry assumes that commits may have been lost';
 COMMENT ON COLUMN snowflake_registry.status.synchronous IS
-    'whether, according to the administrator, no failover loses commits';
+    'true if the administrator has declared that no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
-    'whether commits currently wait for standbys (synchronous_standby_names)';
+    'true if commits currently wait for standbys because of synchronous_standby_names';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
-    'whether the timeline of the server is available; if not, each start counts as a promotion';
+    'true if the registry can read the timeline of its server; otherwise each start counts as a promotion';
 COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
-    'whether the guard triggers fire in every session';
+    'true if the guard triggers fire in every session';
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
@@ -2972,7 +2993,7 @@ CREATE VIEW snowflake_registry.fleet AS
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
-    'all identities that were ever granted, with their current or last holder';
+    'identities that were ever granted, with the current or last holder of each';
 COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
 COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
 COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
@@ -2981,32 +3002,32 @@ COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
 COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
 COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';
-COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server under this identity contains an earlier time';
+COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'start of the last granted range: the holder issues no ID with an earlier time';
 COMMENT ON COLUMN snowflake_registry.fleet.granted_until IS
-    'no ID of the server under this identity contains this time or a later one';
-COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in view status';
-COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in view status';
-COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in view status';
+    'end of the last granted range: the times of all IDs of the holder are before this time';
+COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'same as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'same as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
-    'held; ending: released, but the last holder may use it until granted_until; lapsed: not renewed in '
-    'time; reserved: never granted again; free';
+    'state of the identity: held, ending (released, but the last holder may use it until granted_until), lapsed (not '
+    'renewed in time), reserved (never granted again), or free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
-    'reported by the server, like host, port, layout and version';
+    'name of the server; the server reports its name, host, port, layout and version';
 COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
-    'how long the server can continue without reaching the registry';
+    'time for which the server can issue IDs without the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
-    'earliest time at which another server can get the identity, if it is not renewed; NULL: never, or not while the '
-    'registry is frozen';
+    'earliest time at which another server can get the identity if the lease is not renewed; NULL if the identity is '
+    'reserved or the registry is frozen';
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
            CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
                 WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
-                -- A function would need EXECUTE for the querying role.
+                -- A call of period_base() would require EXECUTE for the querying role.
                 WHEN div(segment.next_value, ('1' || repeat('0', segment.digits))::numeric)
                      > segment.period_key
                      AND segment.period_key >= to_char(
@@ -3025,7 +3046,7 @@ CREATE VIEW snowflake_registry.segments AS
                 ELSE segment.closed_reason END AS closed_reason,
            segment.seen_until,
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
-                     -- Otherwise more may have been given.
+                     -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
@@ -3034,33 +3055,34 @@ COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped 
 COMMENT ON COLUMN snowflake_registry.segments.name IS 'name of the segment';
 COMMENT ON COLUMN snowflake_registry.segments.increment IS 'difference between two consecutive numbers';
 COMMENT ON COLUMN snowflake_registry.segments.min_step IS
-    'minimum number of numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'maximum number of numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'highest number to give';
+    'minimum size of a range';
+COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'maximum size of a range';
+COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'highest number of the segment';
 COMMENT ON COLUMN snowflake_registry.segments.period IS
-    'day, month or year; NULL: numbers without a prefix';
+    'day, month or year; NULL if numbers have no prefix';
 COMMENT ON COLUMN snowflake_registry.segments.digits IS 'number of digits after the prefix';
 COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'time zone that determines when days begin';
 COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'time at which a range was last taken';
 COMMENT ON COLUMN snowflake_registry.segments.state IS
-    'open; closed: until resume_segment() or unfreeze(); exhausted: max_value or the end of the period is reached; dropped';
+    'state of the segment: open, closed (until resume_segment() or unfreeze() is called), exhausted (no numbers are left, or '
+    'none in this period), or dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS
-    'start of the next range, unless a new period has started since; NULL: beyond the range of bigint';
+    'start of the next range, unless a new period has started in the meantime; NULL if beyond the range of bigint';
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
-    'no number from here on was given, not even of the next period; NULL: beyond the range of bigint, or not known, '
-    'because commits may have been lost';
+    'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
+    'been lost';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
-    'number of numbers in the range that was taken last';
+    'size of the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
-    'why no numbers are given';
+    'reason why the segment is closed';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
 
 -- Privileges --------------------------------------------------------------------------------------------
 
--- ALTER DEFAULT PRIVILEGES may have granted privileges on new objects.
+-- Revoke all privileges, because ALTER DEFAULT PRIVILEGES may have granted privileges on new objects.
 FOR statement IN
     SELECT format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
                   CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END)
@@ -3083,7 +3105,7 @@ GRANT USAGE ON SCHEMA snowflake_registry TO pg_monitor;
 GRANT SELECT ON snowflake_registry.fleet, snowflake_registry.segments, snowflake_registry.status
     TO pg_monitor;
 
--- Under CREATE EXTENSION, mark the tables as configuration tables, so that dumps contain all grants.
+-- If the script is run by CREATE EXTENSION, mark the tables as configuration tables, so that dumps contain all grants.
 IF EXISTS (
     SELECT FROM pg_depend
     WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'

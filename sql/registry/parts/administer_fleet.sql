@@ -1,6 +1,6 @@
 -- Functions for administrators ---------------------------------------------------------------------------
 
--- Takes the lock, and creates the row of the settings if it does not exist.
+-- Takes the lock, and inserts the row of table settings if it does not exist.
 CREATE FUNCTION snowflake_registry.begin_request() RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -16,10 +16,10 @@ BEGIN
     RETURN opened;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.begin_request() IS 'for functions of administrators: takes the lock';
+COMMENT ON FUNCTION snowflake_registry.begin_request() IS 'starts a function for administrators: takes the lock';
 
--- Administrators pass such an end on to other registries. In a quarantine, more may have been granted than the tables
--- show. A witness shortens the quarantine, but not the leases.
+-- Administrators pass the result to start_fleet() of other registries. In a quarantine, the registry may have granted
+-- ranges that the tables do not contain. A witness shortens the quarantine, but not the leases.
 CREATE FUNCTION snowflake_registry.end_with_forgotten(known timestamptz, settings snowflake_registry.settings)
 RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -33,7 +33,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_with_forgotten(timestamptz, snowflake_registry.settings) IS
-    'an end known to the registry, or, in a quarantine, the end of grants that it may have lost';
+    'given end, or, in a quarantine, the latest end of ranges that may have been granted in lost commits';
 
 CREATE FUNCTION snowflake_registry.start_fleet(not_before timestamptz DEFAULT NULL) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -44,14 +44,14 @@ DECLARE
     given bigint;
 BEGIN
     IF start_fleet.not_before > furthest THEN
-        -- No lease reaches further, and the floor can never be lowered.
+        -- No lease is longer, and the floor can never be lowered.
         RAISE EXCEPTION 'not_before % is too far in the future', start_fleet.not_before
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It can be at most 24 hours ahead of the clock.',
-                  HINT = 'Freeze the other registry up to an earlier time.';
+                  DETAIL = 'The maximum is 24 hours ahead of the clock.',
+                  HINT = 'Freeze the other registry until an earlier time: SELECT snowflake_registry.freeze(until);';
     END IF;
     registry := snowflake_registry.begin_request();
-    -- An identity that is only reserved was never granted.
+    -- Identities that were reserved but never granted do not count.
     SELECT count(*) INTO given FROM snowflake_registry.lease WHERE grant_count > 0;
     IF given > 0 THEN
         RAISE EXCEPTION 'the registry already has a fleet'
@@ -62,7 +62,7 @@ BEGIN
                       ELSE 'To continue with this fleet: SELECT snowflake_registry.quarantine();' END;
     END IF;
     UPDATE snowflake_registry.settings
-    -- A quarantine continues, and the floor never decreases.
+    -- A quarantine continues. The floor never decreases.
     SET nothing_before = greatest(nothing_before, clock_timestamp(), start_fleet.not_before),
         is_started = true;
     PERFORM snowflake_registry.sign_settings();
@@ -70,8 +70,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'starts granting worker IDs for times from an instant on; states that no server has a worker ID from another '
-    'registry for such times';
+    'starts granting worker IDs, for times from not_before on; by calling it, you declare that no server has a worker ID from '
+    'another registry for such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -82,10 +82,10 @@ BEGIN
     IF registry.waits > '0' THEN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
-                  DETAIL = format('The registry may have lost ranges that it granted. It is in quarantine until %s: %s.',
+                  DETAIL = format('The registry may have lost commits that granted worker IDs. It is in quarantine until %s: %s.',
                                   snowflake_registry.in_words(registry.counted_at + registry.waits),
                                   registry.quarantine_reason),
-                  HINT = 'If no commits were lost, or no server issues IDs with these worker IDs any more: '
+                  HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
     SELECT count(*) AS leases, max(granted_until) AS until INTO live
@@ -95,8 +95,8 @@ BEGIN
             USING ERRCODE = 'object_in_use',
                   DETAIL = format('Number of ranges that have not ended: %s. The last one ends at %s.', live.leases,
                                   snowflake_registry.in_words(live.until)),
-                  HINT = 'Stop the servers, or revoke their leases with snowflake_registry.revoke_lease(), '
-                         'and wait until that time.';
+                  HINT = 'Stop the servers, or revoke their leases: SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id); '
+                         'Then wait until that time.';
     END IF;
     UPDATE snowflake_registry.settings SET is_started = false;
     PERFORM snowflake_registry.sign_settings();
@@ -132,8 +132,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.revoke_lease(int, int) IS
-    'makes the server that holds this worker ID get another one; returns the end of its range, until which the server '
-    'may continue';
+    'revokes the lease of a worker ID, so that the server requests another worker ID; returns the time until which the '
+    'server may still use the revoked worker ID';
 
 CREATE FUNCTION snowflake_registry.note_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -144,9 +144,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_request() IS
-    'for freeze(), unfreeze() and reserve(): gives the call a name, so that servers can show that it was lost';
+    'assigns a name to a call of freeze(), unfreeze() or reserve(), so that servers can prove that the call was lost';
 
--- A server that holds the identity continues until its lease ends. Then its settings make the identity permanent.
+-- A server that holds the identity can use the identity until its lease ends. Later, the server can use the identity only
+-- because of its own settings.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -172,9 +173,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.reserve(int, int) IS
-    'never grants this worker ID again; for a server that keeps it without the registry';
+    'reserves a worker ID permanently, for a server that uses the worker ID without the registry';
 
--- Called before servers move to another registry or to none: the other registry could grant what this registry grants.
+-- Administrators call this function before servers leave the registry. Otherwise another registry could grant the same
+-- worker IDs and numbers.
 CREATE FUNCTION snowflake_registry.freeze(until timestamptz DEFAULT 'infinity') RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -187,14 +189,15 @@ BEGIN
                   HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_request();
-    -- Tokens contain microseconds of Unix time. Times out of this range count as infinity, or as past.
+    -- Tokens contain microseconds of Unix time. Later times are stored as infinity, and earlier times as the start of Unix
+    -- time.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
     IF until > registry.frozen_until THEN
         RAISE EXCEPTION 'the registry is already frozen until an earlier time'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  DETAIL = format('It is frozen until %s, at which time another registry may start.', registry.frozen_until),
-                  HINT = 'If no other registry does: SELECT snowflake_registry.unfreeze();';
+                  DETAIL = format('The registry is frozen until %s. Another registry may start at that time.', registry.frozen_until),
+                  HINT = 'If no other registry starts then: SELECT snowflake_registry.unfreeze();';
     END IF;
     UPDATE snowflake_registry.settings SET frozen_until = until;
     PERFORM snowflake_registry.note_request();
@@ -208,8 +211,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.freeze(timestamptz) IS
-    'stops granting worker IDs and giving numbers, and extends no lease beyond an instant; returns the time at which the '
-    'last lease, if it is renewed, will have ended';
+    'stops granting worker IDs and numbers, and extends no lease beyond the given time; returns the time at which all leases '
+    'will have ended';
 
 CREATE FUNCTION snowflake_registry.unfreeze() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -225,13 +228,14 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
-    'ends freeze(); states that no other registry and no setting has given what this registry may give';
+    'ends the effect of freeze(); by calling it, you declare that no other registry and no setting has assigned worker IDs '
+    'or numbers that this registry may grant';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM snowflake_registry.begin_request();
-    -- This is also a safe way to start if the history of the fleet is not known.
+    -- If the history of the fleet is not known, calling quarantine() is also a safe way to start the fleet.
     UPDATE snowflake_registry.settings
     SET is_started = true, nothing_before = greatest(nothing_before, clock_timestamp())
     WHERE NOT is_started;
@@ -241,8 +245,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.quarantine() IS
-    'grants no worker IDs until all ranges that may have been granted have ended, and returns that time; '
-    'renewals continue';
+    'stops granting worker IDs until all ranges that may have been granted have ended, and returns that time; '
+    'leases are still renewed';
 
 CREATE FUNCTION snowflake_registry.end_quarantine() RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -266,7 +270,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'grants worker IDs again; states that no commits of the registry were lost';
+    'ends a quarantine; by calling it, you declare that the registry has lost no commits';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -279,7 +283,7 @@ VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_
 DECLARE
     messages CONSTANT text := current_setting('client_min_messages');
     registry CONSTANT snowflake_registry.settings := snowflake_registry.begin_request();
-    -- The length of a day varies, so intervals are stored in seconds.
+    -- Intervals are stored in seconds, because the length of a day varies.
     new_lease CONSTANT interval :=
         coalesce(make_interval(secs => extract(epoch FROM configure.lease)::float8), registry.lease);
     new_renewal CONSTANT interval :=
@@ -292,23 +296,23 @@ BEGIN
         RAISE EXCEPTION 'invalid lease: %', configure.lease
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = 'A lease must be between 1 second and 24 hours.',
-                  HINT = 'The lease is the time that a server continues without the registry, and the time that '
-                         'the worker ID of a failed server remains taken.';
+                  HINT = 'A server can issue IDs without the registry for the duration of its lease. The worker ID of a failed '
+                         'server remains taken for the same time.';
     ELSIF new_renewal < '100 milliseconds' OR new_renewal * 2 > new_lease THEN
         RAISE EXCEPTION 'invalid renew_every for a lease of %: %', new_lease, new_renewal
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'It must be between 100 milliseconds and half of the lease.',
-                  HINT = 'Set both: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
+                  DETAIL = 'The minimum is 100 milliseconds, and the maximum is half of the lease.',
+                  HINT = 'Set both parameters: SELECT snowflake_registry.configure(lease => ''10 minutes'', '
                          'renew_every => ''1 minute'');';
     ELSIF new_first < 0 OR new_last < new_first THEN
         RAISE EXCEPTION 'invalid range of worker IDs: % to %', new_first, new_last
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Set both: '
+                  HINT = 'Set both parameters: '
                          'SELECT snowflake_registry.configure(first_worker => 0, last_worker => 1023);';
     END IF;
     IF configure.last_datacenter < 0 THEN
         RAISE EXCEPTION 'invalid last_datacenter: %', configure.last_datacenter
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be 0 or greater.';
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The minimum is 0.';
     END IF;
     UPDATE snowflake_registry.settings
     SET lease = new_lease,
@@ -325,7 +329,7 @@ BEGIN
         PERFORM set_config('client_min_messages', messages, true);
         RAISE NOTICE 'a lease of % is too short to survive a quarantine', new_lease
             USING DETAIL = 'When a quarantine starts, leases that end within 2 minutes are released. Each server '
-                           'then stops at the end of its lease, and gets no new lease before the quarantine '
+                           'stops issuing IDs when its lease ends, and gets no new lease before the quarantine '
                            'ends.',
                   HINT = 'Use a longer lease: SELECT snowflake_registry.configure(lease => ''10 minutes'');';
     END IF;

@@ -1,26 +1,26 @@
 -- Segments: functions for administrators -----------------------------------------------------------------
 
--- A server that knows of the change can show that it was lost.
+-- Counts the change, so that tokens of later grants prove the loss of this change.
 CREATE FUNCTION snowflake_registry.end_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE snowflake_registry.settings SET serial = serial + 1;
     PERFORM snowflake_registry.sign_settings();
-    -- Creates an object that prevents DROP EXTENSION, as guard_fleet() does.
+    -- As in guard_fleet(), a view prevents DROP EXTENSION.
     IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;
     ELSIF to_regclass('snowflake_registry.segments_are_in_use_call_drop_segment_first') IS NULL THEN
         CREATE VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first AS
             SELECT count(*) AS segments FROM snowflake_registry.segment WHERE dropped_at IS NULL;
         COMMENT ON VIEW snowflake_registry.segments_are_in_use_call_drop_segment_first IS
-            'keeps DROP EXTENSION from forgetting which numbers were given; drop_segment() removes it with '
-            'the last segment';
+            'prevents DROP EXTENSION while there are segments; drop_segment() removes the view when it drops the last '
+            'segment';
         REVOKE ALL ON snowflake_registry.segments_are_in_use_call_drop_segment_first FROM PUBLIC;
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_request() IS
-    'for functions that change segments: counts the change, and makes DROP EXTENSION fail without CASCADE';
+    'ends a function that changes segments: counts the change, and makes DROP EXTENSION fail unless CASCADE is specified';
 
 CREATE FUNCTION snowflake_registry.segment_named(name text) RETURNS snowflake_registry.segment
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -31,17 +31,17 @@ BEGIN
     SELECT * INTO segment FROM snowflake_registry.segment AS segment
     WHERE segment.name = segment_named.name AND segment.dropped_at IS NULL;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no segment %', snowflake_registry.name_in_words(segment_named.name)
+        RAISE EXCEPTION 'segment % does not exist', snowflake_registry.name_in_words(segment_named.name)
             USING ERRCODE = 'undefined_object',
                   HINT = coalesce('Perhaps you meant segment ' || snowflake_registry.name_in_words(
                                       snowflake_registry.segment_like(segment_named.name))
                                       || '; names are case-sensitive.',
-                                  'SELECT * FROM snowflake_registry.segments;');
+                                  'To list segments: SELECT * FROM snowflake_registry.segments;');
     END IF;
     RETURN segment;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'a segment; raises an error if it does not exist';
+COMMENT ON FUNCTION snowflake_registry.segment_named(text) IS 'finds a segment by name; raises an error if the segment does not exist';
 
 CREATE FUNCTION snowflake_registry.check_steps(min_step bigint, max_step bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -49,8 +49,8 @@ BEGIN
     IF coalesce(min_step < 1 OR max_step < min_step OR max_step > 1000000000, true) THEN
         RAISE EXCEPTION 'invalid range of steps: % to %', min_step, max_step
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = 'A step is the number of numbers that a server takes at once, from 1 to 1000000000.',
-                  HINT = 'Set both, such as min_step => 1000, max_step => 1000000.';
+                  DETAIL = 'Both must be between 1 and 1000000000, and min_step must not be greater than max_step.',
+                  HINT = 'Set both parameters, for example min_step => 1000, max_step => 1000000.';
     END IF;
 END
 $$;
@@ -81,7 +81,7 @@ BEGIN
                   DETAIL = format('The name has %s bytes. It must have 1 to 63 bytes.', octet_length(create_segment.name));
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
         RAISE EXCEPTION 'invalid increment: %', create_segment.increment
-            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'It must be between 1 and 1000000000.';
+            USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The increment must be between 1 and 1000000000.';
     ELSIF create_segment.start NOT BETWEEN 0 AND create_segment.max_value THEN
         RAISE EXCEPTION 'invalid start: %', create_segment.start
             USING ERRCODE = 'invalid_parameter_value',
@@ -107,21 +107,21 @@ BEGIN
         ELSIF coalesce(create_segment.digits NOT BETWEEN 1 AND most_digits, true) THEN
             RAISE EXCEPTION '%', CASE
                 WHEN create_segment.digits IS NULL
-                THEN format('a segment with period "%s" needs digits', create_segment.period)
+                THEN format('digits must be specified for a segment with period "%s"', create_segment.period)
                 ELSE format('a segment with period "%s" cannot have %s digits', create_segment.period,
                             create_segment.digits) END
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('It has from 1 to %s behind the prefix, and they cannot be changed '
-                                      'later.', most_digits),
-                      HINT = 'digits => 6 is enough for 999999 numbers in each period.';
+                      DETAIL = format('The number of digits after the prefix must be between 1 and %s, and cannot be '
+                                      'changed later.', most_digits),
+                      HINT = 'Specify digits. For example, digits => 6 allows 999999 numbers in each period.';
         ELSIF create_segment.start NOT BETWEEN 1
               AND snowflake_registry.period_base(1, create_segment.digits) - 1 THEN
             RAISE EXCEPTION 'invalid start within a period: %', create_segment.start
                 USING ERRCODE = 'invalid_parameter_value',
-                      DETAIL = format('With %s digits it must be between 1 and %s.', create_segment.digits,
+                      DETAIL = format('With %s digits, the start must be between 1 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
-        -- No abbreviations and no offsets: the sign of a POSIX offset is the opposite of the usual one.
+        -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual sign.
         SELECT known.name INTO zone FROM pg_timezone_names AS known
         WHERE lower(known.name) = lower(create_segment.time_zone);
         IF NOT FOUND THEN
@@ -138,7 +138,7 @@ BEGIN
         RAISE EXCEPTION 'segment % already exists',
             snowflake_registry.name_in_words(create_segment.name)
             USING ERRCODE = 'duplicate_object',
-                  HINT = 'To change its steps or max_value: SELECT snowflake_registry.alter_segment(name, ..);';
+                  HINT = 'To change the steps or max_value: SELECT snowflake_registry.alter_segment(name, ...);';
     END IF;
     given_until := greatest(before.next_value, before.ahead_value);
 
@@ -163,9 +163,9 @@ BEGIN
         made.next_value := snowflake_registry.in_period(made.period_key, made.digits, made.start,
                                                         made.increment, 0);
         IF made.next_value < given_until THEN
-            RAISE EXCEPTION 'numbers would be lower than those already given under this name'
+            RAISE EXCEPTION 'new numbers would be lower than numbers already granted under this name'
                 USING ERRCODE = 'object_not_in_prerequisite_state',
-                      DETAIL = format('A segment of this name was dropped. Its numbers end below %s, and '
+                      DETAIL = format('A segment with this name was dropped. All its numbers are below %s, and '
                                       'the new numbers would start at %s.', given_until, made.next_value),
                       HINT = 'Use another name.';
         END IF;
@@ -173,7 +173,7 @@ BEGIN
     IF made.next_value > create_segment.max_value THEN
         RAISE EXCEPTION 'the segment would have no numbers'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('It would start at %s and end at %s (max_value).', made.next_value,
+                  DETAIL = format('The segment would start at %s and end at %s (max_value).', made.next_value,
                                   create_segment.max_value);
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
@@ -185,7 +185,7 @@ BEGIN
         create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
         made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
     )
-    -- A closed segment remains closed, because it is not known which numbers were given.
+    -- A closed segment remains closed, because the registry does not know which numbers were granted.
     ON CONFLICT (name) DO UPDATE
     SET next_value = excluded.next_value, start = excluded.start, increment = excluded.increment,
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
@@ -198,7 +198,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
     text, bigint, bigint, bigint, bigint, bigint, text, int, text
 ) IS
-    'creates a segment; if a segment of this name was dropped, numbers start above all numbers already given';
+    'creates a segment; if a segment with this name was dropped, numbers start above all numbers already granted';
 
 CREATE FUNCTION snowflake_registry.alter_segment(
     name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
@@ -221,7 +221,7 @@ BEGIN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
                 USING ERRCODE = 'object_not_in_prerequisite_state',
                       DETAIL = format('Reason: %s.', segment.closed_reason),
-                      HINT = 'To open it: SELECT snowflake_registry.resume_segment(name, next_value);';
+                      HINT = 'To open the segment: SELECT snowflake_registry.resume_segment(name, next_value);';
         END IF;
         segment := snowflake_registry.segment_from(segment, alter_segment.next_value);
     END IF;
@@ -229,7 +229,7 @@ BEGIN
     IF alter_segment.max_value < lowest THEN
         RAISE EXCEPTION 'invalid max_value: %', alter_segment.max_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers up to %s have already been given.', lowest);
+                  DETAIL = format('Numbers up to %s have already been granted.', lowest);
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET min_step = segment.min_step, max_step = segment.max_step,
@@ -242,7 +242,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
-    'changes the specified properties of a segment; numbers never decrease';
+    'changes properties of a segment; numbers never decrease';
 
 -- If the segment has a period, next_value also determines the period.
 CREATE FUNCTION snowflake_registry.segment_from(segment snowflake_registry.segment, next_value bigint)
@@ -257,7 +257,7 @@ BEGIN
         RAISE EXCEPTION 'segment % cannot continue at %',
             snowflake_registry.name_in_words(segment.name), next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('Numbers below %s may already have been given.', lowest);
+                  DETAIL = format('Numbers below %s may already have been granted.', lowest);
     END IF;
     IF segment.period IS NULL THEN
         segment.next_value := snowflake_registry.at_or_above(segment.start, segment.increment, next_value);
@@ -269,7 +269,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION '% does not start with the prefix of a period', next_value
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The segment has period "%s" and %s digits, and is at %s.', segment.period,
+                  DETAIL = format('The segment has period "%s" and %s digits, and its next number is %s.', segment.period,
                                   segment.digits, segment.next_value);
     END;
     segment.period_key := key;
@@ -281,7 +281,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_from(snowflake_registry.segment, bigint) IS
-    'a segment that continues at a number; raises an error if a number could be repeated';
+    'sets the next number of a segment; raises an error if a number could be repeated';
 
 CREATE FUNCTION snowflake_registry.drop_segment(name text) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -298,7 +298,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.drop_segment(text) IS
-    'stops giving numbers of this segment; servers may still use the ranges that they have';
+    'drops a segment; servers can still use the ranges that they hold';
 
 CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -317,7 +317,7 @@ BEGIN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
                   HINT = 'To skip numbers: '
-                         'SELECT snowflake_registry.alter_segment(name, next_value => ..);';
+                         'SELECT snowflake_registry.alter_segment(name, next_value => ...);';
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
     UPDATE snowflake_registry.segment AS kept
@@ -331,7 +331,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
-    'opens a closed segment; states that no number from next_value on was ever given';
+    'opens a closed segment; by calling it, you declare that no number at or above next_value was ever granted';
 
 CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -350,5 +350,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
-    'opens all closed segments, and returns their number; states that no commits of the registry were lost; a segment '
-    'stays closed if a server has reported otherwise';
+    'opens all closed segments, and returns how many were opened; by calling it, you declare that the registry has lost no '
+    'commits; a segment remains closed if a server has reported a higher number';

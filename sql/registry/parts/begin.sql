@@ -51,19 +51,20 @@
 
 DO LANGUAGE plpgsql $registry$
 DECLARE
-    -- These types are resolved before search_path is set, so they are schema-qualified.
+    -- The types are schema-qualified, because they are resolved before search_path is set.
     statement pg_catalog.text;
     search_path_before CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 BEGIN
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- SECURITY DEFINER functions find other objects by name. Therefore the role that will own the registry creates the
--- schema here. In an existing schema, its owner may have created objects that are not visible until that transaction
--- commits. A function that matches a call better than ours would run with our privileges.
+-- SECURITY DEFINER functions look up other objects by name. Therefore, this script creates the schema, so that the owner of
+-- the registry also owns the schema. In an existing schema, the owner of the schema may have created objects in a
+-- transaction that has not committed yet. A function that matches a call better than the function of the registry would
+-- run with the privileges of the owner of the registry.
 IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'snowflake_registry') THEN
     RAISE EXCEPTION 'schema "snowflake_registry" already exists'
         USING ERRCODE = 'duplicate_schema',
-              DETAIL = 'The registry must be installed in a schema of its own, which the installation creates.',
+              DETAIL = 'The installation creates this schema.',
               HINT = 'If the schema contains no registry: DROP SCHEMA snowflake_registry;';
 END IF;
 CREATE SCHEMA snowflake_registry;

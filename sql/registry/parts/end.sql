@@ -1,4 +1,4 @@
--- Under CREATE EXTENSION, mark the tables as configuration tables, so that dumps contain all grants.
+-- If the script is run by CREATE EXTENSION, mark the tables as configuration tables, so that dumps contain all grants.
 IF EXISTS (
     SELECT FROM pg_depend
     WHERE classid = 'pg_class'::regclass AND objid = 'snowflake_registry.lease'::regclass AND deptype = 'e'

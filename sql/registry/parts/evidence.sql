@@ -1,10 +1,10 @@
 -- Evidence ----------------------------------------------------------------------------------------------
 
--- The registry signs its grants. Servers keep the signed tokens and show them in each call. If the registry was set
--- back, the tokens prove which grants it has lost. All other reports of servers are unproven claims.
+-- The registry signs its grants. Servers keep the signed tokens and present them in each call. If the registry was
+-- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven claims.
 --
--- Only grants that an earlier transaction has committed are signed. Otherwise a caller could roll back a signed grant,
--- and the registry would seem to have lost it.
+-- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a signed
+-- grant, and the token would then seem to prove a loss.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -21,7 +21,7 @@ CREATE TYPE snowflake_registry.evidence AS (
     frozen_until timestamptz
 );
 COMMENT ON TYPE snowflake_registry.evidence IS
-    'contents of a token: a lease or a segment, the number of all grants, and the last request of an administrator';
+    'contents of a token: a lease or a segment, the total number of grants, and the last request of an administrator';
 
 CREATE FUNCTION snowflake_registry.make_key() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -43,7 +43,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the key of a new registry';
+COMMENT ON FUNCTION snowflake_registry.make_key() IS 'creates the signing key of a new registry';
 
 CREATE FUNCTION snowflake_registry.signed(statement text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -55,12 +55,12 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'a statement with its HMAC-SHA256';
+COMMENT ON FUNCTION snowflake_registry.signed(text) IS 'appends the HMAC-SHA256 to a statement';
 
 CREATE FUNCTION snowflake_registry.mark_of(lease_id uuid) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN left(encode(sha256(convert_to(lease_id::text, 'UTF8')), 'hex'), 16);
-COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'a hash that distinguishes leases without revealing their IDs';
+COMMENT ON FUNCTION snowflake_registry.mark_of(uuid) IS 'hash that identifies a lease without revealing the ID of the lease';
 
 -- The last part of each token.
 CREATE FUNCTION snowflake_registry.requests_in_token(settings snowflake_registry.settings) RETURNS text
@@ -69,9 +69,9 @@ RETURN concat_ws(':', coalesce(settings.requests[cardinality(settings.requests)]
     WHEN settings.frozen_until IS NULL THEN ''
     ELSE coalesce(snowflake_registry.microseconds(settings.frozen_until)::text, 'infinity') END);
 COMMENT ON FUNCTION snowflake_registry.requests_in_token(snowflake_registry.settings) IS
-    'the last request of an administrator that must not be lost, and the time until which the registry is frozen';
+    'last request of an administrator and the time until which the registry is frozen, as the last part of a token';
 
--- Called before this transaction writes anything, so that all visible rows are committed.
+-- Callers must call this function before the transaction writes anything, so that all visible rows are committed.
 CREATE FUNCTION snowflake_registry.token_of_lease(lease_id uuid) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -90,7 +90,7 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'a token for a lease, with the number of all grants';
+COMMENT ON FUNCTION snowflake_registry.token_of_lease(uuid) IS 'token for a lease';
 
 CREATE FUNCTION snowflake_registry.token_of_segment(name text) RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -109,7 +109,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.token_of_segment(text) IS
-    'a token for the numbers given of a segment, to any server';
+    'token for the numbers that were granted of a segment';
 
 -- Tokens without a valid signature of this registry are ignored.
 CREATE FUNCTION snowflake_registry.read_tokens(tokens jsonb) RETURNS SETOF snowflake_registry.evidence
@@ -162,7 +162,7 @@ RETURNS boolean
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN shown.last_request <> '' AND shown.last_request <> ALL (settings.requests);
 COMMENT ON FUNCTION snowflake_registry.is_request_lost(snowflake_registry.evidence, snowflake_registry.settings) IS
-    'whether a token shows a request of an administrator that the registry does not know';
+    'tests whether a token contains a request of an administrator that the registry has not recorded';
 
 -- Every number of a later period is higher than all numbers of an earlier period.
 CREATE FUNCTION snowflake_registry.what_tokens_prove(tokens jsonb) RETURNS text
@@ -205,9 +205,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.what_tokens_prove(jsonb) IS
-    'a reason to assume lost commits: tokens show more grants than the registry knows; NULL if there is none';
+    'reason to assume that commits were lost, if tokens prove grants that the registry has not recorded; otherwise NULL';
 
--- After this, the same token no longer proves a loss. Needs the EXCLUSIVE lock.
+-- After a call of this function, the same tokens no longer prove a loss. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.learn_from_tokens(tokens jsonb, lease_id uuid) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -220,14 +220,14 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- It is not known which request was lost, so an administrator has to check. Of two ends of a freeze the earlier
-        -- one counts, because another registry may start there.
+        -- The registry does not know which request was lost, so an administrator has to check. If there are two ends of a
+        -- freeze, the earlier end counts, because another registry may start at that time.
         UPDATE snowflake_registry.settings AS settings
         SET requests = array_append(settings.requests, shown.last_request),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
         WHERE snowflake_registry.is_request_lost(shown, settings);
         IF shown.worker_id IS NOT NULL THEN
-            -- The holder keeps the identity, if it is the caller.
+            -- If the caller is the holder, the caller keeps the identity.
             holder := CASE
                 WHEN shown.lease_mark = snowflake_registry.mark_of(learn_from_tokens.lease_id)
                      AND NOT EXISTS (SELECT FROM snowflake_registry.lease AS known
@@ -250,7 +250,7 @@ BEGIN
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
             ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
-                -- The holder that the registry knew continues until the end of its range.
+                -- The holder recorded so far can use the identity until the end of its range.
                 UPDATE snowflake_registry.lease AS known
                 SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
@@ -268,7 +268,7 @@ BEGIN
                 segment.ahead_value := greatest(segment.ahead_value, shown.ahead_value);
                 segment.period_key := snowflake_registry.key_of_number(segment.digits, segment.next_value - 1);
                 segment.ahead_key := snowflake_registry.key_of_number(segment.digits, segment.ahead_value - 1);
-                -- The next period has started, or the segment has no periods in this registry.
+                -- Either the next period has started, or the segment has no periods in this registry.
                 IF coalesce(segment.ahead_key <= segment.period_key, segment.period IS NULL) THEN
                     segment.next_value := greatest(segment.next_value, segment.ahead_value);
                     segment.ahead_key := NULL;
@@ -279,7 +279,8 @@ BEGIN
                     ahead_value = segment.ahead_value, has_left = true, updated_at = moment
                 WHERE known.name = shown.name;
             END IF;
-            -- A segment whose creation was lost is treated as dropped. If it is created again, it continues above.
+            -- If the creation of a segment was lost, the segment is treated as dropped. If the segment is created again, it
+            -- continues above the numbers in the token.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
                 dropped_at, was_lost
@@ -294,4 +295,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.learn_from_tokens(jsonb, uuid) IS
-    'updates the registry with the grants that tokens show';
+    'records the grants that are proven by tokens';

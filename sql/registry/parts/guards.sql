@@ -3,12 +3,12 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('After this %s on table %I.%I, a range could be granted twice.', TG_OP,
+              DETAIL = format('After %s on table %I.%I, the registry could grant a range twice.', TG_OP,
                               TG_TABLE_SCHEMA, TG_TABLE_NAME),
               HINT = CASE
                   WHEN TG_TABLE_NAME = 'segment'
-                  THEN 'To stop giving out numbers: SELECT snowflake_registry.drop_segment(name);'
-                  ELSE 'Rows of identities that no server holds do no harm. To revoke the lease of a server: '
+                  THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
+                  ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '
                        'SELECT snowflake_registry.revoke_lease(worker_id, datacenter_id);'
               END;
 END
@@ -42,21 +42,21 @@ CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.settings FOR EAC
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
--- The grants of another registry mean nothing for this registry. Its rows can arrive through a publication FOR ALL
--- TABLES, and apply workers do not fire ordinary triggers. The rows are skipped rather than rejected, because an error
--- would also stop the other tables of the subscription.
+-- The rows of another registry must not be stored here. They can arrive through a publication FOR ALL TABLES, and apply
+-- workers do not fire ordinary triggers. The triggers skip these rows instead of raising an error, because an error would
+-- also stop the replication of the other tables of the subscription.
 CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RAISE WARNING 'skipping row of another registry'
-        USING DETAIL = format('It arrived by %s on table %I.%I with session_replication_role = replica, as in a subscription.',
+        USING DETAIL = format('The row arrived by %s on table %I.%I while session_replication_role was replica, as in a subscription.',
                               TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME),
-              HINT = 'Leave the tables of schema snowflake_registry out of the publication.';
+              HINT = 'Exclude the tables of schema snowflake_registry from the publication.';
     RETURN NULL;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.leave_out() IS 'trigger function: skips the row';
--- Their names sort before those of the other triggers, so that these triggers fire first.
+-- The names of these triggers sort before the names of the other triggers, so that these triggers fire first.
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.settings FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
@@ -70,8 +70,8 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
 
--- The triggers above are enabled ALWAYS, so that they fire in apply workers as well. A data-only restore with
--- --disable-triggers leaves all triggers enabled as ordinary triggers.
+-- The triggers above are enabled with ENABLE ALWAYS, so that they also fire in apply workers. After a data-only restore
+-- with --disable-triggers, all triggers are enabled as ordinary triggers.
 CREATE FUNCTION snowflake_registry.guards_off(OUT relation regclass, OUT name name) RETURNS SETOF record
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -86,9 +86,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.guards_off() IS
-    'guard triggers that do not fire in every session';
+    'guard triggers that are not enabled with ENABLE ALWAYS';
 
--- If another session holds a conflicting lock, a later call does this, so that renewals never wait for such a session.
+-- If another session holds a conflicting lock, this function does nothing, and a later call enables the triggers.
+-- Therefore, renewals never wait for such a session.
 CREATE FUNCTION snowflake_registry.switch_guards_on() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -103,7 +104,7 @@ EXCEPTION WHEN lock_not_available OR object_in_use THEN
     NULL;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'makes the guard triggers fire in every session';
+COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'enables the guard triggers with ENABLE ALWAYS';
 PERFORM snowflake_registry.switch_guards_on();
 
 -- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
@@ -129,26 +130,26 @@ BEGIN
     IF 'the_fleet_is_in_use_call_end_fleet_first' = ANY (guards) THEN
         RAISE EXCEPTION 'cannot drop the registry while its fleet is in use'
             USING ERRCODE = 'dependent_objects_still_exist',
-                  DETAIL = 'It would forget which worker IDs it has granted. A new registry could grant them again, and '
-                           'IDs would repeat.',
-                  HINT = 'Stop the servers of the fleet, or take their worker IDs away with '
-                         'snowflake_registry.revoke_lease(), and wait until view snowflake_registry.fleet shows that all '
-                         'leases have ended. Then call snowflake_registry.end_fleet(), and drop the registry.';
+                  DETAIL = 'The record of granted worker IDs would be lost. A new registry could grant the same worker IDs '
+                           'again, and IDs would repeat.',
+                  HINT = 'Stop the servers of the fleet, or revoke their leases: SELECT '
+                         'snowflake_registry.revoke_lease(worker_id, datacenter_id); When view snowflake_registry.fleet shows '
+                         'that all leases have ended: SELECT snowflake_registry.end_fleet(); Then drop the registry.';
     ELSIF guards IS NOT NULL THEN
         RAISE EXCEPTION 'cannot drop the registry while it has segments'
             USING ERRCODE = 'dependent_objects_still_exist',
-                  DETAIL = 'It would forget which numbers it has granted. A new registry could grant them again.',
-                  HINT = 'If no server needs them any more, drop all segments first: SELECT '
+                  DETAIL = 'The record of granted numbers would be lost. A new registry could grant the same numbers again.',
+                  HINT = 'If the segments are no longer needed, drop them first: SELECT '
                          'snowflake_registry.drop_segment(name) FROM snowflake_registry.segments '
                          'WHERE state <> ''dropped'';';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
-    'for an event trigger: says what to do instead of DROP EXTENSION while the registry is in use';
+    'event trigger function: raises an error with instructions if the registry is dropped while it is in use';
 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
         WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION snowflake_registry.explain_drop();
     COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
-        'says what to do instead of DROP EXTENSION while the registry is in use';
+        'raises an error with instructions if the registry is dropped while it is in use';
 END IF;

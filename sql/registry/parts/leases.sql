@@ -28,7 +28,7 @@ BEGIN
         RAISE EXCEPTION 'datacenter ID % is negative', acquire.datacenter_id
             USING ERRCODE = 'invalid_parameter_value';
     ELSIF cardinality(refused) > 10000 THEN
-        -- The list is searched while other servers wait.
+        -- The length is limited because other servers wait while the list is searched.
         RAISE EXCEPTION 'too many unwanted worker IDs'
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The list has %s elements, and the maximum is 10000.', cardinality(refused));
@@ -38,7 +38,7 @@ BEGIN
     FROM snowflake_registry.begin_answer(acquire.registry_id, acquire.clock, acquire.round_trip);
     answer := begun.answer;
     IF answer.outcome IS NOT NULL THEN
-        -- Its tokens count even if the server is refused.
+        -- The tokens of a refused server also count.
         PERFORM snowflake_registry.open_registry(false, said.tokens);
         RETURN answer;
     END IF;
@@ -50,11 +50,11 @@ BEGIN
     lowest := registry.first_worker;
     highest := least(registry.last_worker, acquire.worker_limit::bigint - 1);
 
-    -- An answer may have been lost, so the same question gets the same answer. The row is written again, so that
-    -- the server waits for this commit.
+    -- The answer to an earlier call may have been lost. Therefore, a repeated request gets the same answer. The row is
+    -- written again so that the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
     IF FOUND THEN
-        -- After a quarantine the nonce is not known. A server that has renewed has received its answer.
+        -- After a quarantine, the nonce is not known. If the lease was renewed, the holder has received the first answer.
         IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
@@ -66,7 +66,8 @@ BEGIN
               AND held.worker_id < coalesce(acquire.worker_limit::bigint, 2147483648)
               AND held.worker_id <> ALL (refused) THEN
             answer.outcome := 'granted';
-            -- The lease still counts as not renewed. An unknown nonce may be that of a lost renewal.
+            -- renewed_at does not change, so that the lease still counts as not renewed. If the nonce is not known, it
+            -- remains NULL, because the last renewal may have been lost.
             UPDATE snowflake_registry.lease AS lease
             SET nonce = held.nonce
             WHERE lease.lease_id = acquire.lease_id;
@@ -76,7 +77,7 @@ BEGIN
             answer.granted_until := snowflake_registry.microseconds(held.granted_until);
             RETURN answer;
         END IF;
-        -- The lease has ended, or no longer fits. The rest of its range is given to no other server.
+        -- The lease has ended, or does not match the request. No other server gets the rest of its range.
         UPDATE snowflake_registry.lease AS lease
         SET lease_id = NULL, nonce = NULL
         WHERE lease.lease_id = acquire.lease_id;
@@ -84,12 +85,12 @@ BEGIN
 
     IF registry.registry_id IS NULL OR NOT registry.is_started THEN
         answer.outcome := 'not started';
-        answer.detail := 'run snowflake_registry.start_fleet() there; or snowflake_registry.quarantine(), if servers '
-                         'may hold worker IDs from another registry';
+        answer.detail := 'its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if '
+                         'servers may hold worker IDs from another registry';
         RETURN answer;
     ELSIF acquire.datacenter_id > registry.last_datacenter THEN
         answer.outcome := 'taken';
-        answer.detail := format('the registry gives worker IDs for datacenters 0 to %s, not for %s',
+        answer.detail := format('the registry grants worker IDs for datacenters 0 to %s, not for datacenter %s',
                                 registry.last_datacenter, acquire.datacenter_id);
         RETURN answer;
     END IF;
@@ -107,15 +108,15 @@ BEGIN
         RETURN answer;
     END IF;
 
-    -- Finds the identity to grant now, or else the identity that becomes free first. The node name only sets a
-    -- preference.
+    -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
+    -- preferred.
     WITH known AS (
         SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
-    -- The lowest identity never granted is the lowest possible one, the pin, or the successor of an excluded one.
+    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused identity.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
@@ -144,8 +145,8 @@ BEGIN
     IF NOT FOUND THEN
         answer.outcome := 'taken';
         answer.detail := format(
-            '%s: the registry gives %s to %s, those below %s fit the layout of the server, and it has ruled '
-            'out %s',
+            '%s: the registry grants worker IDs %s to %s, worker IDs below %s fit the layout of the server, and the '
+            'server has excluded %s',
             CASE WHEN acquire.pin IS NULL THEN 'there is no worker ID for this server'
                  ELSE format('this server cannot have worker ID %s', acquire.pin) END,
             lowest, registry.last_worker, coalesce(acquire.worker_limit::text, '2147483648'),
@@ -207,7 +208,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.acquire(
     uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
-    'grants a server an identity that no other server holds, or returns when an identity will be free';
+    'grants an identity that no other server holds, or returns the time at which an identity will be free';
 
 CREATE FUNCTION snowflake_registry.renew(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
@@ -235,13 +236,14 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    -- A server that proves a loss keeps its token. A new token would show less, as the knowledge is not yet committed.
+    -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because the
+    -- transaction has not yet committed what the old token proves.
     IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
         answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     END IF;
     registry := snowflake_registry.open_registry(false, said.tokens, answer.outcome IS NULL,
                                                  renew.lease_id);
-    -- Its tokens count even if the server is refused.
+    -- The tokens of a refused server also count.
     IF answer.outcome IS NOT NULL THEN
         RETURN answer;
     END IF;
@@ -259,14 +261,14 @@ BEGIN
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
-            USING DETAIL = format('One of them is %s, which was refused. One server may be a copy of the other.',
+            USING DETAIL = format('The lease was not renewed for %s. One server may be a copy of the other.',
                                   snowflake_registry.server_in_words(said.node_name, said.host, said.port));
         answer.outcome := 'twin';
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
                                 held.worker_id, snowflake_registry.in_words(held.renewed_at));
         RETURN answer;
     ELSIF held.granted_until > moment + interval '24 hours 1 minute' THEN
-        -- The clock was wrong when this was granted. Servers reject such an end, and can get other worker IDs.
+        -- The clock was wrong when this range was granted. Servers reject such a range, and can get other worker IDs.
         answer.outcome := 'unknown';
         answer.detail := format('worker ID %s was granted until %s by a clock that was ahead',
                                 held.worker_id, snowflake_registry.in_words(held.granted_until));
@@ -284,7 +286,7 @@ BEGIN
         RETURN answer;
     ELSIF held.granted_until <= moment
           AND (registry.waits > '0' OR registry.nothing_before > moment OR NOT registry.is_started) THEN
-        -- Continuing after a gap is equivalent to a new grant.
+        -- A renewal after the end of the lease is equivalent to a new grant.
         answer.outcome := 'quarantine';
         answer.free_from := snowflake_registry.microseconds(greatest(
             registry.counted_at + registry.waits, CASE WHEN registry.is_started THEN registry.nothing_before END));
@@ -322,4 +324,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
-    'extends the lease of the identity that a server holds';
+    'renews the lease of a server';

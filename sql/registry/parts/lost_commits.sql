@@ -1,4 +1,4 @@
--- A managed service may deny access to these facts. Then it always does, and the values never change.
+-- A managed service may deny access to these facts. In this case, the values are always NULL.
 CREATE FUNCTION snowflake_registry.place(
     OUT system_identifier bigint, OUT database_oid oid, OUT timeline int
 )
@@ -18,7 +18,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.place() IS 'database cluster, database and timeline';
+COMMENT ON FUNCTION snowflake_registry.place() IS 'identifies the database cluster, the database and the timeline';
 
 -- Every call starts with this function.
 CREATE FUNCTION snowflake_registry.begin_call() RETURNS void
@@ -27,8 +27,8 @@ BEGIN
     IF pg_is_in_recovery() THEN
         RAISE EXCEPTION 'cannot use the registry on a standby'
             USING ERRCODE = 'read_only_sql_transaction',
-                  DETAIL = 'Only the primary grants and renews worker IDs and gives numbers.',
-                  HINT = 'Name all servers of the registry in the connection string, and add '
+                  DETAIL = 'Only the primary grants worker IDs and numbers.',
+                  HINT = 'Specify all servers of the registry in the connection string, and add '
                          'target_session_attrs=read-write.';
     ELSIF current_setting('transaction_read_only') = 'on' THEN
         RAISE EXCEPTION 'cannot use the registry in a read-only transaction'
@@ -38,11 +38,11 @@ BEGIN
         RAISE EXCEPTION 'cannot use the registry at isolation level %',
             current_setting('transaction_isolation')
             USING ERRCODE = 'feature_not_supported',
-                  DETAIL = 'Changes that other sessions commit before the registry has its locks would not be visible.',
+                  DETAIL = 'Changes that other sessions commit before the function has acquired its locks would not be visible.',
                   HINT = format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';',
                                 session_user);
     END IF;
-    -- These settings last until the transaction ends. SET options of the function would be reset before the commit.
+    -- These settings are in effect until the transaction ends. SET options of the function would be reset before the commit.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -52,10 +52,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_call() IS
-    'for all functions that change something: checks that the transaction is suitable';
+    'starts every function that changes tables of the registry: checks the transaction, and changes its settings';
 
--- This is the last change of the settings in a transaction. The row contains the ID of the (sub)transaction that wrote
--- it. A copy of the row has the transaction ID of the copying transaction.
+-- Callers must call this function after all other changes of the row of table settings. The row contains the ID of the
+-- transaction or subtransaction that wrote the row. In a copy of the row, xmin is the ID of the copying transaction.
 CREATE FUNCTION snowflake_registry.sign_settings() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -68,7 +68,7 @@ BEGIN
         FROM snowflake_registry.place() AS here
     )
     RETURNING xmin::text::numeric INTO writer;
-    -- A savepoint has an ID of its own, a little higher.
+    -- The ID of a subtransaction is slightly higher than transaction_id.
     writer := transaction_id + mod(writer - mod(transaction_id, 4294967296) + 4294967296, 4294967296);
     UPDATE snowflake_registry.settings SET written_by = writer::text::xid8;
 END
@@ -76,8 +76,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.sign_settings() IS
     'records where and by which transaction the settings were written';
 
--- Scans tables that only grow. An index would make each renewal more expensive, so this is called only if a loss is
--- suspected.
+-- Scans tables that only grow. An index would make each renewal more expensive. Therefore, the function is called only if
+-- a loss is suspected.
 CREATE FUNCTION snowflake_registry.is_fresh(renew_every interval) RETURNS boolean
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -89,9 +89,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.is_fresh(interval) IS
-    'whether the last renewal or the last range is at most three times renew_every old, as when nothing has failed';
+    'tests whether the last renewal or the last grant of numbers is no older than three times renew_every';
 
--- Signs of lost commits, apart from tokens.
+-- Detects lost commits without tokens of servers.
 CREATE FUNCTION snowflake_registry.lost_commits(
     OUT reason text, OUT has_moved boolean, OUT has_restarted boolean
 )
@@ -133,4 +133,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
-    'the reason to assume that commits were lost; NULL if there is none';
+    'reason to assume that commits were lost, or NULL';

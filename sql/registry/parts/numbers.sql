@@ -9,7 +9,7 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN value <= start THEN start
             ELSE value + mod(increment - mod(value - start, increment), increment) END;
 COMMENT ON FUNCTION snowflake_registry.at_or_above(numeric, bigint, numeric) IS
-    'lowest of start, start + increment, .. that is not below a value';
+    'lowest of start, start + increment, ... that is not below a value';
 
 CREATE FUNCTION snowflake_registry.period_base(period_key bigint, digits int) RETURNS numeric
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -25,7 +25,7 @@ RETURN least(
     snowflake_registry.period_base(period_key, digits) + snowflake_registry.period_base(1, digits)
 );
 COMMENT ON FUNCTION snowflake_registry.in_period(bigint, int, bigint, bigint, numeric) IS
-    'lowest number of a period that is not below a value; serial number 0 of the next prefix if there is none';
+    'lowest number of a period that is not below a value; serial number 0 of the next prefix if the period has no such number';
 
 CREATE FUNCTION snowflake_registry.key_of_number(digits int, value numeric) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -38,14 +38,14 @@ RETURN CASE WHEN period = 'year' THEN extract(year FROM day)
             WHEN period = 'month' THEN extract(year FROM day) * 100 + extract(month FROM day)
             ELSE extract(year FROM day) * 10000 + extract(month FROM day) * 100 + extract(day FROM day)
        END::bigint;
-COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'prefix of the period of a date';
+COMMENT ON FUNCTION snowflake_registry.key_of_date(text, timestamp) IS 'prefix of the period that contains a date';
 
 CREATE FUNCTION snowflake_registry.key_of_clock(period text, time_zone text, instant timestamptz)
 RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN snowflake_registry.key_of_date(period, instant AT TIME ZONE time_zone);
 COMMENT ON FUNCTION snowflake_registry.key_of_clock(text, text, timestamptz) IS
-    'prefix of the period of an instant';
+    'prefix of the period that contains a point in time';
 
 CREATE FUNCTION snowflake_registry.first_day(period text, period_key bigint) RETURNS date
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
@@ -63,7 +63,7 @@ RETURN snowflake_registry.key_of_date(
 COMMENT ON FUNCTION snowflake_registry.key_after(text, bigint) IS 'prefix of the next period';
 
 -- If clocks are set back at midnight or shortly after it, a day has two midnights, and AT TIME ZONE returns the
--- second. Periods never go back, so the first midnight counts.
+-- second midnight. The period starts at the first midnight, because a segment never returns to an earlier period.
 CREATE FUNCTION snowflake_registry.period_begins(period text, time_zone text, period_key bigint)
 RETURNS timestamptz
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -79,9 +79,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.period_begins(text, text, bigint) IS
-    'first instant of the period with this prefix';
+    'start of the period with this prefix';
 
--- The state of a segment at an instant. A clock that was set back does not lead to an earlier period.
+-- Returns the state of a segment at a point in time. If the clock was set back, the segment stays in its period.
 CREATE FUNCTION snowflake_registry.segment_at(segment snowflake_registry.segment, moment timestamptz)
 RETURNS snowflake_registry.segment
 IMMUTABLE PARALLEL SAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -106,11 +106,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, timestamptz) IS
-    'moves a segment to the period of an instant';
+    'moves a segment to the period that contains a point in time';
 
--- Numbers that a server reports as taken, from this or another registry, are skipped. A server that invents such
--- numbers could exhaust a segment. Therefore a claim can skip at most a thousand ranges, which the server could take
--- as well, or the next period.
+-- The registry skips numbers that a server reports as taken from this or another registry. A server with a false report
+-- could exhaust a segment. Therefore, a report can skip at most a thousand ranges, which the server could also take, or
+-- the numbers up to the end of the next period.
 CREATE FUNCTION snowflake_registry.number_is_credible(
     segment snowflake_registry.segment, number numeric, moment timestamptz
 )
@@ -124,9 +124,9 @@ BEGIN
         <= snowflake_registry.key_after(segment.period,
                                         (snowflake_registry.segment_at(segment, moment)).period_key);
 EXCEPTION WHEN data_exception THEN
-    -- For example, this server does not know the time zone. Other segments must continue.
+    -- For example, the time zone of the segment is not known on this server. Other segments must not be affected.
     RETURN true;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.number_is_credible(snowflake_registry.segment, numeric, timestamptz) IS
-    'whether a server can have received this number';
+    'tests whether a server may have received this number';

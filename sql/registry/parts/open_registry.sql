@@ -21,19 +21,21 @@ BEGIN
                        AND tokens IS NOT NULL)
         INTO is_due FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
-            -- After a start, all servers call at once. One of them signs or counts, and no server waits for it.
+            -- After a start, all servers call at the same time. One of these calls updates the settings, and the other calls
+            -- do not wait.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                -- With "synchronous", a renewal before the start is recorded would seem to prove that nothing was lost.
+                -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data look
+                -- recent, as if nothing had been lost.
                 is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
     END IF;
     IF is_alone THEN
         LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE;
-        -- Another session may have done this in the meantime.
+        -- Another session may have handled the loss in the meantime.
         SELECT * INTO loss FROM snowflake_registry.lost_commits();
         IF EXISTS (SELECT FROM snowflake_registry.guards_off()) THEN
             PERFORM snowflake_registry.switch_guards_on();
@@ -53,7 +55,7 @@ BEGIN
     END IF;
     SELECT * INTO opened FROM snowflake_registry.settings;
     IF opened.server_started IS DISTINCT FROM pg_postmaster_start_time() THEN
-        -- Other sessions prevented signing. This call behaves as if the settings had been signed.
+        -- Other sessions held the lock, so the start was not recorded. This call behaves as if it had been recorded.
         opened := snowflake_registry.after_restart(opened);
     END IF;
     RETURN opened;
@@ -62,8 +64,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.open_registry(boolean, jsonb, boolean, uuid) IS
     'takes the lock, and checks whether commits were lost';
 
--- Creates the object that prevents DROP EXTENSION. It is created after the extension, so it is not a member of the
--- extension but depends on it. The error shows its name.
+-- Creates the view that prevents DROP EXTENSION. Because the view is created after the extension, it depends on the
+-- extension without being a member. The error message shows the name of the view.
 CREATE FUNCTION snowflake_registry.guard_fleet() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -72,14 +74,15 @@ BEGIN
             SELECT count(*) AS live_leases
             FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
         COMMENT ON VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first IS
-            'keeps DROP EXTENSION from forgetting what was granted; end_fleet() removes it';
+            'prevents DROP EXTENSION while the fleet is in use; end_fleet() removes the view';
         REVOKE ALL ON snowflake_registry.the_fleet_is_in_use_call_end_fleet_first FROM PUBLIC;
     END IF;
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail without CASCADE';
+COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail unless CASCADE is specified';
 
--- The common parts of every answer, and the refusals that need no lock. Outcome is NULL if there is no refusal.
+-- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the server
+-- is not refused, outcome is NULL.
 CREATE FUNCTION snowflake_registry.begin_answer(
     registry_id uuid, clock bigint, round_trip bigint,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
@@ -117,4 +120,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.begin_answer(uuid, bigint, bigint) IS
-    'common parts of every answer, and refusals that need no lock';
+    'starts an answer: fills in the common columns, and refuses a server with another registry or a different clock';

@@ -1,6 +1,6 @@
 -- Privileges --------------------------------------------------------------------------------------------
 
--- ALTER DEFAULT PRIVILEGES may have granted privileges on new objects.
+-- Revoke all privileges, because ALTER DEFAULT PRIVILEGES may have granted privileges on new objects.
 FOR statement IN
     SELECT format('REVOKE ALL ON %s %s FROM %s', object.kind, object.name,
                   CASE WHEN acl.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(acl.grantee)) END)

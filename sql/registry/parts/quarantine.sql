@@ -1,7 +1,7 @@
--- It is not known which numbers were taken in lost commits. If only the server of the registry itself takes
--- numbers, nothing has to be closed: the WAL of a range precedes the WAL of all rows with its numbers, as with a
--- sequence. If the first range of another server is in a lost commit, nothing is known about that server.
--- Therefore every server that may take numbers counts. Needs the EXCLUSIVE lock.
+-- The registry does not know which numbers were granted in lost commits. If only the registry's own server takes
+-- numbers, segments stay open: as with a sequence, the WAL of a range precedes the WAL of all rows with numbers of the
+-- range. If a lost commit granted the first range of another server, the registry does not know that server. Therefore,
+-- segments are closed if any other server is allowed to take numbers. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.close_segments(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -15,23 +15,24 @@ BEGIN
     IF closed > 0 THEN
         RAISE LOG 'snowflake_id_registry: closed % segments until they are resumed', closed
             USING DETAIL = format('Commits may have been lost: %s.', reason),
-                  HINT = 'SELECT snowflake_registry.resume_segment(name, next_value); or, if no commits were '
+                  HINT = 'To open a segment: SELECT snowflake_registry.resume_segment(name, next_value); If no commits were '
                          'lost: SELECT snowflake_registry.resume_segments();';
     END IF;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
-    'stops giving numbers until the administrator states which numbers were not given';
+    'closes segments until the administrator specifies where they continue';
 
--- When a quarantine ends, all ranges that may have been granted in lost commits have ended. Two minutes allow for
--- the difference between the clocks of two servers. A server may have a longer lease than any that the registry
--- knows of. Needs the EXCLUSIVE lock.
+-- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two minutes
+-- covers the difference between the clocks of two servers. A server may hold a longer lease than all leases that the
+-- registry knows. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- Includes grants that tokens have shown. With a wrong clock, more than a lease may have been granted.
+    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may extend
+    -- further into the future than the duration of a lease.
     longest CONSTANT interval := least('24 hours', coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
@@ -45,9 +46,9 @@ BEGIN
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1
     RETURNING counted_at + waits INTO until;
-    -- A lost commit may have granted an identity that had ended, or was about to end, to another server. And a
-    -- server may have renewed in a lost commit, so that its nonce is not known. Treating it as a twin would stop
-    -- a healthy server.
+    -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to another
+    -- server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed, because
+    -- otherwise the server would be treated as a copy and would stop issuing IDs.
     UPDATE snowflake_registry.lease
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
@@ -61,18 +62,19 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
-    'stops granting worker IDs until lost grants have ended';
+    'starts a quarantine, which lasts until all ranges granted in lost commits have ended';
 
--- A disk that was set back cannot be detected: the server and the timeline are the same. But the server was started,
--- and the servers with leases and numbers know more than the registry. They call once per renew_every, also while the
--- registry is down. Therefore they are served first, and unrecognized servers wait for them. With "synchronous" this
--- is not necessary, if the data of the registry are recent.
+-- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are the
+-- same. However, the server must have been started, and the servers that hold leases and numbers know about later grants.
+-- These servers call once per renew_every, even while the registry is down. Therefore, they are served first, and
+-- unrecognized servers wait. If "synchronous" is set and the data of the registry are recent, unrecognized servers do not
+-- wait.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT (settings.synchronous AND snowflake_registry.is_fresh(settings.renew_every)) THEN
-        -- The reason of an existing quarantine remains valid.
+        -- If a quarantine is already in progress, its reason is kept.
         IF settings.waits <= '0' OR NOT settings.is_proved THEN
             settings.quarantine_reason := format(
                 'the server of the registry was started at %s, and servers that hold leases are served first',
@@ -88,9 +90,9 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'the settings after a server start: nothing new is granted';
+    'changes the settings for the wait after a start of the server';
 
--- Needs the EXCLUSIVE lock.
+-- The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -108,19 +110,19 @@ BEGIN
             snowflake_registry.in_words(after.counted_at + after.waits)
             USING DETAIL = format('Reason: %s.', after.quarantine_reason);
     END IF;
-    -- A renewal may be in a lost commit, so that its nonce is not known. Treating it as a twin would stop a healthy
-    -- server.
+    -- As in enter_quarantine(), stored nonces may be out of date.
     UPDATE snowflake_registry.lease SET nonce = NULL WHERE nonce IS NOT NULL;
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.note_restart() IS
-    'records a start of the server, after which servers that hold leases are served first';
+    'records a start of the server, so that servers that hold leases are served first';
 
--- The time of a quarantine is counted, because the clock may be set: the advances of the clock from call to call are
--- added, each with at most one minute. A step back counts as zero. A witness proves that servers reach the registry,
--- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
--- lowered. Therefore the quarantine ends only in a call of a server whose clock agrees. Needs the EXCLUSIVE lock.
+-- The registry counts the time of a quarantine from call to call, because the clock may be set. The time between two
+-- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry, and
+-- the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be lowered.
+-- Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry. The caller
+-- must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -137,7 +139,7 @@ BEGIN
     IF known.witnesses AND NOT known.is_proved AND NOT known.is_witnessed
        AND EXISTS (SELECT FROM snowflake_registry.read_tokens(tokens)) THEN
         known.is_witnessed := true;
-        -- A refused server asks again after half a second at the earliest, and may have to connect first.
+        -- A refused server waits for at least half a second before its next request, and may have to connect first.
         known.waits := greatest(least(known.waits, 2.5 * greatest(known.renew_every, '1 second')), '1 microsecond');
     END IF;
     IF known.waits <= '0' THEN
@@ -152,4 +154,4 @@ BEGIN
     PERFORM snowflake_registry.sign_settings();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'counts the remaining time of a quarantine, and ends the quarantine';
+COMMENT ON FUNCTION snowflake_registry.count_wait(boolean, jsonb) IS 'updates the remaining time of a quarantine, and ends the quarantine when no time remains';

@@ -1,6 +1,7 @@
 -- Tables ------------------------------------------------------------------------------------------------
 
--- start_fleet() creates the row. If this script created it, the row of a restored dump would conflict with it.
+-- start_fleet() inserts the row. If this script inserted a row, restoring a dump would fail, because a row would already
+-- exist.
 CREATE TABLE snowflake_registry.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -35,51 +36,51 @@ CREATE TABLE snowflake_registry.settings (
            AND extract(month FROM longest_lease) = 0),
     CHECK (renew_every BETWEEN '100 milliseconds' AND '12 hours'),
     CHECK (last_worker >= first_worker)
--- The registry relies on xmin of the row as heap stores it.
+-- The registry relies on the xmin that the heap access method stores in the row.
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.settings IS
-    'settings and state of the registry, in one row; use configure() to change settings, because any other change '
-    'looks like a restored dump';
+    'settings and state of the registry, in one row; use configure() to change settings, because the registry treats any '
+    'other change as a restored dump';
 COMMENT ON COLUMN snowflake_registry.settings.registry_id IS 'identifier of the registry; preserved in dumps';
-COMMENT ON COLUMN snowflake_registry.settings.lease IS 'length of a lease: how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'longest value that lease ever had';
-COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers should renew';
-COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID to grant';
+COMMENT ON COLUMN snowflake_registry.settings.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
+COMMENT ON COLUMN snowflake_registry.settings.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.settings.renew_every IS 'interval at which servers renew their leases';
+COMMENT ON COLUMN snowflake_registry.settings.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.settings.last_worker IS
-    'highest worker ID to grant; the layout of a server may set a lower limit';
+    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.settings.last_datacenter IS
-    'highest datacenter ID for which worker IDs are granted';
+    'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.settings.synchronous IS
-    'whether, according to the administrator, no failover loses commits';
+    'true if the administrator has declared that no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.settings.system_identifier IS
-    'database cluster in which the row was written';
+    'system identifier of the database cluster in which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.database_oid IS
-    'database in which the row was written; a copy by CREATE DATABASE .. TEMPLATE has another OID';
+    'OID of the database in which the row was written; a copy made by CREATE DATABASE ... TEMPLATE has another OID';
 COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'timeline on which the row was written';
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
-    'start time of the server that wrote the row; setting back a disk requires a start';
+    'start time of the server that wrote the row';
 COMMENT ON COLUMN snowflake_registry.settings.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
-    'transaction that wrote the row; differs from xmin in a restored row';
-COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'whether worker IDs are granted';
+    'ID of the transaction that wrote the row; differs from xmin in a restored row';
+COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'true if the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.settings.nothing_before IS
-    'no new range starts before this time; never decreases';
+    'earliest start of a new range; never decreases';
 COMMENT ON COLUMN snowflake_registry.settings.waits IS
-    'remaining time of the quarantine, counted from call to call; 0: no quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which the remaining time was last counted';
+    'remaining time of the quarantine, reduced by each call; 0 if there is no quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.counted_at IS 'time at which waits was last updated';
 COMMENT ON COLUMN snowflake_registry.settings.is_proved IS
-    'in a quarantine: commits are or may be lost, and no witness shortens the quarantine';
-COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'in a quarantine: a server has shown a token';
+    'true if commits are assumed to be lost, so that no witness shortens the quarantine';
+COMMENT ON COLUMN snowflake_registry.settings.is_witnessed IS 'true if a server has presented a token during the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.is_restarted IS
-    'in a quarantine: the server has been started since the quarantine began, so that open segments wait as well';
+    'true if the quarantine follows a start of the server, so that requests for numbers also wait';
 COMMENT ON COLUMN snowflake_registry.settings.witnesses IS
-    'whether a witness shortens the quarantine after a server start';
+    'true if a witness shortens the quarantine after a start of the server';
 COMMENT ON COLUMN snowflake_registry.settings.quarantine_reason IS 'reason for the quarantine';
 COMMENT ON COLUMN snowflake_registry.settings.frozen_until IS
-    'if the registry is frozen: nothing new is granted, and no lease is extended beyond this time; NULL: not frozen';
+    'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.settings.requests IS
-    'a random name for each call of freeze(), unfreeze() and reserve(); servers show the last one to a registry that may '
-    'have lost it';
+    'random names of the calls of freeze(), unfreeze() and reserve(); servers present the last name, so that the registry '
+    'detects a lost call';
 
 CREATE TABLE snowflake_registry.lease (
     datacenter_id int NOT NULL CHECK (datacenter_id >= 0),
@@ -100,26 +101,26 @@ CREATE TABLE snowflake_registry.lease (
     is_reserved boolean NOT NULL DEFAULT false,
     PRIMARY KEY (datacenter_id, worker_id),
     CHECK (granted_from <= granted_until)
--- Renewals find free space on the page and change no index.
+-- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
-    'all identities that were ever granted, with the end of the last range; rows are never removed';
-COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the range that was granted last';
-COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of that range; never decreases';
+    'identities that were ever granted, with the last range of each; rows are never removed';
+COMMENT ON COLUMN snowflake_registry.lease.granted_from IS 'start of the last granted range';
+COMMENT ON COLUMN snowflake_registry.lease.granted_until IS 'end of the last granted range; never decreases';
 COMMENT ON COLUMN snowflake_registry.lease.lease_id IS
-    'secret of the server that holds the identity; NULL if there is no holder or the holder is not known';
+    'secret of the server that holds the identity; NULL if no server holds the identity, or the holder is not known';
 COMMENT ON COLUMN snowflake_registry.lease.nonce IS
-    'changes with each renewal, so that a copy of a server is detected; NULL: not known';
-COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'reported by the server, like all columns up to clock_offset';
+    'value that changes with each renewal, so that a copy of the server is detected; NULL if not known';
+COMMENT ON COLUMN snowflake_registry.lease.node_name IS 'name of the server; the server reports all columns from node_name to clock_offset';
 COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
-    'whether the identity is never granted again, because a server keeps it permanently';
+    'true if the registry never grants the identity again, because a server keeps the identity permanently';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
-    -- One digit more than bigint: the value after the last number must fit.
+    -- The type has one digit more than bigint, because the value after the last number must fit.
     next_value numeric(20) NOT NULL CHECK (next_value >= 0),
     start bigint NOT NULL CHECK (start >= 0),
     increment bigint NOT NULL CHECK (increment > 0),
@@ -145,25 +146,25 @@ CREATE TABLE snowflake_registry.segment (
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.segment IS
-    'segments: numbers without time, which servers take in ranges; a dropped segment keeps its row';
+    'segments, from which servers take ranges of numbers; the row of a dropped segment is kept';
 COMMENT ON COLUMN snowflake_registry.segment.next_value IS
-    'no number from here on was given, of this period or a later one, except as ahead_value says; never decreases';
+    'lowest value that was not granted; numbers of the next period may have been granted up to ahead_value; never decreases';
 COMMENT ON COLUMN snowflake_registry.segment.start IS
-    'first number; with a period: first number of each period, without the prefix';
+    'first number of the segment, or first serial number of each period';
 COMMENT ON COLUMN snowflake_registry.segment.increment IS 'difference between two consecutive numbers';
-COMMENT ON COLUMN snowflake_registry.segment.step IS 'number of numbers in the range that was taken last';
-COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month or year; NULL: numbers without a prefix';
+COMMENT ON COLUMN snowflake_registry.segment.step IS 'size of the range that was taken last';
+COMMENT ON COLUMN snowflake_registry.segment.period IS 'day, month or year; NULL if numbers have no prefix';
 COMMENT ON COLUMN snowflake_registry.segment.digits IS 'number of digits after the prefix';
 COMMENT ON COLUMN snowflake_registry.segment.time_zone IS 'time zone that determines when days begin';
 COMMENT ON COLUMN snowflake_registry.segment.period_key IS
     'prefix of the current period, such as 20261121';
 COMMENT ON COLUMN snowflake_registry.segment.ahead_key IS
-    'prefix of the next period, if numbers of it have already been taken';
-COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'as next_value, for the next period';
+    'prefix of the next period, if numbers of the next period have already been taken';
+COMMENT ON COLUMN snowflake_registry.segment.ahead_value IS 'lowest value of the next period that was not granted';
 COMMENT ON COLUMN snowflake_registry.segment.has_left IS
-    'whether numbers were taken by a server whose rows do not depend on the WAL of the registry';
+    'true if a server other than the registry''s own server has taken numbers';
 COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
-    'why no numbers are given until resume_segment() is called; NULL: the segment is open';
+    'reason why the segment is closed until resume_segment() is called; NULL if the segment is open';
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
@@ -180,7 +181,7 @@ CREATE TABLE snowflake_registry.signing_key (
     outer_pad bytea NOT NULL CHECK (length(outer_pad) = 64)
 ) USING heap;
 COMMENT ON TABLE snowflake_registry.signing_key IS
-    'secret key with which the registry recognizes its own answers; whoever has it can stop the fleet, but cannot make it '
-    'repeat IDs';
+    'secret key that signs the tokens of the registry; anyone who knows the key can stop the fleet, but cannot cause '
+    'repeated IDs';
 COMMENT ON COLUMN snowflake_registry.signing_key.inner_pad IS 'key of HMAC-SHA256, padded, XOR 0x36';
 COMMENT ON COLUMN snowflake_registry.signing_key.outer_pad IS 'key of HMAC-SHA256, padded, XOR 0x5c';

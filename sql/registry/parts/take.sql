@@ -1,4 +1,4 @@
--- Locks are taken in this order: the settings, then the rows of the segments by name.
+-- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
 CREATE FUNCTION snowflake_registry.take_ranges(
     registry_id uuid, requests jsonb, node_name text, is_local boolean
 )
@@ -34,7 +34,7 @@ BEGIN
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
-    -- Only as many as are read, because they are searched while other servers wait.
+    -- The number of tokens is limited, because other servers wait while they are read.
     SELECT jsonb_agg(shown.token) INTO evidence
     FROM (
         SELECT token
@@ -46,7 +46,7 @@ BEGIN
     ) AS shown;
     IF take_ranges.registry_id IS NOT NULL
        AND take_ranges.registry_id IS DISTINCT FROM about.registry_id THEN
-        -- Its tokens count even if the server is refused.
+        -- The tokens of a refused server also count.
         PERFORM snowflake_registry.open_registry(false, evidence);
         about.outcome := 'foreign';
         about.detail := format('this registry is %s, not %s', coalesce(about.registry_id::text, 'a new one'),
@@ -55,7 +55,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- As in renew().
+    -- As in renew(), a server that proves a loss gets no new tokens.
     IF snowflake_registry.what_tokens_prove(evidence) IS NULL THEN
         SELECT jsonb_object_agg(asked_for.name, snowflake_registry.token_of_segment(asked_for.name)) INTO tokens
         FROM (SELECT DISTINCT element ->> 'name' AS name FROM jsonb_array_elements(take_ranges.requests) AS element)
@@ -67,7 +67,7 @@ BEGIN
     loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
-        -- The server does not report its clock. Without a fleet there is no floor.
+        -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
         loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
@@ -99,14 +99,14 @@ BEGIN
                 answer := NULL;
                 answer.outcome := 'busy';
                 answer.detail := 'other sessions held the segment locked for too long';
-            -- For example, this server does not know the time zone.
+            -- For example, the time zone of the segment is not known on this server.
             WHEN data_exception THEN
                 answer := NULL;
                 answer.outcome := 'invalid';
                 answer.detail := left(SQLERRM, 300);
         END;
         IF answer.outcome = 'busy' THEN
-            -- The other requests should not wait as long again.
+            -- The remaining requests wait for a shorter time.
             PERFORM set_config('lock_timeout', '100ms', true);
         END IF;
         answer.token := tokens ->> asked.name;
@@ -146,24 +146,25 @@ CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_n
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers need no grant. If they called take(), nothing would show that other servers may take
-    -- numbers.
+    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others() would
+    -- not detect that other servers take numbers.
     IF NOT snowflake_registry.serves_others() THEN
         RAISE EXCEPTION 'permission denied for function take'
             USING ERRCODE = 'insufficient_privilege',
                   DETAIL = 'EXECUTE on this function has not been granted to any role. A registry that serves only its own '
                            'server does not wait for other servers when it may have lost commits.',
-                  HINT = 'Let servers connect with a role of their own: GRANT EXECUTE ON FUNCTION '
-                         'snowflake_registry.take(uuid, jsonb, text) TO ..;';
+                  HINT = 'Create a role for the servers, and grant the privilege to the role: GRANT EXECUTE ON FUNCTION '
+                         'snowflake_registry.take(uuid, jsonb, text) TO ...;';
     END IF;
     RETURN QUERY
         SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'gives a server ranges of numbers, and returns the names of all segments';
+    'grants ranges of numbers to a server, and returns the names of all segments';
 
--- A separate function, because a connecting server can claim anything about itself. Never grant EXECUTE on it.
+-- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on this
+-- function.
 CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -173,9 +174,10 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
-    'as take(), for the server of the registry itself, whose rows are written after the ranges of their numbers';
+    'same as take(), for the registry''s own server';
 
--- It is not known which server took numbers in a lost commit. Every server that may take numbers counts.
+-- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to take
+-- numbers counts.
 CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -188,4 +190,4 @@ BEGIN
     );
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'whether EXECUTE on take() has been granted to any role';
+COMMENT ON FUNCTION snowflake_registry.serves_others() IS 'tests whether EXECUTE on take() has been granted to any role';

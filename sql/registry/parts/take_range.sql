@@ -1,6 +1,6 @@
 -- Segments: functions for servers ------------------------------------------------------------------------
 
--- An error in one request does not affect the others, except for a request without a name.
+-- Parses a request. An invalid request does not affect other requests, unless it has no name.
 CREATE FUNCTION snowflake_registry.read_request(ordinal bigint, element jsonb, registry_id uuid)
 RETURNS snowflake_registry.request
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -15,7 +15,7 @@ BEGIN
        OR jsonb_typeof(element -> 'name') IS DISTINCT FROM 'string' THEN
         RAISE EXCEPTION 'request % has no name', ordinal
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Pass requests such as [{"name": "orders", "had_until": 12345, "lasted": 840}].';
+                  HINT = 'An example of valid requests is [{"name": "orders", "had_until": 12345, "lasted": 840}].';
     END IF;
     asked.request := ordinal;
     asked.name := element ->> 'name';
@@ -36,7 +36,7 @@ BEGIN
     asked.lasted := numbers[4];
     asked.is_next := coalesce(element -> 'next' = 'true', false);
     asked.is_report := coalesce(element -> 'report' = 'true', false);
-    -- A number from another registry only proves that it was given.
+    -- A number of another registry proves no loss of this registry.
     asked.is_ours := CASE
         WHEN element ? 'registry_id'
         THEN coalesce(lower(element ->> 'registry_id') = (
@@ -48,7 +48,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
-    'one request in a call of take(), and the error in it';
+    'parses a request for numbers of one segment';
 
 CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_local boolean)
 RETURNS text
@@ -69,7 +69,7 @@ BEGIN
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
               THEN asked.had_until >= segment.ahead_value
-              -- A number of an earlier period is lower in any case.
+              -- A number of an earlier period is always lower.
               ELSE asked.had_until >= segment.next_value
           END
       AND snowflake_registry.number_is_credible(segment, asked.had_until, clock_timestamp())
@@ -83,7 +83,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
-    'a reason to assume lost commits: a server has numbers that the registry has not given; NULL if there is none';
+    'reason to assume that commits were lost, if a server has numbers that the registry has not granted; otherwise NULL';
 
 -- Only names that differ in case are compared, through an index: servers ask for unknown names again and again, and the
 -- call holds locks.
@@ -100,7 +100,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
-    'returns the segment whose name differs from this name only in case, or NULL';
+    'name of the segment that differs from a name only in case, or NULL';
 
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
@@ -134,7 +134,7 @@ BEGIN
                                     snowflake_registry.in_words(stored.dropped_at));
         ELSIF asked.is_ours AND asked.had_until IS NOT NULL THEN
             answer.outcome := 'lost';
-            answer.detail := format('there is no such segment any more, though this registry has given numbers '
+            answer.detail := format('the segment no longer exists, although this registry has granted numbers '
                                     'up to %s: commits were lost', asked.had_until);
         ELSE
             answer.outcome := 'unknown';
@@ -152,10 +152,11 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     END IF;
-    -- Checked here for all segments, so that segments created, resumed or learned during a freeze are not open.
+    -- The freeze is checked here for all segments, so that it also applies to segments that are created or resumed during
+    -- the freeze.
     is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
-        -- Numbers that other servers can prove to have from this registry have already raised next_value.
+        -- If other servers have proved that they hold higher numbers of this registry, next_value was already raised.
         IF stored.closed_reason IS NOT NULL
            AND (asked.is_ours AND is_local OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
@@ -188,10 +189,10 @@ BEGIN
                 OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
             answer.outcome := 'invalid';
             answer.detail := CASE
-                WHEN asked.is_ours THEN format('this registry has given numbers below %s, not up to %s',
+                WHEN asked.is_ours THEN format('this registry has granted numbers below %s, not up to %s',
                                                segment.next_value, asked.had_until)
-                ELSE format('the server has had numbers up to %s of another registry, and this registry would continue at %s: '
-                            'its administrator must call snowflake_registry.alter_segment(%L, next_value => ..)',
+                ELSE format('the server has received numbers up to %s of another registry, and this registry would continue at %s: '
+                            'its administrator must call snowflake_registry.alter_segment(%L, next_value => ...)',
                             asked.had_until, segment.next_value, asked.name) END;
             RETURN answer;
         ELSIF asked.had_until >= segment.next_value THEN
@@ -210,7 +211,7 @@ BEGIN
                                     asked.period_key);
             RETURN answer;
         ELSIF had_key > after_key THEN
-            -- Following this server would move the whole fleet into the future.
+            -- If the registry followed this server, the whole fleet would enter a future period.
             answer.outcome := 'ahead';
             answer.detail := format('the server is in period %s, and the registry in period %s', had_key,
                                     segment.period_key);
@@ -226,7 +227,7 @@ BEGIN
         END IF;
     END IF;
     IF asked.is_report THEN
-        -- These are numbers that another registry has given. This registry will not give them.
+        -- Another registry has granted these numbers. This registry skips them.
         UPDATE snowflake_registry.segment AS kept
         SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
             ahead_value = segment.ahead_value, updated_at = moment
@@ -237,8 +238,9 @@ BEGIN
         RETURN answer;
     END IF;
     IF segment.period IS NOT NULL THEN
-        -- A server with numbers of the next period continues with them. If the next period of a server
-        -- has started in the meantime, the server gets numbers of that period, which is now the current one.
+        -- A server that already has numbers of the next period gets more numbers of that period. If the period that the
+        -- server calls "next" has started in the meantime, it is the current period of the registry, and the server gets
+        -- numbers of that period.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
             segment.ahead_key := after_key;
@@ -261,12 +263,12 @@ BEGIN
         answer.outcome := 'exhausted';
         answer.detail := CASE
             WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
-            ELSE format('period %s has no more numbers of %s digits', answer.period_key, segment.digits)
+            ELSE format('period %s has no more numbers with %s digits', answer.period_key, segment.digits)
         END;
         RETURN answer;
     END IF;
 
-    -- The rule of Leaf: a range should last between 15 and 30 minutes.
+    -- As in Leaf, a range should last between 15 and 30 minutes.
     basis := coalesce(asked.count, segment.step);
     answer.step := greatest(segment.min_step, least(segment.max_step, CASE
         WHEN asked.lasted < 900 THEN basis * 2
@@ -295,4 +297,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
-    'takes a range of one segment';
+    'takes a range of numbers of one segment';

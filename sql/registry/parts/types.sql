@@ -1,4 +1,5 @@
--- The result of acquire() and renew(). It is a separate type because arguments and results share names.
+-- The result of acquire() and renew(). Because some arguments and result columns have the same names, the functions
+-- cannot use RETURNS TABLE.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
     datacenter_id int,
@@ -14,9 +15,9 @@ CREATE TYPE snowflake_registry.answer AS (
     token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
-    'answer of the registry to a server; instants in microseconds of Unix time, intervals in microseconds';
+    'result of acquire() and renew(); times are in microseconds of Unix time, and intervals in microseconds';
 
--- One element of the requests in a call of take(), with invalid parts left out.
+-- One element of argument requests of take(). Invalid values are omitted.
 CREATE TYPE snowflake_registry.request AS (
     request int,
     name text,
@@ -29,7 +30,7 @@ CREATE TYPE snowflake_registry.request AS (
     is_report boolean,
     problem text
 );
-COMMENT ON TYPE snowflake_registry.request IS 'one name in a call of take()';
+COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segment, in a call of take()';
 
 CREATE TYPE snowflake_registry.taken AS (
     request int,
@@ -52,4 +53,4 @@ CREATE TYPE snowflake_registry.taken AS (
     near text
 );
 COMMENT ON TYPE snowflake_registry.taken IS
-    'answer of the registry to a server about one name; instants in microseconds of Unix time';
+    'row of the result of take(), for one segment; times are in microseconds of Unix time';

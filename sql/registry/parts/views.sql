@@ -16,7 +16,8 @@ CREATE VIEW snowflake_registry.status AS
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
            settings.serial, settings.last_datacenter, settings.frozen_until,
            settings.timeline IS NOT NULL AS knows_timeline,
-           -- As in guards_off(). A function would need EXECUTE for the querying role.
+           -- This condition repeats guards_off(), because a call of the function would require EXECUTE for the querying
+           -- role.
            NOT EXISTS (
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
@@ -28,36 +29,36 @@ CREATE VIEW snowflake_registry.status AS
            ) AS is_guarded
     FROM (VALUES (true)) AS one LEFT JOIN snowflake_registry.settings AS settings ON true;
 COMMENT ON VIEW snowflake_registry.status IS
-    'the registry in one row: its state and its settings';
+    'state and settings of the registry, in one row';
 COMMENT ON COLUMN snowflake_registry.status.registry_id IS
     'identifier of the registry; NULL if the registry was never used';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
 COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended';
-COMMENT ON COLUMN snowflake_registry.status.lease IS 'length of a lease: how far ahead of the clock a range is granted';
-COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'longest value that lease ever had';
-COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers should renew';
-COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID to grant';
+COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
+COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had';
+COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
+COMMENT ON COLUMN snowflake_registry.status.first_worker IS 'lowest worker ID that the registry grants';
 COMMENT ON COLUMN snowflake_registry.status.last_worker IS
-    'highest worker ID to grant; the layout of a server may set a lower limit';
+    'highest worker ID that the registry grants; the layout of a server may set a lower limit';
 COMMENT ON COLUMN snowflake_registry.status.serial IS 'number of grants and quarantines';
 COMMENT ON COLUMN snowflake_registry.status.last_datacenter IS
-    'highest datacenter ID for which worker IDs are granted';
+    'highest datacenter ID for which the registry grants worker IDs';
 COMMENT ON COLUMN snowflake_registry.status.state IS
-    'not started; ready; quarantine: leases are renewed, but no new worker IDs are granted; frozen: no numbers are given '
-    'either, and renewals end at frozen_until';
+    'state of the registry: not started, ready, quarantine (leases are renewed, but no new worker IDs are granted), or '
+    'frozen (no new worker IDs and no numbers are granted, and leases end at frozen_until)';
 COMMENT ON COLUMN snowflake_registry.status.frozen_until IS
-    'if the registry is frozen: no lease is extended beyond this time; NULL: not frozen';
+    'time beyond which a frozen registry extends no lease; NULL if the registry is not frozen';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_reason IS
     'reason why the registry assumes that commits may have been lost';
 COMMENT ON COLUMN snowflake_registry.status.synchronous IS
-    'whether, according to the administrator, no failover loses commits';
+    'true if the administrator has declared that no failover loses commits';
 COMMENT ON COLUMN snowflake_registry.status.waits_for_standbys IS
-    'whether commits currently wait for standbys (synchronous_standby_names)';
+    'true if commits currently wait for standbys because of synchronous_standby_names';
 COMMENT ON COLUMN snowflake_registry.status.knows_timeline IS
-    'whether the timeline of the server is available; if not, each start counts as a promotion';
+    'true if the registry can read the timeline of its server; otherwise each start counts as a promotion';
 COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
-    'whether the guard triggers fire in every session';
+    'true if the guard triggers fire in every session';
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
@@ -76,7 +77,7 @@ CREATE VIEW snowflake_registry.fleet AS
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
 COMMENT ON VIEW snowflake_registry.fleet IS
-    'all identities that were ever granted, with their current or last holder';
+    'identities that were ever granted, with the current or last holder of each';
 COMMENT ON COLUMN snowflake_registry.fleet.datacenter_id IS 'datacenter ID';
 COMMENT ON COLUMN snowflake_registry.fleet.worker_id IS 'worker ID';
 COMMENT ON COLUMN snowflake_registry.fleet.host IS 'host of the server';
@@ -85,32 +86,32 @@ COMMENT ON COLUMN snowflake_registry.fleet.layout IS 'layout of the server';
 COMMENT ON COLUMN snowflake_registry.fleet.version IS 'version of snowflake_id on the server';
 COMMENT ON COLUMN snowflake_registry.fleet.acquired_at IS 'time at which the server acquired the identity';
 COMMENT ON COLUMN snowflake_registry.fleet.renewed_at IS 'time of the last renewal';
-COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'no ID of the server under this identity contains an earlier time';
+COMMENT ON COLUMN snowflake_registry.fleet.granted_from IS 'start of the last granted range: the holder issues no ID with an earlier time';
 COMMENT ON COLUMN snowflake_registry.fleet.granted_until IS
-    'no ID of the server under this identity contains this time or a later one';
-COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'as in view status';
-COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'as in view status';
-COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'as in view status';
+    'end of the last granted range: the times of all IDs of the holder are before this time';
+COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'same as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'same as in view status';
+COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
-    'held; ending: released, but the last holder may use it until granted_until; lapsed: not renewed in '
-    'time; reserved: never granted again; free';
+    'state of the identity: held, ending (released, but the last holder may use it until granted_until), lapsed (not '
+    'renewed in time), reserved (never granted again), or free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
-    'reported by the server, like host, port, layout and version';
+    'name of the server; the server reports its name, host, port, layout and version';
 COMMENT ON COLUMN snowflake_registry.fleet.time_left IS
-    'how long the server can continue without reaching the registry';
+    'time for which the server can issue IDs without the registry';
 COMMENT ON COLUMN snowflake_registry.fleet.clock_offset IS
     'how far the server''s clock is ahead of the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.fleet.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.fleet.free_from IS
-    'earliest time at which another server can get the identity, if it is not renewed; NULL: never, or not while the '
-    'registry is frozen';
+    'earliest time at which another server can get the identity if the lease is not renewed; NULL if the identity is '
+    'reserved or the registry is frozen';
 
 CREATE VIEW snowflake_registry.segments AS
     SELECT segment.name,
            CASE WHEN segment.dropped_at IS NOT NULL THEN 'dropped'
                 WHEN segment.closed_reason IS NOT NULL OR settings.frozen_until IS NOT NULL THEN 'closed'
                 WHEN segment.next_value > segment.max_value THEN 'exhausted'
-                -- A function would need EXECUTE for the querying role.
+                -- A call of period_base() would require EXECUTE for the querying role.
                 WHEN div(segment.next_value, ('1' || repeat('0', segment.digits))::numeric)
                      > segment.period_key
                      AND segment.period_key >= to_char(
@@ -129,7 +130,7 @@ CREATE VIEW snowflake_registry.segments AS
                 ELSE segment.closed_reason END AS closed_reason,
            segment.seen_until,
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
-                     -- Otherwise more may have been given.
+                     -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
@@ -138,26 +139,27 @@ COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped 
 COMMENT ON COLUMN snowflake_registry.segments.name IS 'name of the segment';
 COMMENT ON COLUMN snowflake_registry.segments.increment IS 'difference between two consecutive numbers';
 COMMENT ON COLUMN snowflake_registry.segments.min_step IS
-    'minimum number of numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'maximum number of numbers that a server takes at once';
-COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'highest number to give';
+    'minimum size of a range';
+COMMENT ON COLUMN snowflake_registry.segments.max_step IS 'maximum size of a range';
+COMMENT ON COLUMN snowflake_registry.segments.max_value IS 'highest number of the segment';
 COMMENT ON COLUMN snowflake_registry.segments.period IS
-    'day, month or year; NULL: numbers without a prefix';
+    'day, month or year; NULL if numbers have no prefix';
 COMMENT ON COLUMN snowflake_registry.segments.digits IS 'number of digits after the prefix';
 COMMENT ON COLUMN snowflake_registry.segments.time_zone IS 'time zone that determines when days begin';
 COMMENT ON COLUMN snowflake_registry.segments.taken_at IS 'time at which a range was last taken';
 COMMENT ON COLUMN snowflake_registry.segments.state IS
-    'open; closed: until resume_segment() or unfreeze(); exhausted: max_value or the end of the period is reached; dropped';
+    'state of the segment: open, closed (until resume_segment() or unfreeze() is called), exhausted (no numbers are left, or '
+    'none in this period), or dropped';
 COMMENT ON COLUMN snowflake_registry.segments.next_value IS
-    'start of the next range, unless a new period has started since; NULL: beyond the range of bigint';
+    'start of the next range, unless a new period has started in the meantime; NULL if beyond the range of bigint';
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
-    'no number from here on was given, not even of the next period; NULL: beyond the range of bigint, or not known, '
-    'because commits may have been lost';
+    'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
+    'been lost';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
-    'number of numbers in the range that was taken last';
+    'size of the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';
 COMMENT ON COLUMN snowflake_registry.segments.closed_reason IS
-    'why no numbers are given';
+    'reason why the segment is closed';
 COMMENT ON COLUMN snowflake_registry.segments.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';

@@ -6,33 +6,33 @@ IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant)
             THEN least(extract(epoch FROM instant) * 1000000, 9223372036854775807)::bigint END;
 COMMENT ON FUNCTION snowflake_registry.microseconds(timestamptz) IS
-    'microseconds of Unix time; NULL for infinity';
+    'converts a time to microseconds of Unix time; NULL for infinity';
 
 CREATE FUNCTION snowflake_registry.microseconds(span interval) RETURNS bigint
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN (extract(epoch FROM span) * 1000000)::bigint;
-COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'an interval in microseconds';
+COMMENT ON FUNCTION snowflake_registry.microseconds(interval) IS 'converts an interval to microseconds';
 
--- For messages: independent of the caller's DateStyle and TimeZone.
+-- Formats a time for messages, regardless of the caller's DateStyle and TimeZone.
 CREATE FUNCTION snowflake_registry.in_words(instant timestamptz) RETURNS text
 STABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN isfinite(instant) THEN to_char(instant AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC'
             ELSE 'never' END;
-COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'an instant in UTC';
+COMMENT ON FUNCTION snowflake_registry.in_words(timestamptz) IS 'formats a time in UTC for messages';
 
 CREATE FUNCTION snowflake_registry.server_in_words(node_name text, host text, port int) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN CASE WHEN node_name IS NULL THEN 'a server without a name' ELSE '"' || node_name || '"' END
     || CASE WHEN host IS NULL THEN '' ELSE ' (' || host || coalesce(':' || port, '') || ')' END;
-COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'a server, for messages';
+COMMENT ON FUNCTION snowflake_registry.server_in_words(text, text, int) IS 'formats the name and the address of a server for messages';
 
 CREATE FUNCTION snowflake_registry.name_in_words(name text) RETURNS text
 IMMUTABLE PARALLEL SAFE LANGUAGE sql
 RETURN '"' || regexp_replace(name COLLATE "C", '[[:cntrl:]]', '?', 'g') || '"';
-COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'the name of a segment, for messages';
+COMMENT ON FUNCTION snowflake_registry.name_in_words(text) IS 'formats the name of a segment for messages';
 
--- The facts that a server reports about itself are informational. They may contain anything; invalid parts are
--- left out. Bodies of SECURITY DEFINER functions contain no backslash, because a caller can change its meaning.
+-- The facts that a server reports about itself are informational and may contain anything. Invalid values are omitted.
+-- Bodies of SECURITY DEFINER functions contain no backslashes, because a caller can change the meaning of backslashes.
 CREATE FUNCTION snowflake_registry.read_facts(
     facts jsonb, OUT node_name text, OUT host text, OUT port int, OUT layout text, OUT version text,
     OUT clock_offset interval, OUT tokens jsonb
@@ -70,4 +70,4 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.read_facts(jsonb) IS
-    'facts that a server reports about itself; invalid parts are left out';
+    'extracts the facts that a server reports about itself; omits invalid values';

@@ -11,6 +11,8 @@ const NOT_MESSAGES: &[&str] = &[
     // States.
     "no keeper",
     "no worker id",
+    "worker id too large",
+    "datacenter id too large",
     "no lease",
     "no registry",
     "clock jumped",

@@ -364,10 +364,7 @@ fn a_name_that_was_mistyped() {
     for (name, bytes) in [("", 0), (&*"x".repeat(64), 64), (&*"x".repeat(1_000), 1_000)] {
         let (code, said) = refusal(&mut client, name);
         assert_eq!(code, "22023", "{said}");
-        assert!(
-            said.contains(&format!("It has {bytes} bytes.\nA name has 1 to 63 bytes.")),
-            "{said}"
-        );
+        assert!(said.contains(&format!("It has {bytes} bytes.\nA name has 1 to 63 bytes.")), "{said}");
     }
     for typed in ["users", "o", "lines", "oredrs"] {
         let (_, said) = refusal(&mut client, typed);
