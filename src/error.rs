@@ -1,5 +1,5 @@
-//! Every error that a user can see, one arm each: SQLSTATE, message, DETAIL with the numbers, HINT with what
-//! to type. The file is long because it is a single list.
+//! All errors that a user can see, each with its SQLSTATE, message, DETAIL and HINT. The file is long because
+//! it contains a single list.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use crate::pg::encoding::{in_any_encoding, is_in_any_encoding};
 
-/// The reason why a call fails. Texts of the user have passed through
-/// [`shown`](snowflake_id_core::message::shown) before they are quoted here.
+/// The reason why a call fails. Texts from the user are always converted with
+/// [`shown`](snowflake_id_core::message::shown) before an error quotes the text.
 #[derive(Debug)]
 pub enum Error {
     NotPreloaded,
@@ -47,12 +47,12 @@ pub enum Error {
         least: usize,
         most: usize,
     },
-    /// The text is not quoted, as it may contain a password.
+    /// The error does not quote the text, because the text may contain a password.
     InvalidRegistry {
         problem: String,
     },
     PasswordInRegistry,
-    /// The server has no identity, because the registry has not granted one.
+    /// The registry has not granted an identity to this server.
     NoLease {
         state: &'static str,
         free_from_us: i64,
@@ -61,7 +61,7 @@ pub enum Error {
         until_us: i64,
         state: &'static str,
     },
-    /// With a registry, an administrator cannot choose the identity.
+    /// An administrator cannot choose the identity if a registry is set.
     IdentityIsLeased,
     NoIdentityToReset,
     WaitTooLong {
@@ -70,12 +70,12 @@ pub enum Error {
         left: Duration,
         max_wait: Duration,
     },
-    /// Internal: the caller waits for the keeper and does not report this.
+    /// The gate is closed. Callers wait for the keeper and do not report this error.
     GateClosed,
     KeeperNotReady {
         report: String,
     },
-    /// The extension was created in this transaction, so the keeper does not see it yet.
+    /// The extension was created in this transaction, so the keeper does not see the extension yet.
     ExtensionUncommitted,
     HorizonStalled {
         report: String,
@@ -86,9 +86,10 @@ pub enum Error {
         database: String,
     },
     IdentityUsed(Identity),
-    /// Every identity that the registry may grant is blocked up to a later time.
+    /// A reset is not possible, because all identities that the registry may grant are blocked up to a later
+    /// time.
     NothingIsReset,
-    /// It is not known which identities this server has used.
+    /// The identities that this server has used are not known.
     HistoryUnknown(Identity),
     AnotherRequest,
     NotAnIdentity {
@@ -132,15 +133,15 @@ pub enum Error {
         uuid: [u8; 16],
         problem: UuidError,
     },
-    /// The key has the wrong length. The error contains the length, never the key itself.
+    /// The key has the wrong length. The error contains the length of the key, but never the key itself.
     KeyLength(usize),
     NoMaskKey {
         name: String,
     },
-    /// The argument is not quoted, as it is a key.
+    /// The error does not quote the argument, because the argument is a key.
     MaskKeyForName,
     Range(RangeError),
-    /// Errors of segments. Names have passed through `shown`. Details are texts from the registry.
+    /// Errors of segments. Names are always converted with `shown`, and details are texts from the registry.
     SegmentsInRecovery,
     SegmentName {
         name: String,
@@ -150,7 +151,7 @@ pub enum Error {
     SegmentUnknown {
         name: String,
         detail: Option<String>,
-        /// The name of an existing segment of which this name is probably a misspelling.
+        /// The name of the existing segment that the user probably meant.
         near: Option<String>,
     },
     SegmentClosed {
@@ -172,7 +173,7 @@ pub enum Error {
     NoSegmentRegistry {
         problem: String,
     },
-    /// The problem contains the GRANT to run.
+    /// The text of the problem contains the GRANT statement to run.
     SegmentsDenied {
         problem: String,
     },
@@ -206,7 +207,7 @@ impl From<RangeError> for Error {
     }
 }
 
-/// Unwraps the value, or raises the error.
+/// Returns the value, or raises the error.
 pub trait OrReport {
     type Value;
     fn or_report(self) -> Self::Value;
@@ -224,8 +225,7 @@ impl<T> OrReport for Result<T, Error> {
     }
 }
 
-/// The fields of an error as PostgreSQL shows it. An empty text means that the error has no DETAIL or no
-/// HINT.
+/// The fields of a PostgreSQL error. The text of DETAIL or HINT is empty if the error has no such field.
 pub struct Texts {
     pub sqlstate: PgSqlErrorCode,
     pub message: String,
@@ -243,7 +243,7 @@ fn texts(
 }
 
 impl Error {
-    /// Returns an error if waiting cannot end the stall of a layout.
+    /// Returns an error if the stall of a layout will not end, no matter how long a call waits.
     pub fn unless_it_passes(layout: &Layout, stall: Stall) -> Result<(), Error> {
         match stall {
             Stall::Exhausted => Err(Error::Exhausted { layout: *layout }),
@@ -704,7 +704,7 @@ impl Error {
     }
 }
 
-/// Returns a DETAIL that quotes the message of the registry.
+/// Returns a DETAIL that quotes the registry's message.
 fn said(detail: &Option<String>) -> String {
     detail.as_deref().map_or_else(String::new, |detail| format!("The registry reported: {detail}."))
 }
@@ -720,20 +720,19 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// Returns the SQL literal of a name that has passed through `shown`. If `shown` escaped or truncated the
-/// name, the literal is a placeholder for the user to replace.
+/// Returns the SQL literal for a name that was converted with `shown`. If `shown` has escaped or truncated
+/// the name, returns a placeholder that the user has to replace.
 fn literal_of_shown(name: &str) -> String {
     literal(if name.contains('\\') || name.ends_with("...") { "..." } else { name })
 }
 
-/// Returns a text as an SQL literal. If the text cannot be represented in every encoding, the literal is a
-/// placeholder.
+/// Returns the SQL literal for a text, or a placeholder if the text cannot be represented in every encoding.
 fn literal(text: &str) -> String {
     let text = if is_in_any_encoding(text) { text } else { "..." };
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Formats a length of time for messages, rounded up.
+/// Formats a duration for messages. The duration is rounded up.
 pub fn duration(time: Duration) -> String {
     const SECONDS_PER_DAY: u64 = 86_400;
     match time.as_micros().div_ceil(1_000) {

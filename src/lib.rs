@@ -1,7 +1,7 @@
 //! PostgreSQL extension `snowflake_id`: 64-bit IDs that sort by time and are never repeated.
 //!
 //! The layouts and the generator are in the crate [`snowflake_id_core`]. The extension is a thin layer around
-//! it.
+//! that crate.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -35,9 +35,9 @@ mod wait_event;
 
 ::pgrx::pg_module_magic!(name, version);
 
-/// Runs when the library is loaded: by the postmaster if it is in `shared_preload_libraries`, otherwise by
-/// the first backend that calls one of the functions. Without preloading there is no shared memory, so no IDs
-/// can be issued, but decoding works.
+/// PostgreSQL calls this function when it loads the library. If the library is in `shared_preload_libraries`,
+/// the postmaster loads it. Otherwise, each backend loads the library when it first calls one of the
+/// functions. Without preloading there is no shared memory, so no IDs can be issued, but decoding works.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     config::define(generate::session::forget);

@@ -1,4 +1,4 @@
-//! The wait events that `pg_stat_activity` shows for our processes.
+//! The wait events of the extension in view `pg_stat_activity`.
 
 use crate::pg::wait::WaitEventName;
 
@@ -8,12 +8,12 @@ pub enum WaitEvent {
     Clock,
     /// Waiting for the keeper to open the gate or to extend the horizon.
     Horizon,
-    /// Waiting for an answer of the registry.
+    /// Waiting for the registry's answer.
     Registry,
 }
 
 impl WaitEvent {
-    /// Returns the number under which PostgreSQL knows the wait event.
+    /// Returns the number that PostgreSQL has assigned to the wait event.
     pub fn number(self) -> u32 {
         static NAMES: [WaitEventName; 3] = [
             WaitEventName::new(c"SnowflakeClock"),

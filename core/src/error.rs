@@ -1,7 +1,8 @@
 //! Errors in layouts, and in values that do not fit a layout.
 //!
-//! `Display` names the invalid part and the numbers. [`LayoutError::allowed`] and [`RangeError::allowed`] say
-//! what is allowed. A program can show the two separately, as PostgreSQL does with DETAIL and HINT.
+//! The `Display` text of an error names the invalid part and the numbers. [`LayoutError::allowed`] and
+//! [`RangeError::allowed`] say what is allowed. A program can show the two texts separately, as PostgreSQL
+//! does with DETAIL and HINT.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::fmt;
 use crate::field::{Field, MAX_TOTAL_BITS};
 use crate::message::{instant, nearest};
 
-/// The names of all fields, for messages.
+/// A list of all field names, for messages.
 const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
 
 /// The reason why a text, a JSON object or a list of fields is not a layout.
@@ -17,33 +18,33 @@ const FIELD_NAMES: &str = "time, datacenter, worker, clock_seq and sequence";
 pub enum LayoutError {
     /// The text is empty.
     Empty,
-    /// The text is longer than any layout needs.
+    /// The text exceeds the maximum length of a layout text.
     TooLong {
         /// The maximum length, in bytes.
         most: usize,
     },
     /// A word is not a preset, `field:bits`, `unit=` or `epoch=`.
     UnknownName {
-        /// The word, shortened if it is long.
+        /// The invalid word, truncated if it is long.
         token: String,
-        /// The known names that are allowed at this position.
+        /// The valid names at this position.
         candidates: Vec<&'static str>,
     },
-    /// Words are separated by something other than white space.
+    /// Two words are separated by an invalid character instead of white space.
     Separator {
-        /// The word, shortened if it is long.
+        /// The invalid word, truncated if it is long.
         token: String,
     },
     /// A field or an option is incomplete or has the wrong form: `worker`, `worker=5`, `unit:1ms`.
     Form {
-        /// The word, shortened if it is long.
+        /// The invalid word, truncated if it is long.
         token: String,
         /// The correct form.
         example: &'static str,
     },
-    /// A field or an option is at a position where it is not allowed.
+    /// A field or an option is not allowed at its position.
     Misplaced {
-        /// The word, shortened if it is long.
+        /// The invalid word, truncated if it is long.
         token: String,
         /// The rule that the word breaks.
         rule: &'static str,
@@ -54,7 +55,7 @@ pub enum LayoutError {
     RepeatedField(Field),
     /// The first field is not `time`.
     TimeNotFirst {
-        /// The first field, if there is one.
+        /// The first field of the layout, or `None` if the list of fields is empty.
         found: Option<&'static str>,
     },
     /// The width of a field is not a number, or is out of range.
@@ -66,18 +67,18 @@ pub enum LayoutError {
     },
     /// The fields have more than 63 bits in total.
     TooManyBits {
-        /// The field at which the sum exceeds 63.
+        /// The field at which the total width exceeds 63 bits.
         field: Field,
-        /// The width of that field.
+        /// The width of the field.
         bits: u32,
-        /// The sum over all fields.
+        /// The total width of all fields.
         total: u64,
     },
-    /// The unit is not a length of time, is zero, or is longer than 10 seconds.
+    /// The unit is invalid, zero, or longer than 10 seconds.
     Unit(String),
-    /// The epoch is not an instant, or not a whole number of microseconds.
+    /// The epoch is not a valid timestamp, or is not a whole number of microseconds.
     Epoch(String),
-    /// The time field extends beyond the times that a `timestamptz` can hold.
+    /// The layout would end after the latest time that a `timestamptz` can hold.
     EndsTooLate {
         /// The width of the time field.
         time_bits: u32,
@@ -94,7 +95,7 @@ impl fmt::Display for LayoutError {
             LayoutError::UnknownName { token, candidates } => {
                 write!(f, "\"{token}\" is not recognized.")?;
                 match nearest(token, candidates) {
-                    // Users try this name first, because it is the name of this kind of ID.
+                    // Users try the name `snowflake` first, because these IDs are known as Snowflake IDs.
                     None if token.eq_ignore_ascii_case("snowflake") && candidates.contains(&"twitter") => {
                         write!(f, " The default layout is \"standard\", and the layout of Twitter's Snowflake is \"twitter\".")
                     }
@@ -132,7 +133,7 @@ impl fmt::Display for LayoutError {
 }
 
 impl LayoutError {
-    /// Returns a sentence for the user that says what is allowed.
+    /// Returns a sentence that tells the user which layouts are allowed.
     pub fn allowed(&self) -> String {
         match self {
             LayoutError::Empty => {
@@ -179,7 +180,8 @@ impl Error for LayoutError {}
 /// The reason why a value does not fit a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeError {
-    /// The value of a field is negative or too large. For a field that the layout lacks, only 0 fits.
+    /// The value of a field is negative or too large. The only valid value of a field that is not in the
+    /// layout is 0.
     Field {
         /// The field.
         field: Field,
@@ -188,18 +190,19 @@ pub enum RangeError {
         /// The largest value that fits.
         max: u64,
     },
-    /// An instant is outside the time of the layout. All instants are microseconds of Unix time.
+    /// A timestamp is before the epoch or after the end of the layout. Timestamps are in microseconds of Unix
+    /// time.
     Time {
-        /// The instant.
+        /// The timestamp.
         unix_us: i64,
-        /// The epoch.
+        /// The epoch of the layout.
         from_us: i64,
-        /// The end of the layout, which is the first instant after it.
+        /// The end of the layout: the first timestamp that no longer fits.
         until_us: i64,
     },
     /// An ID is negative. No layout has negative IDs.
     NegativeId(i64),
-    /// An ID is larger than the last one of the layout.
+    /// An ID is larger than the largest ID of the layout.
     IdPastEnd {
         /// The ID.
         id: i64,
@@ -227,7 +230,7 @@ impl fmt::Display for RangeError {
 }
 
 impl RangeError {
-    /// Returns a sentence for the user that says what fits.
+    /// Returns a sentence that tells the user which values are allowed.
     pub fn allowed(&self) -> String {
         match self {
             RangeError::Field { field, max: 0, .. } => {

@@ -9,21 +9,21 @@ pub const MAX_IDENTITY_BITS: u32 = 31;
 /// A part of an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
-    /// Ticks since the epoch. Always the most significant field.
+    /// The number of ticks since the epoch. This field is always the most significant one.
     Time,
-    /// The upper part of the identity of the server that created the ID.
+    /// The datacenter ID of the server that created the ID.
     Datacenter,
-    /// The identity of the server that created the ID.
+    /// The worker ID of the server that created the ID.
     Worker,
     /// A number that changes when the server's clock is set back, like the clock sequence of a version 1 UUID
     /// (RFC 9562).
     ClockSeq,
-    /// Distinguishes the IDs that one server creates within one tick.
+    /// A number that distinguishes the IDs that a server creates within one tick.
     Sequence,
 }
 
 impl Field {
-    /// Every field, in the order used by this crate.
+    /// All fields, in the order in which this crate lists them.
     pub const ALL: [Field; 5] =
         [Field::Time, Field::Datacenter, Field::Worker, Field::ClockSeq, Field::Sequence];
 
@@ -38,7 +38,7 @@ impl Field {
         }
     }
 
-    /// Returns the text form of the field with a common width.
+    /// Returns an example of the field in the text form of a layout.
     pub(crate) fn example(self) -> &'static str {
         match self {
             Field::Time => "time:41",
@@ -49,7 +49,7 @@ impl Field {
         }
     }
 
-    /// Returns the field with this name, if there is one.
+    /// Returns the field with the given name, or `None` if the name is unknown.
     pub fn from_name(name: &str) -> Option<Field> {
         Field::ALL.into_iter().find(|field| field.name() == name)
     }

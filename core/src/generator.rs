@@ -1,9 +1,9 @@
-//! The pure function of the generator: it determines which values come next, given the values handed out so
-//! far, the clock and the limit.
+//! The arithmetic of the generator. A generator computes the next values from the counter, the clock and the
+//! limit. The computation has no side effects.
 //!
-//! A **counter** is `tick << sequence_bits | sequence` of the next free value: one integer that only grows.
-//! The other fields are added when a value becomes an ID. Carrying into the next tick is therefore `+ 1`, a
-//! batch is `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
+//! A **counter** is a single integer that only grows: `tick << sequence_bits | sequence` of the next free
+//! value. The other fields are added when a counter is converted to an ID. Carrying into the next tick is
+//! therefore `+ 1`, a batch is `+ n`, and "the larger of the counter and the clock" is the whole algorithm.
 
 use std::num::NonZeroU64;
 
@@ -13,11 +13,11 @@ use crate::identity::Identity;
 use crate::layout::Layout;
 use crate::slot_key::SlotKey;
 
-/// The limit of `max_ahead_us`: 2^62 µs, about 146,000 years. It is larger than any `max_ahead`, and small
-/// enough that its sum with the time since the epoch fits 64 bits.
+/// The limit of `max_ahead_us`: 2^62 µs, about 146,000 years. The limit is larger than any `max_ahead`. The
+/// sum of the limit and the time since the epoch still fits in 64 bits.
 const MAX_AHEAD_US: u64 = 1 << 62;
 
-/// Values that belong to one caller: `count` counters, starting with `first`.
+/// A range of `count` consecutive counters, starting with `first`, that is reserved for one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "reserved values that are not used are lost"]
 pub struct Reservation {
@@ -26,28 +26,30 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The number of reserved values: at least 1, at most the number requested.
+    /// Returns the number of reserved values. The number is at least 1, and at most the number requested.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The counter after the last reserved value, which is the first free one.
+    /// Returns the counter that follows the last reserved value.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.count
     }
 }
 
-/// The reason why no value is available now. No value was taken.
+/// The reason why no value is available now. No value has been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
-    /// The gate is closed, or is open for another identity. Contains the identity of the gate, if it is open.
+    /// The gate is closed, or is open for another identity. If the gate is open, the value is the identity of
+    /// the gate.
     Identity(Option<Identity>),
     /// The next value would be too far ahead of the clock.
     Ahead {
-        /// Microseconds until the value is allowed, by the clock that was passed in; at least 1.
+        /// The waiting time until the value is allowed, in microseconds. The waiting time is counted from the
+        /// clock that the caller passed, and is at least 1 µs.
         wait_us: u64,
     },
-    /// The horizon is reached. It has to be extended before more values can be taken.
+    /// The counter has reached the horizon. The horizon must be extended before more values can be taken.
     Horizon,
     /// The layout has no further tick. Waiting does not help.
     Exhausted,
@@ -58,34 +60,37 @@ pub enum Stall {
     },
 }
 
-/// A layout with everything else that determines its next value, except the shared state and the clock.
+/// A layout with the parameters for generating its IDs. The shared state and the clock are not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generator {
     layout: Layout,
     identity: Identity,
     /// The fields that are the same in every ID, shifted to their positions.
     identity_bits: u64,
-    /// The value of the clock sequence, at its position in the word of a slot: see [`SlotKey::word`].
+    /// The value of the clock sequence, shifted to its position in the word of a slot (see
+    /// [`SlotKey::word`]).
     value_bits: u64,
     sequence_bits: u32,
     max_ahead_us: u64,
-    /// `sequence_spread`, limited to the largest sequence of the layout.
+    /// The smaller of `sequence_spread` and the largest sequence of the layout.
     spread: u64,
 }
 
 impl Generator {
     /// Creates a generator for `layout`.
     ///
-    /// `max_ahead_us` is how far the start of a tick may be ahead of the clock, in microseconds.
+    /// `max_ahead_us` is the maximum time by which the start of a tick may be ahead of the clock, in
+    /// microseconds.
     ///
-    /// `sequence_spread` is the highest sequence at which a tick starts if the clock enters it. The tick
-    /// determines its first sequence, from 0 to `sequence_spread`. A tick that is entered by counting on from
-    /// the previous tick starts at 0. Without a spread, almost all IDs created at a low rate would have
-    /// sequence 0, and sharding by hash or modulo would place all of them on a few shards. 0 turns the spread
-    /// off. A spread larger than the largest sequence of the layout is reduced to that sequence.
+    /// `sequence_spread` is the highest sequence at which a tick may start when the clock enters the tick.
+    /// The first sequence of such a tick is computed from the tick, and is between 0 and `sequence_spread`.
+    /// If a tick is entered because the previous tick is full, the tick starts at sequence 0. Without a
+    /// spread, almost all IDs created at a low rate would have sequence 0, and sharding by hash or modulo
+    /// would place all of them on a few shards. A `sequence_spread` of 0 turns the spread off. A spread
+    /// larger than the largest sequence of the layout is reduced to that sequence.
     ///
     /// # Errors
-    /// [`RangeError::Field`] if the identity does not fit the layout.
+    /// Returns [`RangeError::Field`] if the identity does not fit the layout.
     pub fn new(
         layout: Layout,
         identity: Identity,
@@ -108,10 +113,10 @@ impl Generator {
         })
     }
 
-    /// Returns the same generator for IDs with this value of the clock sequence.
+    /// Returns a copy of the generator that sets the clock sequence field to `value`.
     ///
     /// # Panics
-    /// If the value does not fit the layout.
+    /// Panics if the value does not fit the layout.
     pub fn with_clock_seq(mut self, value: u8) -> Generator {
         assert!(value <= self.layout.max_clock_seq(), "bug: clock_seq {value} does not fit {}", self.layout);
         let shift = self.layout.shift(Field::ClockSeq);
@@ -121,20 +126,21 @@ impl Generator {
         self
     }
 
-    /// Returns whether the value of the clock sequence is not 0.
+    /// Returns whether the clock sequence of the generator has a value other than 0.
     #[inline]
     pub(crate) fn has_value(&self) -> bool {
         self.value_bits != 0
     }
 
-    /// Returns the counter in the word of a slot. If the word has another value of the clock sequence, the
-    /// result is past the end of the layout, where [`Generator::advance`] takes nothing.
+    /// Extracts the counter from the word of a slot. If the word contains another value of the clock
+    /// sequence, the function returns a counter past the end of the layout. [`Generator::advance`] then
+    /// reserves no values.
     #[inline]
     pub fn counter_of(&self, word: u64) -> u64 {
         word ^ self.value_bits
     }
 
-    /// Returns the word of a slot that holds a counter.
+    /// Returns the word that a slot contains for the given counter.
     #[inline]
     pub(crate) fn word_of(&self, counter: u64) -> u64 {
         counter ^ self.value_bits
@@ -150,15 +156,15 @@ impl Generator {
         self.identity
     }
 
-    /// Determines which values come next: `n` values, or as many as are allowed now, but at least one.
+    /// Returns the next values of the layout: as many as are allowed now, at least 1 and at most `n`.
     ///
     /// `current` is the counter. `now_us` is the clock in microseconds of Unix time, read after the counter
-    /// was loaded. `limit` is the horizon: the first tick that may not be used. The values belong to the
-    /// caller once it has exchanged `current` for the counter after the last of them.
+    /// was loaded. `limit` is the horizon: the first tick that may not be used. To take the values, the
+    /// caller must replace `current` with the counter that follows the last value.
     ///
     /// # Errors
-    /// A [`Stall`] with the reason why no value is allowed.
-    #[inline(always)] // This runs once per ID; returning the result in memory would cost 1 ns.
+    /// Returns a [`Stall`] that states why no value is allowed.
+    #[inline(always)] // This function runs for every ID, and returning the result in memory would take 1 ns.
     pub fn advance(
         &self,
         current: u64,
@@ -169,8 +175,7 @@ impl Generator {
         let elapsed_us = self.elapsed(now_us)?;
         let first = self.first_free(current, elapsed_us)?;
         let last_tick = first.saturating_add(n.get() - 1) >> self.sequence_bits;
-        // The product is evaluated last, when `last_tick` is known to be a tick of the layout. It cannot
-        // overflow then.
+        // The product cannot overflow, because it is evaluated only if `last_tick` is a tick of the layout.
         if last_tick < limit
             && last_tick < self.layout.ticks()
             && last_tick * self.layout.unit_us() <= elapsed_us + self.max_ahead_us
@@ -180,12 +185,12 @@ impl Generator {
         self.advance_partly(first, elapsed_us, limit, n)
     }
 
-    /// Returns how long it takes until the last of `n` values is allowed, if no other caller takes values: in
-    /// microseconds, by the clock that is passed in. The caller can detect in advance that waiting is
-    /// hopeless.
+    /// Estimates how long a caller must wait for `n` values, in microseconds, if no other caller takes
+    /// values. The caller can then decide not to wait at all.
     ///
     /// # Errors
-    /// [`Stall::Exhausted`] if fewer than `n` values of the layout are left; [`Stall::BeforeEpoch`].
+    /// Returns [`Stall::Exhausted`] if fewer than `n` values of the layout are left, and
+    /// [`Stall::BeforeEpoch`] if the clock is before the epoch.
     pub fn wait_us(&self, current: u64, now_us: i64, n: NonZeroU64) -> Result<u64, Stall> {
         let elapsed_us = self.elapsed(now_us)?;
         let first = self.first_free(current, elapsed_us)?;
@@ -206,8 +211,8 @@ impl Generator {
         Ok(now_us.abs_diff(epoch_us))
     }
 
-    /// Returns the larger of the counter and the clock. The division is done only if the clock is in a later
-    /// tick than the counter.
+    /// Returns `current` if the clock is not in a later tick, and otherwise a counter in the tick of the
+    /// clock. A division is needed only in the second case.
     #[inline]
     fn first_free(&self, current: u64, elapsed_us: u64) -> Result<u64, Stall> {
         let unit_us = self.layout.unit_us();
@@ -225,8 +230,8 @@ impl Generator {
         Ok((tick << self.sequence_bits) + self.spread_of(tick))
     }
 
-    /// Returns the first sequence of a tick that the clock enters: Fibonacci hashing of the tick, scaled to 0
-    /// to `spread`.
+    /// Returns the sequence at which a tick starts when the clock enters the tick. The sequence is a
+    /// Fibonacci hash of the tick, scaled to the range from 0 to `spread`.
     #[inline]
     fn spread_of(&self, tick: u64) -> u64 {
         let hash = tick.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

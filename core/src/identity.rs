@@ -16,25 +16,26 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A bit that is set in the word of every identity, so that datacenter 0 and worker 0 differ from
-    /// [`Identity::NOBODY`].
+    /// The bit that distinguishes the word of an identity from [`Identity::NOBODY`], even if datacenter and
+    /// worker are 0.
     const SOMEBODY: u64 = 1 << 63;
-    /// The word that stands for no identity.
+    /// The word that is stored if there is no identity, for example in a closed gate.
     pub const NOBODY: u64 = 0;
 
-    /// Returns whether the identity fits some layout.
+    /// Returns whether the identity fits at least one layout.
     pub fn is_possible(self) -> bool {
         self.datacenter.max(self.worker) >> MAX_IDENTITY_BITS == 0
     }
 
-    /// Returns the identity in one word, which is never [`Identity::NOBODY`]. The identity must be possible.
+    /// Encodes the identity in one word. The word is never [`Identity::NOBODY`]. The identity must fit at
+    /// least one layout.
     #[inline]
     pub fn to_word(self) -> u64 {
         debug_assert!(self.is_possible());
         Identity::SOMEBODY | u64::from(self.datacenter) << 32 | u64::from(self.worker)
     }
 
-    /// Returns the identity from which [`Identity::to_word`] made this word, or `None` for
+    /// Decodes an identity from a word that [`Identity::to_word`] returned. Returns `None` for
     /// [`Identity::NOBODY`].
     pub fn from_word(word: u64) -> Option<Identity> {
         let datacenter = ((word & !Identity::SOMEBODY) >> 32) as u32;

@@ -1,17 +1,18 @@
-//! [`LeaseState`]: what a server knows of its leases, and its steps in the protocol with the registry.
+//! [`LeaseState`] is a server's record of its leases, and implements the server's part of the protocol with
+//! the registry.
 //!
-//! The registry grants an identity for a range of ID time: see [`Lease`]. A server keeps its state in a file.
-//! After a crash at any point, the server can continue from that file:
+//! The registry grants an identity for a range of time (see [`Lease`]). A server keeps the state of its
+//! leases in a file. The following rules allow the server to continue from this file after a crash:
 //!
-//! * Before a server requests an identity, it stores the ID of the lease that it requests ([`Asking`]). If
-//!   the reply is lost, the server repeats the request, and the registry returns the same lease.
+//! * The server stores the ID of a new lease ([`Asking`]) before it requests the lease. If the reply is lost,
+//!   the server repeats the request, and the registry returns the same lease.
 //! * A granted lease is stored before it is used.
-//! * Each renewal presents two nonces: the one that the registry should know, and the next one. Both are
-//!   stored before they are sent, so a lost reply does no harm. A copy of the server has the same file, but
-//!   the nonce after the next one is random. The registry therefore detects at the second renewal that there
-//!   are two servers.
+//! * Each renewal contains the current nonce, which the registry should know, and the next nonce. Both nonces
+//!   are stored before they are sent, so a lost reply does no harm. A copy of the server starts with the same
+//!   nonces, but both servers then generate different random nonces. The registry therefore detects the copy
+//!   at the second renewal.
 //!
-//! Instants are microseconds of Unix time.
+//! All times are in microseconds of Unix time.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -19,7 +20,7 @@ use uuid::Uuid;
 use crate::identity::Identity;
 use crate::lease::Lease;
 
-/// What a server knows of its leases.
+/// A server's record of its leases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaseState {
     /// The registry that last granted or renewed a lease.
@@ -28,14 +29,14 @@ pub struct LeaseState {
     pub held: Option<Held>,
     /// The lease that the server is requesting.
     pub asking: Option<Asking>,
-    /// Evidence that the server can show the registry, of the lease it holds and of earlier leases. Evidence
-    /// outlives its lease. A copy of the server may show it as well, because evidence gives no right to
-    /// anything.
+    /// Evidence of current and earlier leases, which the server can present to the registry. Evidence is kept
+    /// after its lease has ended. A copy of the server may present the same evidence, because evidence grants
+    /// no rights.
     #[serde(default)]
     pub evidence: Vec<Evidence>,
 }
 
-/// A range that the registry has granted, and its signed statement that it did.
+/// A granted range, with the registry's signed statement of the grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The range. The lease may have been renewed after the registry signed the statement.
@@ -44,11 +45,12 @@ pub struct Evidence {
     pub token: String,
 }
 
-/// How long evidence is kept after the end of its lease: 50 hours, which is longer than any quarantine of a
-/// registry. A clock that was ahead when the lease was granted may have been corrected since.
+/// The time for which evidence is kept after its lease has ended. These 50 hours are longer than any
+/// quarantine of a registry. The clock may also have been ahead when the lease was granted, and corrected
+/// later.
 const TOLD_FOR_US: i64 = 50 * 60 * 60 * 1_000_000;
-/// The maximum number of leases of which a server keeps evidence. If there are more, it keeps the evidence of
-/// the lease it holds and of those that end last.
+/// The maximum number of leases for which a server keeps evidence. If there are more leases, the server keeps
+/// evidence of its current lease and of the leases that end last.
 const MOST_EVIDENCE: usize = 32;
 
 /// A lease that was granted.
@@ -60,14 +62,14 @@ pub struct Held {
     pub lease_id: Uuid,
     /// The last nonce that the registry is known to have received.
     pub last_nonce: Uuid,
-    /// The nonce that will be sent with the next renewal.
+    /// The new nonce for the next renewal.
     pub next_nonce: Uuid,
 }
 
-/// A lease that was requested. The registry may have granted it already.
+/// A requested lease, which the registry may already have granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asking {
-    /// The ID of the lease, as in [`Held`].
+    /// The ID of the requested lease.
     pub lease_id: Uuid,
     /// The first nonce.
     pub nonce: Uuid,
@@ -78,9 +80,9 @@ pub struct Asking {
 pub struct Needs {
     /// The datacenter ID.
     pub datacenter: u32,
-    /// The required worker ID, if it has to be a particular one.
+    /// The required worker ID, or `None` if every worker ID is acceptable.
     pub pin: Option<u32>,
-    /// The first worker ID that does not fit the layout.
+    /// The lowest worker ID that does not fit in the layout.
     pub worker_limit: u32,
     /// Worker IDs that were found to be unusable.
     pub unwanted: Vec<u32>,
@@ -101,20 +103,20 @@ impl Needs {
 pub enum Outcome {
     /// The lease is granted or renewed.
     Granted(Lease),
-    /// The registry does not know this lease: it has expired and its worker ID was granted to another server,
-    /// or the registry has lost it.
+    /// The registry does not know this lease. Either the lease has expired and its worker ID was granted to
+    /// another server, or the registry has lost the lease.
     Unknown,
-    /// Another server renews this very lease: one of the two servers is a copy of the other.
+    /// Another server renews the same lease. One of the two servers is a copy of the other.
     Twin,
     /// No identity is free now.
     Taken {
-        /// When an identity becomes free; 0 if none ever will.
+        /// The time at which an identity becomes free, or 0 if no identity will become free.
         free_from_us: i64,
     },
-    /// The registry has not been started: it grants no identity before `start_fleet()`.
+    /// The registry has not been started. It grants no identity before `start_fleet()` is called.
     NotStarted,
-    /// The registry does not renew an expired lease now, because its identity may belong to another server by
-    /// now.
+    /// The lease has expired, and the registry cannot renew it now because its identity may already belong to
+    /// another server.
     Quarantine,
     /// The clocks of the server and the registry differ too much for the registry to decide.
     ClockDiffers,
@@ -123,14 +125,14 @@ pub enum Outcome {
 }
 
 impl LeaseState {
-    /// Returns the state that a copy of the server starts with. The copy is an unrecognized server: it knows
-    /// the registry and has the evidence, but holds no lease.
+    /// Returns the initial state of a copy of this server. The copy is an unrecognized server, which knows
+    /// the registry and has the evidence but holds no lease.
     pub fn of_an_unrecognized_server(self) -> LeaseState {
         LeaseState { held: None, asking: None, ..self }
     }
 
-    /// Returns the lease that the server holds, if the lease has not ended at `now_us` and there is evidence
-    /// of it.
+    /// Returns the current lease if the lease has not ended at `now_us` and the server has evidence of the
+    /// lease.
     pub fn lease_at(&self, now_us: i64) -> Option<Lease> {
         let held = self.held.as_ref().filter(|_| self.is_proved());
         held.map(|held| held.lease).filter(|lease| now_us < lease.until_us)
@@ -141,21 +143,21 @@ impl LeaseState {
         self.held.as_ref().is_none_or(|held| !needs.are_met_by(held.lease.identity))
     }
 
-    /// Starts a request for an identity, or continues the current one. Store the state before sending the
-    /// request.
+    /// Starts a request for an identity, or repeats the current request. The caller must store the state
+    /// before sending the request.
     pub fn ask(&mut self, new_token: impl Fn() -> Uuid) -> Asking {
         self.asking.get_or_insert_with(|| Asking { lease_id: new_token(), nonce: new_token() }).clone()
     }
 
-    /// Records that the requested lease is granted. Store the state before using the lease.
+    /// Records that the requested lease was granted. The caller must store the state before using the lease.
     pub fn hold(&mut self, lease: Lease, new_token: impl Fn() -> Uuid) {
         if let Some(Asking { lease_id, nonce }) = self.asking.take() {
             self.held = Some(Held { lease, lease_id, last_nonce: nonce, next_nonce: new_token() });
         }
     }
 
-    /// Records that the lease is renewed. Store the state before using the lease. The end of a lease never
-    /// moves back.
+    /// Records that the lease was renewed. The caller must store the state before using the lease. A renewal
+    /// never shortens a lease.
     pub fn renew(&mut self, lease: Lease, new_token: impl Fn() -> Uuid) {
         if let Some(held) = &mut self.held {
             held.lease.until_us = held.lease.until_us.max(lease.until_us);
@@ -163,7 +165,7 @@ impl LeaseState {
         }
     }
 
-    /// Records evidence of the lease that the server holds, and removes outdated evidence.
+    /// Records evidence of the current lease, and removes outdated evidence.
     pub fn prove(&mut self, token: String, now_us: i64) {
         let Some(held) = &self.held else { return };
         let lease = held.lease;
@@ -171,20 +173,20 @@ impl LeaseState {
             !it.lease.is_same_range(&lease) && it.lease.until_us.saturating_add(TOLD_FOR_US) > now_us
         });
         self.evidence.push(Evidence { lease, token });
-        // Evidence of the held lease comes first, because the lease cannot be used without it.
+        // Evidence of the current lease comes first, because a lease cannot be used without evidence.
         self.evidence
             .sort_by_key(|it| (!it.lease.is_same_range(&lease), std::cmp::Reverse(it.lease.until_us)));
         self.evidence.truncate(MOST_EVIDENCE);
     }
 
-    /// Returns whether there is evidence of the lease that the server holds. A lease is not used without
-    /// evidence: if the registry lost the lease, no other server could tell the registry of it.
+    /// Returns whether the server has evidence of the current lease. A lease is not used without evidence,
+    /// because a registry that has lost the lease can learn of the grant only from the evidence.
     pub fn is_proved(&self) -> bool {
         let is_known = |held: &Held| self.evidence.iter().any(|it| it.lease.is_same_range(&held.lease));
         self.held.as_ref().is_some_and(is_known)
     }
 
-    /// Records the registry that granted or renewed a lease.
+    /// Records the ID of the registry that granted or renewed a lease.
     pub fn note(&mut self, registry_id: Uuid) {
         self.registry_id = Some(registry_id);
     }

@@ -31,7 +31,7 @@ pub const KEY_BYTES: usize = 16;
 pub struct Mask(Cast5);
 
 impl Mask {
-    /// Prepares a key. This takes as long as masking a few IDs.
+    /// Prepares a key, which takes as long as masking a few IDs.
     pub fn new(key: &[u8; KEY_BYTES]) -> Mask {
         Mask(Cast5::new(&Array::from(*key)))
     }
@@ -39,7 +39,7 @@ impl Mask {
     /// Returns the masked number of an ID.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn mask(&self, id: i64) -> Result<i64, RangeError> {
         walk(id, |block| self.0.encrypt_block(block))
@@ -49,15 +49,15 @@ impl Mask {
     /// some ID.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the number is negative.
+    /// Returns [`RangeError::NegativeId`] if the number is negative.
     #[inline]
     pub fn unmask(&self, masked: i64) -> Result<i64, RangeError> {
         walk(masked, |block| self.0.decrypt_block(block))
     }
 }
 
-/// Repeats `step`, starting with a non-negative number, until the result is non-negative. `step` is a
-/// permutation of all numbers. Repeating it eventually returns to the start, so the loop ends.
+/// Applies `step` repeatedly to a non-negative number until the result is non-negative. `step` is a
+/// permutation, so the sequence eventually returns to the first number and the loop ends.
 #[inline]
 fn walk(start: i64, step: impl Fn(&mut Block<Cast5>)) -> Result<i64, RangeError> {
     if start < 0 {

@@ -1,20 +1,20 @@
-//! The wording of messages: instants, and excerpts of the user's text.
+//! Formatting of times and of excerpts from the user's text in messages.
 
 use jiff::Timestamp;
 
 /// The mean length of a year in the Gregorian calendar.
 const US_PER_YEAR: i64 = 31_556_952_000_000;
-/// The length of the longest excerpt of the user's text in a message, in characters.
+/// The maximum length of an excerpt from the user's text, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// Returns the year of an instant (microseconds of Unix time), even if it is far beyond the range of
+/// Returns the year of a time in microseconds of Unix time, even if the year is outside the range of
 /// timestamps.
 pub(crate) fn year(unix_us: i128) -> i128 {
     1970 + unix_us / i128::from(US_PER_YEAR)
 }
 
-/// Formats an instant (microseconds of Unix time) as in RFC 3339. After the year 9999, which RFC 3339 cannot
-/// represent, the result is the year.
+/// Formats a time in microseconds of Unix time according to RFC 3339. RFC 3339 cannot represent times after
+/// the year 9999, for which the function returns only the year.
 pub fn instant(unix_us: i64) -> String {
     match Timestamp::from_microsecond(unix_us) {
         Ok(instant) => instant.to_string(),
@@ -22,14 +22,14 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
-/// Returns the start of the user's text in a form fit for a message: at most 60 characters, printable, and
-/// ASCII, because a message may have to be shown in any encoding.
+/// Returns an excerpt from the user's text for messages. The excerpt consists of at most 60 printable ASCII
+/// characters, because a message may be shown in any encoding.
 ///
-/// Messages contain the user's text only in this form. The text may be as large as 1 GB, and a failed attempt
-/// to allocate memory for a copy of it would end the process: in a server, every session.
+/// Messages contain the user's text only in this form. The text may be as large as 1 GB. If memory for a copy
+/// of the text could not be allocated, the process would abort and all sessions of the server would end.
 pub fn shown(text: impl AsRef<[u8]>) -> String {
     let text = text.as_ref();
-    // One character more than is shown, even if each takes 4 bytes, the maximum in UTF-8.
+    // Keep one character more than the excerpt can contain. A character takes at most 4 bytes in UTF-8.
     let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
     let text = String::from_utf8_lossy(start);
     let mut shown = String::new();
@@ -45,8 +45,9 @@ pub fn shown(text: impl AsRef<[u8]>) -> String {
     shown
 }
 
-/// Returns the candidate of which the token is most likely a misspelling or the beginning. A misspelling has
-/// at most one slip for each six characters of the candidate. A beginning counts if no other candidate has it.
+/// Returns the candidate that the user probably meant by a token. This is the most similar candidate if it
+/// differs by at most one typing error for each six characters, and otherwise the only candidate that starts
+/// with the token.
 pub(crate) fn nearest(token: &str, candidates: &[&'static str]) -> Option<&'static str> {
     let token = token.to_ascii_lowercase();
     let distance = |name: &&str| strsim::osa_distance(&token, name);

@@ -1,11 +1,11 @@
-//! A script of functions in plain SQL that read the IDs of a layout, for servers without the extension.
+//! A script that creates SQL functions for reading the IDs of a layout on servers without the extension.
 //!
-//! The functions have the names of the extension's functions and return the same results. All names in their
+//! The functions have the same names and results as the functions of the extension. All names in the function
 //! bodies are schema-qualified, so the search path of the caller does not matter. Each body is a single
 //! immutable expression, and no function is STRICT. The planner can therefore inline the functions, and
 //! conditions on time can use an index on the ID.
 //!
-//! An ID that is negative or past the end of the layout is an error, as in the extension. The script
+//! As in the extension, an ID that is negative or too large for the layout raises an error. The script
 //! multiplies such an ID by the smallest `bigint`, which fails with "bigint out of range" (22003).
 
 use crate::field::Field;
@@ -16,8 +16,8 @@ const US_PER_DAY: u64 = 86_400_000_000;
 const US_PER_SECOND: u64 = 1_000_000;
 
 impl Layout {
-    /// Returns the script. The names of the new functions are not schema-qualified: the functions are created
-    /// in the first schema of the search path.
+    /// Returns the script. The names of the new functions are not schema-qualified, so the functions are
+    /// created in the first schema of the search path.
     pub fn reader_sql(&self) -> String {
         let int4 = "pg_catalog.int4";
         let int8 = "pg_catalog.int8";
@@ -114,8 +114,8 @@ impl Layout {
         script
     }
 
-    /// Returns SQL that evaluates an expression of the ID, or raises an error if the layout cannot have the
-    /// ID. NULL stays NULL.
+    /// Returns an SQL expression that evaluates `expression` on an ID, and raises an error if the ID is
+    /// invalid in the layout. The result is NULL if the ID is NULL.
     fn checked_sql(&self, expression: &str) -> String {
         let mut condition = binary("id", ">=", "0");
         if self.total_bits() < u64::BITS - 1 {
@@ -125,7 +125,8 @@ impl Layout {
         format!("CASE WHEN {condition} THEN {expression} ELSE {error} END")
     }
 
-    /// Returns SQL for one field of the ID; NULL if the layout lacks the field.
+    /// Returns an SQL expression for one field of the ID. The result is NULL if the layout does not have the
+    /// field.
     fn field_sql(&self, field: Field, sql_type: &str) -> String {
         let value = match self.bits(field) {
             0 => "NULL::pg_catalog.int8".into(),
@@ -134,9 +135,9 @@ impl Layout {
         format!("({})::{sql_type}", self.checked_sql(&value))
     }
 
-    /// Returns SQL for the time of the ID. An interval stores days and microseconds separately, and
-    /// multiplication of each is exact. The sum is a `timestamp`, in which every day has 24 hours, unlike in
-    /// a `timestamptz`.
+    /// Returns an SQL expression for the time of the ID. Intervals store days and microseconds separately,
+    /// and multiplying both parts is exact. The interval is added to a `timestamp` rather than a
+    /// `timestamptz`, because a day of a `timestamp` always has 24 hours.
     fn time_sql(&self) -> String {
         let base_tick = self.base_tick();
         let base = instant(self.scale().start_us(base_tick));
@@ -153,9 +154,9 @@ impl Layout {
         format!("pg_catalog.timezone('UTC', {time})")
     }
 
-    /// Returns the tick from which microseconds are counted. It is 0, unless the microseconds up to the end
-    /// of the layout do not fit a `bigint`. In that case the epoch is before 1970, and the result is the
-    /// first tick that starts in 1970 or later.
+    /// Returns the tick from which the script counts microseconds. The result is tick 0 if the number of
+    /// microseconds from the epoch to the end of the layout fits in a `bigint`. Otherwise, the epoch is
+    /// before 1970, and the result is the first tick that starts in 1970 or later.
     fn base_tick(&self) -> u64 {
         match i64::try_from(u128::from(self.ticks()) * u128::from(self.unit_us())) {
             Ok(_) => 0,
@@ -181,8 +182,8 @@ impl Layout {
         self.bound_sql(instant, ("<", "-1"), (">=", self.max_id(i64::MAX)), &id)
     }
 
-    /// Returns SQL with three cases: an instant before the epoch, one after the start of the last tick, and
-    /// one in between.
+    /// Returns an SQL expression with separate results for times before the epoch, times after the start of
+    /// the last tick, and times in between.
     fn bound_sql(
         &self,
         instant_sql: &str,
@@ -193,7 +194,7 @@ impl Layout {
         let utc = utc(instant_sql);
         let epoch = instant(self.epoch_us());
         let epoch = format!("TIMESTAMP '{}'", epoch.trim_end_matches('Z'));
-        // The last tick may start in a year with more than four digits.
+        // The start of the last tick may be in a year with more than four digits.
         let last_us = (u128::from(self.ticks() - 1) * u128::from(self.unit_us())) as u64;
         let (days, rest) = (last_us / US_PER_DAY, last_us % US_PER_DAY);
         let (seconds, us) = (rest / US_PER_SECOND, rest % US_PER_SECOND);
@@ -207,8 +208,8 @@ impl Layout {
         )
     }
 
-    /// Returns SQL for the tick of an instant within the layout, after `added_us` microseconds have been
-    /// added. Seconds are `numeric`, and `div` is exact.
+    /// Returns an SQL expression for the tick of a time within the layout. `added_us` microseconds are added
+    /// to the time. Seconds are `numeric`, and `div` is exact.
     fn tick_sql(&self, instant: &str, added_us: u64) -> String {
         let us = binary(&format!("EXTRACT(EPOCH FROM {})", utc(instant)), "*", &US_PER_SECOND.to_string());
         let offset = i128::from(added_us) - i128::from(self.epoch_us());

@@ -1,31 +1,31 @@
-//! The reset of a server to the present, under an identity that was never used.
+//! Resets a server to the present, under an identity that the server has never used.
 //!
-//! All instants are microseconds of Unix time.
+//! All times are in microseconds of Unix time.
 
 use crate::identity::Identity;
 use crate::used::{History, Scope, Use, Uses};
 
-/// The high-water mark of an identity may be at most this far beyond the latest time that IDs may have: 10
-/// seconds, in microseconds. Otherwise, the identity is refused. Accepting such an identity would raise every
-/// slot to its high-water mark. The next identity would then have to wait for that time as well.
+/// The maximum time by which the high-water mark of an identity may exceed the latest time of IDs: 10
+/// seconds, in microseconds. An identity with a higher mark is refused. Accepting such an identity would
+/// raise every slot to its high-water mark. The next identity would then have to wait for that time as well.
 pub const MOST_AHEAD_US: i64 = 10_000_000;
 
 /// The reason why a reset is refused for an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResetRefusal {
-    /// The server is currently creating IDs under the identity.
+    /// The server is currently issuing IDs under the identity.
     InUse,
-    /// IDs were created under the identity.
+    /// The server has issued IDs under the identity.
     Used,
-    /// It is unknown which identities were used.
+    /// The server does not know which identities were used.
     HistoryUnknown,
 }
 
-/// Checks that the server may reset to `now_us` under an identity. A reset is refused if IDs may already have
-/// been created under the identity.
+/// Returns an error if the server must not reset to `now_us` under an identity. A reset is refused if IDs may
+/// already have been created under the identity.
 ///
 /// # Errors
-/// The reason why the reset is refused.
+/// Returns the reason why the reset is refused.
 pub fn check_reset(
     identity: Identity,
     uses: &Uses,
@@ -45,21 +45,21 @@ pub fn check_reset(
     }
 }
 
-/// Returns whether it is unknown which identities were used. An unknown history that ends within 10 seconds
-/// is ignored, because an identity can start after its end.
+/// Returns whether the list of used identities may be incomplete. An unknown history that ends within 10
+/// seconds is ignored, because the new identity can start after the end of the history.
 pub(crate) fn is_history_unknown(uses: &Uses, history: &History, is_elsewhere: bool, now_us: i64) -> bool {
     let soon_us = now_us.saturating_add(MOST_AHEAD_US);
     is_history_lost(uses, history, is_elsewhere) || uses.recorded(None, Scope::ZERO) > Some(soon_us)
 }
 
-/// Returns whether records are lost, or whether the server has a history but no records.
+/// Returns whether records are missing, including the case that the server has a history but no records.
 fn is_history_lost(uses: &Uses, history: &History, is_elsewhere: bool) -> bool {
     is_elsewhere || history.lacks_record(uses) || (uses.is_empty() && history.highest_us > 0)
 }
 
 /// Returns the records to store before a reset. The records block each recorded identity up to `end_us`, the
-/// highest horizon so far. In addition, the records block the current value up to that instant for all
-/// identities except the new one, which has used no value.
+/// highest horizon so far. In addition, the records block the current value up to `end_us` for all identities
+/// except the new identity, which has used no value.
 pub fn records_before_reset(uses: &Uses, identity: Identity, value: u8, end_us: i64) -> Vec<Use> {
     let mut known = uses.clone();
     let mut records = known.add(uses.shut_out(end_us));

@@ -1,4 +1,4 @@
-//! Numbers in ranges: the part of a segment that all processes of a server share.
+//! The shared state of a segment: ranges of numbers from which all processes of a server take numbers.
 //!
 //! A registry grants ranges, one writer publishes them here, and any number of callers take numbers from
 //! them. Callers change a single word, which holds the generation of the current range and the count of
@@ -7,14 +7,14 @@
 //!
 //! The following rules ensure that no number is ever taken twice:
 //!
-//! * A caller reads the word, then the range of that generation, and takes numbers by an exchange of the
-//!   word. If the exchange succeeds, the word has not changed since it was read. The range has not changed
-//!   either, because the writer overwrites a range only after the word has moved to a later generation. (If
-//!   the range is overwritten while a caller reads it, the caller may read arbitrary values, but its exchange
-//!   fails.)
-//! * The word only grows, so a generation is repeated only after its 24 bits have wrapped around. A
-//!   repetition would be harmful only if 16 million ranges, each written to disk, were used up between the
-//!   read and the exchange of one caller.
+//! * A caller reads the word and then the range of that generation. The caller takes numbers by replacing the
+//!   word in a compare-and-exchange. If the exchange succeeds, the word has not changed since it was read.
+//!   The range has not changed either, because the writer overwrites a range only after the word has moved to
+//!   a later generation. (If the range is overwritten while a caller reads it, the caller may read arbitrary
+//!   values, but its exchange fails.)
+//! * The word only grows, so a generation is repeated only after its 24 bits have wrapped around. A repeated
+//!   generation would be harmful only if 16 million ranges were exhausted between the read and the exchange
+//!   of one caller. Each of these ranges must be written to disk first.
 //! * The writer ensures that the numbers of each range are above those of all earlier ranges.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
@@ -26,12 +26,13 @@ use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The number of ranges that fit: the current one, and those after it.
+/// The number of ranges for which a segment has room, including the current range.
 const RANGES: u64 = 4;
-/// The number of bits for the count of numbers taken from the range. The other 24 bits are the generation.
+/// The number of bits that count the numbers taken from the current range. The other 24 bits of the word
+/// contain the generation.
 const OFFSET_BITS: u32 = 40;
 const GENERATIONS: u64 = 1 << (u64::BITS - OFFSET_BITS);
-/// The maximum count of numbers in a range.
+/// The maximum size of a range, in numbers.
 pub const MOST_NUMBERS: u64 = (1 << OFFSET_BITS) - 1;
 /// The value of [`Range::ends_us`] for a range that may be used at any time.
 pub const NEVER_ENDS: i64 = i64::MAX;
@@ -41,12 +42,12 @@ pub const NEVER_ENDS: i64 = i64::MAX;
 pub struct Range {
     /// The lowest number.
     pub first: i64,
-    /// The difference between a number and the next one.
+    /// The difference between consecutive numbers.
     pub increment: i64,
     /// The count of numbers.
     pub count: u64,
-    /// When the range ends, in microseconds of the clock that is passed to [`Segment::take`]; or
-    /// [`NEVER_ENDS`].
+    /// The time at which the range ends, in microseconds, or [`NEVER_ENDS`]. The time is compared with the
+    /// clock that is passed to [`Segment::take`].
     pub ends_us: i64,
 }
 
@@ -60,17 +61,16 @@ impl Range {
     }
 }
 
-/// The numbers that a call has taken.
+/// The numbers returned by a call of [`Segment::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The lowest number.
     pub first: i64,
-    /// The difference between a number and the next one.
+    /// The difference between consecutive numbers.
     pub increment: i64,
-    /// The count of numbers, at least 1.
+    /// The count of numbers, which is at least 1.
     pub count: u64,
-    /// Whether the caller should request the next range. Only one of the calls that take numbers from a range
-    /// gets `true`.
+    /// True if the caller should request the next range. Only one call per range returns `true`.
     pub is_next_wanted: bool,
 }
 
@@ -86,37 +86,37 @@ impl Taken {
     }
 }
 
-/// The error for a segment without usable numbers: every range is exhausted or has ended.
+/// The error for a segment whose ranges are all exhausted or have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dry;
 
-/// The segment has no room for another range, because none of its ranges is exhausted.
+/// The error for a segment that has no room for another range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
 /// A snapshot of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// The current range; `None` before the first one.
+    /// The current range, or `None` if no range was ever added.
     pub current: Option<Range>,
-    /// How many numbers of the current range have been taken.
+    /// The count of numbers taken from the current range.
     pub offset: u64,
-    /// The range after the current one, if present.
+    /// The range that follows the current range, if any.
     pub next: Option<Range>,
     /// The count of numbers left in all ranges.
     pub left: u64,
-    /// Whether the next range should be fetched: the current range is the last one, and enough of its numbers
-    /// have been taken.
+    /// True if the next range should be fetched. The next range is needed when the current range is the last
+    /// range of the segment and enough of its numbers have been taken.
     pub is_next_wanted: bool,
 }
 
 impl Standing {
-    /// Returns whether there has never been a range.
+    /// Returns whether no range was ever added to the segment.
     pub fn is_unused(&self) -> bool {
         self.current.is_none() && self.next.is_none()
     }
 
-    /// Returns whether a number can be taken at this time.
+    /// Returns whether the segment has a number that can be taken at the time `now_us`.
     pub fn is_usable(&self, now_us: i64) -> bool {
         let current = self.current.filter(|range| self.offset < range.count);
         [current, self.next].into_iter().flatten().any(|range| range.ends_us > now_us)
@@ -130,7 +130,7 @@ struct RangeWords {
     increment: AtomicI64,
     count: AtomicU64,
     ends_us: AtomicI64,
-    /// The count of numbers taken from this range at which the next range should be fetched.
+    /// When this many numbers have been taken, the next range should be fetched.
     wanted_at: AtomicU64,
 }
 
@@ -155,7 +155,7 @@ impl RangeWords {
     }
 }
 
-/// A word that shares its cache lines with nothing else. The word is aligned to 128 bytes, because processors
+/// A word that shares no cache line with other data. The word is aligned to 128 bytes, because processors
 /// fetch cache lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -164,16 +164,16 @@ struct Apart(AtomicU64);
 /// The ranges of one segment, shared by all processes of a server.
 ///
 /// Every call writes the word, but the ranges rarely change. The word and the ranges are on different cache
-/// lines. After a failed exchange, a processor therefore still has the ranges in its cache.
+/// lines. Therefore the ranges stay in a processor's cache when its exchange of the word fails.
 #[derive(Debug)]
 pub struct Segment {
-    /// `generation << 40 | offset`. Written by callers, by exchange.
+    /// `generation << 40 | offset`. Callers write the word by a compare-and-exchange.
     word: Apart,
-    /// The generation of the newest range. Written by the one writer. Accesses use Release and Acquire, so a
-    /// process that sees a generation also sees its range.
+    /// The generation of the newest range. Only the writer of the segment changes the generation. Accesses
+    /// use Release and Acquire, so a process that sees a generation also sees its range.
     newest: AtomicU64,
-    /// Written by the one writer. Accesses are Relaxed, for the reasons given at `newest` and at the top of
-    /// this module.
+    /// The stored ranges. Only the writer of the segment changes the ranges. Accesses are Relaxed, for the
+    /// reasons given at `newest` and at the top of this module.
     ranges: [RangeWords; RANGES as usize],
 }
 
@@ -200,11 +200,12 @@ impl Segment {
         &self.ranges[(generation % RANGES) as usize]
     }
 
-    /// Takes `n` numbers, or as many as are left in the current range. If the current range has ended, the
-    /// rest of it is skipped. `clock` is called only if the range has an end time.
+    /// Takes `n` numbers from the current range, or all remaining numbers if fewer are left. If the current
+    /// range has ended, its remaining numbers are skipped. `clock` is called only if the range has an end
+    /// time.
     ///
     /// # Errors
-    /// [`Dry`] if no number is left. No number was taken.
+    /// Returns [`Dry`] if no number is left. In this case, no number has been taken.
     #[inline]
     pub fn take(&self, clock: impl Fn() -> i64, n: NonZeroU64) -> Result<Taken, Dry> {
         loop {
@@ -219,8 +220,8 @@ impl Segment {
             }
             let wanted_at = words.wanted_at.load(Ordering::Relaxed);
             let count = n.get().min(left);
-            // Release: a writer that overwrites this range has seen a later generation, so its stores come
-            // after the loads above.
+            // Release orders the loads above before the exchange. A writer overwrites this range only after
+            // it has seen a later generation, so the writer's stores come after these loads.
             let exchanged =
                 self.word.0.compare_exchange_weak(word, word + count, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
@@ -231,8 +232,8 @@ impl Segment {
         }
     }
 
-    /// Enters the next range, if there is one. If the exchange fails, another process has already entered the
-    /// next range, or has taken numbers from the current one.
+    /// Makes the next range the current range. If the exchange fails, another process has already made this
+    /// change, or has taken numbers from the current range.
     #[cold]
     fn go_on(&self, word: u64, generation: u64) -> Result<(), Dry> {
         if self.newest.load(Ordering::Acquire) == generation {
@@ -244,14 +245,15 @@ impl Segment {
         Ok(())
     }
 
-    /// Adds a range, which must be above all ranges before it. Only the segment's single writer may call this
-    /// function. The next range will be requested when `wanted_at` numbers of this range have been taken.
+    /// Adds a range. Its numbers must be higher than those of all earlier ranges. Only the segment's single
+    /// writer may call this function. The next range will be requested when `wanted_at` numbers of this range
+    /// have been taken.
     ///
     /// # Errors
-    /// [`Full`] if there is no room. The range was not added.
+    /// Returns [`Full`] if the segment has no room. In this case, the range has not been added.
     ///
     /// # Panics
-    /// If the range is invalid.
+    /// Panics if the range is invalid.
     pub fn publish(&self, range: Range, wanted_at: u64) -> Result<(), Full> {
         assert!(range.last().is_some(), "bug: {range:?} is no range");
         let (generation, _) = split(self.word.0.load(Ordering::Acquire));

@@ -1,16 +1,18 @@
-//! The atomics that all processes of a server share, and the rules for using them.
+//! The atomic words that the processes of a server share for generating IDs, and the rules for using these
+//! words.
 //!
-//! A [`Slot`] holds the state of one layout. The [`Gate`] holds the state of the server. A **fence** is the
-//! only primitive by which other code interferes with callers of [`Slot::reserve`]. A fence closes the gate
-//! and raises the counter of every slot by at least one. The other code then makes its changes and opens the
-//! gate. After the counters are raised, no attempt that started before the fence can succeed:
+//! A [`Slot`] holds the state of one layout. The [`Gate`] states whether the server may issue IDs, and under
+//! which identity. All code that must stop the callers of [`Slot::reserve`] uses a **fence**. A fence closes
+//! the gate and raises the counter of every slot by at least one. The process that runs the fence then makes
+//! its changes, and opens the gate. The following rules ensure that no attempt that started before the fence
+//! can succeed after the counters have been raised:
 //!
-//! * An attempt loads the counter *first*, then the gate. If the attempt loaded the counter before the raise,
-//!   its exchange finds another word and fails. A slot never returns to a word from which values could have
-//!   been taken.
-//! * If the attempt loaded the counter after the raise, it sees that the gate is closed. Its load (Acquire)
-//!   read a value that was written by the raise (Release) or by an exchange after the raise. The load
-//!   therefore happens after the gate was closed.
+//! * An attempt loads the counter *before* the gate. If the attempt loaded the counter before the raise, its
+//!   exchange finds another word and fails. A word from which values could have been taken is never stored in
+//!   the slot again.
+//! * If the attempt loaded the counter after the raise, it sees that the gate is closed. In this case, the
+//!   load (Acquire) reads a value written by the raise (Release) or by a later exchange. Therefore the gate
+//!   was closed before the load.
 //!
 //! `tests/loom.rs` checks this over all interleavings.
 
@@ -24,16 +26,16 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One word: the identity for which IDs may be generated. While the gate is closed, the word holds no
+/// The identity under which IDs may be generated, in one word. While the gate is closed, the word contains no
 /// identity, and no IDs may be generated.
 ///
-/// The word is written by the process that runs a fence, and read by every attempt.
+/// The process that runs a fence writes the word, and every attempt reads the word.
 #[derive(Debug, Default)]
 pub struct Gate(AtomicU64);
 
 impl Gate {
-    /// Opens the gate for calls with this identity. Release: these calls see everything that was written
-    /// before, such as raised counters.
+    /// Opens the gate for `identity`. The store uses Release, so that a process that finds the gate open also
+    /// sees all earlier writes, such as raised counters.
     ///
     /// # Panics
     /// Panics if the identity does not fit any layout.
@@ -56,9 +58,9 @@ impl Gate {
         self.0.load(Ordering::Acquire) == identity.to_word()
     }
 
-    /// Closes the gate, and raises the counter of every slot by at least one, and at least to the value that
-    /// the function of the slot returns. After this function has returned, no attempt succeeds unless it
-    /// starts after the next [`Gate::open`].
+    /// Closes the gate, and raises the counter of every slot by at least one. Each counter is raised at least
+    /// to the value that the function given for the slot returns. Attempts that start before the next
+    /// [`Gate::open`] cannot succeed after this function has returned.
     ///
     /// Returns the counter of each slot before and after the raise. Values below the first counter were
     /// issued or skipped earlier. Values between the two counters will never be issued.
@@ -74,26 +76,28 @@ impl Gate {
 /// The state of one layout, shared by all processes of a server.
 ///
 /// A slot fills two cache lines. The processor fetches lines in pairs, so neighbors closer than 128 bytes
-/// would slow each other down. Counter and horizon share a line on purpose: every attempt needs both, and the
-/// horizon rarely changes.
+/// would slow each other down. The counter and the horizon are on the same cache line, because every attempt
+/// needs both and the horizon rarely changes.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Slot {
-    /// The next free value, as `tick << sequence_bits | sequence`, and above it the value of the clock
-    /// sequence: see [`SlotKey::word`](crate::SlotKey::word). Attempts and fences write the word by atomic
-    /// exchanges. As long as the value of the clock sequence stays the same, the word only grows.
+    /// The low bits contain the next free value as `tick << sequence_bits | sequence`. The high bits contain
+    /// the value of the clock sequence (see [`SlotKey::word`](crate::SlotKey::word)). Attempts and fences
+    /// write the word by atomic exchanges. As long as the value of the clock sequence stays the same, the
+    /// word only grows.
     word: AtomicU64,
     /// The first tick that may not be used. Only the owner of the horizon writes this field.
     horizon: AtomicU64,
 }
 
 impl Slot {
-    /// Creates a slot with this word. The ticks that may be used end before `horizon`.
+    /// Creates a slot with the given word. `horizon` is the first tick that may not be used.
     pub fn new(word: u64, horizon: u64) -> Slot {
         Slot { word: AtomicU64::new(word), horizon: AtomicU64::new(horizon) }
     }
 
-    /// Returns a snapshot of the next free value, with the value of the clock sequence.
+    /// Returns a snapshot of the word, which contains the next free value and the value of the clock
+    /// sequence.
     pub fn word(&self) -> u64 {
         self.word.load(Ordering::Acquire)
     }
@@ -104,16 +108,16 @@ impl Slot {
         self.horizon.load(Ordering::Relaxed)
     }
 
-    /// Assigns the slot to a layout. This function must be called while no other process knows the slot,
-    /// because it overwrites the old word and horizon without comparing them.
+    /// Assigns the slot to a layout. No other process may know the slot during this call, because the word
+    /// and the horizon are overwritten unconditionally.
     pub fn assign(&self, word: u64, horizon: u64) {
         self.horizon.store(horizon, Ordering::Release);
         self.word.store(word, Ordering::Release);
     }
 
-    /// Switches to another value of the clock sequence. Attempts with the former value fail from then on. The
-    /// horizon is cleared first, so a process that sees the new word never sees the horizon of the former
-    /// value. Until a horizon is set, no value may be taken.
+    /// Switches the slot to another value of the clock sequence. Later attempts with the former value fail.
+    /// The horizon is cleared before the word is replaced. A process that sees the new word therefore never
+    /// sees the horizon of the former value. No value may be taken until a horizon is set.
     pub fn change_value(&self, word: u64) {
         self.horizon.store(0, Ordering::Release);
         self.word.swap(word, Ordering::AcqRel);
@@ -124,15 +128,16 @@ impl Slot {
         self.horizon.store(tick, Ordering::Release);
     }
 
-    /// Reserves `n` values in one exchange, or fewer if fewer are currently allowed.
+    /// Reserves up to `n` values in one exchange. Fewer values are reserved if fewer are currently allowed.
     ///
     /// The counter is loaded first, then the gate and the horizon, and then the clock. The proof at the top
-    /// of this module depends on this order. After a failed exchange, all of them are loaded again. Whenever
-    /// an exchange fails, another one has succeeded, so the processes together always make progress.
+    /// of this module depends on this order. After a failed exchange, these values are loaded again. An
+    /// exchange fails only if the exchange of another process has succeeded, so at least one process always
+    /// makes progress.
     ///
     /// # Errors
-    /// A [`Stall`] with the reason why no value is allowed. No value was taken.
-    #[inline(always)] // For the same reason as Generator::advance.
+    /// Returns a [`Stall`] that states why no value is allowed. In this case, no value has been taken.
+    #[inline(always)] // The reason is the same as for Generator::advance.
     pub fn reserve(
         &self,
         gate: &Gate,
@@ -146,7 +151,7 @@ impl Slot {
         }
     }
 
-    #[cold] // A value other than 0 is rare, and must not slow down the common case.
+    #[cold] // Clock sequences other than 0 are rare, and must not slow down the common case.
     fn reserve_with_value(
         &self,
         gate: &Gate,
@@ -174,8 +179,8 @@ impl Slot {
             let counter = if HAS_VALUE { generator.counter_of(word) } else { word };
             let reservation = generator.advance(counter, clock(), limit, n)?;
             let next = if HAS_VALUE { generator.word_of(reservation.next()) } else { reservation.next() };
-            // With AcqRel, a process that loads the new word sees everything that this process saw, in
-            // particular a closed gate.
+            // AcqRel ensures that a process that loads the new word sees all writes that this process has
+            // seen, such as the closing of the gate.
             let exchanged = self.word.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_ok() {
                 return Ok(reservation);
@@ -183,9 +188,9 @@ impl Slot {
         }
     }
 
-    /// Raises the word by at least one, and at least to the word that `floor` returns for it. `floor` must
-    /// not change the value of the clock sequence in the word. Returns the words before and after the raise.
-    /// Attempts that loaded the word before the raise fail. Without a fence, later attempts can succeed.
+    /// Raises the word of the slot by at least one, and at least to the result of `floor(word)`. `floor` must
+    /// not change the value of the clock sequence in the word. Returns the old word and the new word.
+    /// Attempts that loaded the old word fail. Later attempts can succeed unless the gate is closed.
     pub fn raise(&self, floor: impl Fn(u64) -> u64) -> (u64, u64) {
         let mut current = self.word.load(Ordering::Acquire);
         loop {

@@ -6,28 +6,29 @@ use crate::field::{Field, MAX_TOTAL_BITS};
 use crate::layout::Layout;
 use crate::time_scale::TimeScale;
 
-/// The properties of a layout that determine which number a counter becomes. Layouts with the same key share
-/// a slot. For example, `worker:10` and `datacenter:5 worker:5` have the same numbers, so with two counters
-/// each number would be handed out twice.
+/// The properties of a layout that determine how a counter is converted to a number. Layouts with the same
+/// key share a slot. For example, layouts with `worker:10` and with `datacenter:5 worker:5` generate the same
+/// numbers. If each of these layouts had its own counter, every number would be issued twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotKey {
     scale: TimeScale,
     time_shift: u32,
     sequence_shift: u32,
     sequence_bits: u32,
-    /// The position of the value of the clock sequence. On track 0 it is `None`, so that layouts without the
-    /// field share a slot with those that have it.
+    /// The position of the clock sequence in the word. On track 0 the position is `None`, so that layouts
+    /// with a clock sequence and layouts without one share a slot.
     clock_seq_shift: Option<u32>,
 }
 
 impl SlotKey {
-    /// Returns the key of a layout on track 0, which applies until the clock is set back for the first time.
-    /// The width of the time field is not part of the key, because it only determines when the layout ends.
+    /// Returns the key of a layout on track 0. All layouts are on track 0 until the clock is set back for the
+    /// first time. The width of the time field is not part of the key, because it only determines when the
+    /// layout ends.
     pub fn of(layout: &Layout) -> SlotKey {
         SlotKey::on_track(layout, 0)
     }
 
-    /// Returns the key of a layout on a track.
+    /// Returns the key of a layout on the given track.
     pub fn on_track(layout: &Layout, track: usize) -> SlotKey {
         SlotKey {
             scale: layout.scale(),
@@ -38,8 +39,9 @@ impl SlotKey {
         }
     }
 
-    /// Returns the key of a layout while the server's value of the clock sequence is `current`. The key is on
-    /// track 0 if the value is 0, if it does not fit the field, or if the layout lacks the field.
+    /// Returns the key of a layout when `current` is the server's value of the clock sequence. The key is on
+    /// track 0 if `current` is 0 or does not fit the clock sequence field, or if the layout has no such
+    /// field.
     pub fn at(layout: &Layout, current: u8) -> SlotKey {
         SlotKey::on_track(layout, usize::from(layout.clock_seq_at(current) > 0))
     }
@@ -49,9 +51,9 @@ impl SlotKey {
         usize::from(self.clock_seq_shift.is_some())
     }
 
-    /// Returns the number of bits of a word that no counter needs, which is the width of the fields other
-    /// than time and sequence. (A counter past the end of every layout needs one more bit. The sign bit
-    /// provides it.)
+    /// Returns the number of bits of a word that counters do not need. The number equals the total width of
+    /// all fields other than time and sequence. (A counter past the end of every layout needs one more bit.
+    /// The sign bit provides it.)
     fn spare_bits(&self) -> u32 {
         self.time_shift - self.sequence_bits
     }
@@ -61,12 +63,12 @@ impl SlotKey {
         u64::from(value) >> self.spare_bits() == 0
     }
 
-    /// Returns the word that the slot holds: a counter, and above it the value of the clock sequence. For
-    /// each value the counter only grows, so a slot never holds the same word twice, whichever values it
-    /// gets. On track 0 the word is the counter.
+    /// Returns the word of a slot. The low bits contain the counter, and the bits above them contain the
+    /// value of the clock sequence. The counter of each value only grows, so a slot never contains the same
+    /// word twice. On track 0, the word is the counter.
     ///
     /// # Panics
-    /// If the value does not fit the word.
+    /// Panics if the value does not fit the word.
     pub fn word(&self, value: u8, counter: u64) -> u64 {
         assert!(self.has_room_for(value), "bug: clock_seq {value} does not fit a word");
         match value {
@@ -86,9 +88,10 @@ impl SlotKey {
         }
     }
 
-    /// Returns the first tick that starts at or after an instant. It is the floor for that instant. It is
-    /// also the limit for a horizon at that instant, because a tick may be used only if it starts before the
-    /// horizon. The result is 0 before the epoch, and at most the number of ticks for which there are bits.
+    /// Returns the first tick that starts at or after an instant. For a floor, the result is the first tick
+    /// that may be used. For a horizon, the result is the first tick that may not be used, because a tick may
+    /// be used only if it starts before the horizon. For an instant before the epoch, the result is 0. The
+    /// result never exceeds the number of ticks that a word can represent.
     pub fn first_tick_from(&self, unix_us: i64) -> u64 {
         self.scale.first_tick_from(unix_us).min(1 << (MAX_TOTAL_BITS - self.time_shift))
     }
@@ -103,18 +106,18 @@ impl SlotKey {
         self.counter_at(self.first_tick_from(unix_us))
     }
 
-    /// Returns the lowest counter at which a tick starts and that is not below `counter`.
+    /// Rounds a counter up to the start of a tick.
     pub fn next_whole_tick(&self, counter: u64) -> u64 {
         self.counter_at(counter.div_ceil(1 << self.sequence_bits))
     }
 
     /// Returns the start of the tick that contains a counter, in microseconds of Unix time.
     pub fn tick_us(&self, counter: u64) -> i64 {
-        // A start that does not fit is past the end of every layout.
+        // If the start does not fit in an `i64`, the tick is past the end of every layout.
         self.scale.checked_start_us(counter >> self.sequence_bits).unwrap_or(i64::MAX)
     }
 
-    /// Returns the start of the tick that contains the last value before a counter.
+    /// Returns the start of the tick that contains the value `counter - 1`.
     pub fn last_tick_us(&self, counter: u64) -> i64 {
         self.tick_us(counter.saturating_sub(1))
     }
@@ -122,9 +125,9 @@ impl SlotKey {
     /// Returns the high-water mark for a counter: the lowest horizon that covers all values before it. If
     /// this instant is used as a floor, no ID is repeated.
     ///
-    /// The result is just after the *start* of the last tick, because a tick may be used if it starts before
-    /// the horizon. The end of the tick would also be correct, but layouts with shorter ticks would have to
-    /// wait for it.
+    /// The result is the instant just after the *start* of the last tick. This horizon is sufficient, because
+    /// a tick may be used if it starts before the horizon. The end of the tick would also be a correct
+    /// result, but would make layouts with shorter ticks wait.
     pub fn end_of_use_us(&self, counter: u64) -> i64 {
         match counter {
             0 => self.scale.epoch_us,

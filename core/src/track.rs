@@ -15,8 +15,8 @@
 /// The maximum number of tracks on a server.
 pub const TRACKS: usize = 2;
 
-/// A value of the clock sequence with its horizon. They are stored in one word, so a process always reads a
-/// value together with its horizon.
+/// A value of the clock sequence with its horizon. The value and the horizon are stored in one word, so a
+/// process always reads both together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Horizon {
     value: u8,
@@ -24,16 +24,17 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// The horizon of a track that has no value, or for which no horizon was ever stored.
+    /// The horizon of a track without a value or without a stored horizon.
     pub const NONE: Horizon = Horizon { value: 0, until_us: 0 };
     const INSTANT_BITS: u32 = 55;
-    /// A bit that is set in the word of every value other than 0.
+    /// The bit that is set in the word of a horizon whose value is not 0.
     const IS_OF_VALUE: u64 = 1 << 63;
-    /// The highest horizon of a value other than 0, in the year 3111. IDs with such a value cannot have later
-    /// times.
+    /// The highest horizon of a value other than 0, in the year 3111. IDs with a value other than 0 cannot
+    /// have later times.
     pub const LAST_US: i64 = (1 << Horizon::INSTANT_BITS) - 1;
 
-    /// Creates the horizon of a value. An instant outside the valid range is clamped to it.
+    /// Creates the horizon of a value. An instant outside the valid range is replaced by the nearest valid
+    /// instant.
     pub fn new(value: u8, until_us: i64) -> Horizon {
         let last_us = if value > 0 { Horizon::LAST_US } else { i64::MAX };
         Horizon { value, until_us: until_us.clamp(0, last_us) }
@@ -44,17 +45,17 @@ impl Horizon {
         self.value
     }
 
-    /// The instant up to which the value may be used.
+    /// Returns the instant up to which the value may be used.
     pub fn until_us(&self) -> i64 {
         self.until_us
     }
 
-    /// Returns the horizon as an instant, or 0 if the horizon belongs to another value.
+    /// Returns the horizon as an instant if the horizon belongs to the given value, and 0 otherwise.
     pub fn until_us_of(&self, value: u8) -> i64 {
         if self.value == value { self.until_us } else { 0 }
     }
 
-    /// Returns the value and its horizon in one word; 0 for [`Horizon::NONE`].
+    /// Encodes the value and its horizon in one word. The word of [`Horizon::NONE`] is 0.
     pub fn to_word(&self) -> u64 {
         match self.value {
             0 => self.until_us as u64,
@@ -62,8 +63,7 @@ impl Horizon {
         }
     }
 
-    /// Returns the horizon that [`Horizon::to_word`] encoded in a word. The result is [`Horizon::NONE`] for a
-    /// word that `to_word` cannot return.
+    /// Decodes a word that [`Horizon::to_word`] returned. Returns [`Horizon::NONE`] if the word is invalid.
     pub fn from_word(word: u64) -> Horizon {
         let value = (word >> Horizon::INSTANT_BITS) as u8;
         match word & Horizon::IS_OF_VALUE {
@@ -74,40 +74,40 @@ impl Horizon {
     }
 }
 
-/// The value of a track, and the instant at which slots with this value start.
+/// The value of a track and the floor of its slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Begun {
     /// The value. For the second track, 0 means that the track has no value.
     pub value: u8,
-    /// The instant at which slots start.
+    /// The floor, which is the instant at which slots with this value start.
     pub floor_us: i64,
 }
 
 /// The state of a track, as the keeper sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Track {
-    /// The value and the instant at which its slots start, or `None` until the keeper has determined them.
+    /// The value and the floor of the track, or `None` if the keeper has not determined them yet.
     pub begun: Option<Begun>,
     /// The stored horizon.
     pub stored: Horizon,
     /// The horizon that was last published.
     pub published: Horizon,
-    /// The value that was last opened or about to be opened. Its horizon is the highest one that may have
-    /// been stored for this value since the last reset.
+    /// The value that was promised last, with the highest horizon that may have been stored for this value
+    /// since the last reset.
     pub promised: Horizon,
     /// The high-water mark of the issued IDs, over all slots.
     pub end_of_use_us: i64,
 }
 
 impl Begun {
-    /// There is no second track.
+    /// The value and the floor of the second track of a server that has only one track.
     pub const NONE: Begun = Begun { value: 0, floor_us: 0 };
 }
 
 impl Track {
-    /// Returns whether the stored horizon differs from the one that this server stored. The horizon of a
-    /// value that was promised but never published is not a difference, because the server was about to open
-    /// that value.
+    /// Returns whether the stored horizon differs from the horizon that this server stored. A horizon that
+    /// was promised but never published does not count as a difference, because this server may have stored
+    /// that horizon.
     pub fn is_changed(&self) -> bool {
         let Track { stored, published, promised, .. } = self;
         let is_promised = stored.value == promised.value;
@@ -120,14 +120,13 @@ impl Track {
         }
     }
 
-    /// Returns whether the history of the track is unknown, as on a new server. A promise that was never
-    /// fulfilled does not make the history known.
+    /// Returns whether the history of the track is unknown, as on a new server. The history remains unknown
+    /// if a horizon was promised but never published.
     pub fn is_unknown(&self) -> bool {
         [self.stored, self.published] == [Horizon::NONE; 2]
     }
 
-    /// Returns the value and the instant at which its slots start. After a start of the server, this function
-    /// determines both.
+    /// Returns the value and the floor of the track. After a server start, this function determines both.
     pub fn begun(&self, is_lost: bool) -> Begun {
         self.begun.unwrap_or_else(|| {
             let from = if is_lost { self.promised } else { self.stored };
@@ -137,14 +136,15 @@ impl Track {
         })
     }
 
-    /// Returns the instant up to which this server itself may have used the value. (The promise alone is not
-    /// sufficient, because another value may have been promised since then without being opened.)
+    /// Returns the latest instant at which this server itself may have used the value. (The promised horizon
+    /// alone does not determine this instant, because another value may have been promised later and never
+    /// opened.)
     pub fn used_us(&self, begun: Begun) -> i64 {
         let known = [self.published, self.promised].map(|known| known.until_us_of(begun.value));
         known.into_iter().fold(begun.floor_us, i64::max)
     }
 
-    /// Returns the lowest horizon that is allowed, given everything that is known.
+    /// Returns the lowest allowed horizon, based on all known horizons and on the issued IDs.
     pub fn known_us(&self, begun: Begun) -> i64 {
         self.used_us(begun).max(self.end_of_use_us).max(self.stored.until_us_of(begun.value))
     }

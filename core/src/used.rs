@@ -1,7 +1,7 @@
-//! [`Uses`]: the records of IDs that a server may have created: under which identity, with which value of the
-//! clock sequence, and up to when. [`History`]: what the server still knows if these records are lost.
+//! [`Uses`] records which IDs a server may have created: the identity, the value of the clock sequence, and
+//! the latest possible time. [`History`] contains the information that remains if these records are lost.
 //!
-//! All instants are microseconds of Unix time.
+//! All times are in microseconds of Unix time.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ use crate::track::{Begun, TRACKS, Track};
 pub enum Scope {
     /// This value.
     Value(u8),
-    /// Every value other than 0 for which the identity has no record of its own.
+    /// All values other than 0, unless the identity has a separate record for the value.
     Others,
 }
 
 impl Scope {
-    /// Value 0, which layouts without the field also have.
+    /// The scope of value 0, which layouts without a clock sequence also use.
     pub const ZERO: Scope = Scope::Value(0);
 }
 
-/// A record of use: IDs may have been created up to an instant.
+/// A record that IDs may have been created up to a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Use {
-    /// The identity of the IDs. `None` stands for every identity that has no record of its own for these
+    /// The identity of the IDs. `None` stands for every identity that has no separate record for these
     /// values.
     pub identity: Option<Identity>,
-    /// The values of the clock sequence in the IDs.
+    /// The clock sequence values of the IDs.
     pub scope: Scope,
-    /// The instant up to which IDs may have been created. For value 0, an instant of 0 means that only the
-    /// stored horizon limits the use. For other values, it means that they have not been used.
+    /// The time up to which IDs may have been created. For value 0, a time of 0 means that only the stored
+    /// horizon limits the use. For any other value, a time of 0 means that the value has not been used.
     pub until_us: i64,
 }
 
-/// The records of use of one server. There is at most one record for each identity and scope, which is the
-/// one with the latest instant. The number of records is limited by the numbers of identities and values,
-/// however often the clock is stepped.
+/// The collection of a server's records of use. For each identity and scope, only the record with the latest
+/// time is kept. The number of records therefore depends on the numbers of identities and values, but not on
+/// how often the clock is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses(BTreeMap<(Option<Identity>, Scope), i64>);
 
@@ -60,7 +60,7 @@ impl Uses {
         self.0.is_empty()
     }
 
-    /// Adds the records whose instants are later than those recorded so far. Returns the added records.
+    /// Adds each record that has a later time than the existing record. Returns the added records.
     pub fn add(&mut self, records: impl IntoIterator<Item = Use>) -> Vec<Use> {
         let is_new = |record: &Use| {
             let is_new = self.recorded(record.identity, record.scope) < Some(record.until_us);
@@ -72,14 +72,14 @@ impl Uses {
         records.into_iter().filter(is_new).collect()
     }
 
-    /// Returns the instant recorded for exactly this identity and scope.
+    /// Returns the time recorded for exactly this identity and scope.
     pub fn recorded(&self, identity: Option<Identity>, scope: Scope) -> Option<i64> {
         self.0.get(&(identity, scope)).copied()
     }
 
-    /// Returns the instant up to which IDs may have been created under an identity with a value, or `None` if
-    /// there are no such IDs. A record of the identity takes precedence over a record for all identities.
-    /// Among records of the same identity, a record of the value takes precedence over [`Scope::Others`].
+    /// Returns the time up to which IDs with this identity and value may have been created, or `None` if such
+    /// IDs do not exist. A record of the identity takes precedence over a record for all identities. Among
+    /// records of the same identity, a record of the value takes precedence over [`Scope::Others`].
     pub fn until_us(&self, identity: Identity, value: u8) -> Option<i64> {
         let known = |identity| {
             let others = || self.recorded(identity, Scope::Others).filter(|_| value > 0);
@@ -88,13 +88,13 @@ impl Uses {
         known(Some(identity)).or_else(|| known(None))
     }
 
-    /// Returns the latest instant in any record; 0 if there are no records.
+    /// Returns the latest time in any record, or 0 if the collection is empty.
     pub fn latest_us(&self) -> i64 {
         self.0.values().copied().max().unwrap_or(0)
     }
 
-    /// Returns whether there are records for values other than 0, either of this identity or, if it is
-    /// `None`, for all identities.
+    /// Returns whether the identity has records for values other than 0. An identity of `None` selects the
+    /// records for all identities.
     pub fn has_values(&self, identity: Option<Identity>) -> bool {
         self.of_values().any(|record| record.identity == identity)
     }
@@ -103,22 +103,20 @@ impl Uses {
         self.iter().filter(|record| record.scope != Scope::ZERO)
     }
 
-    /// Returns records that shut out every recorded identity up to an instant, by stating that it has used
-    /// value 0 until then.
+    /// Returns records that block every recorded identity up to a given time. Each record states that the
+    /// identity has used value 0 up to that time.
     pub fn shut_out(&self, until_us: i64) -> Vec<Use> {
         let own = self.iter().filter(|record| record.identity.is_some() && record.scope == Scope::ZERO);
         own.map(|record| Use { until_us, ..record }).collect()
     }
 
-    /// Returns records that close a value other than 0 for all identities, by stating that it was used up to
-    /// an instant.
+    /// Returns records that block a value other than 0 for all identities up to a given time.
     pub fn close(&self, value: u8, until_us: i64) -> Vec<Use> {
         let mut identities: Vec<_> = self.of_values().map(|record| record.identity).collect();
         identities.insert(0, None);
         identities.dedup();
         let records = identities.into_iter().map(|identity| {
-            // The new record takes precedence over the records found here, so its instant must not be
-            // earlier.
+            // Keep the later time, because the new record takes precedence over the existing record.
             let others = || self.recorded(None, Scope::Value(value)).or(self.recorded(None, Scope::Others));
             let known_us = identity.map_or_else(others, |identity| self.until_us(identity, value));
             Use { identity, scope: Scope::Value(value), until_us: until_us.max(known_us.unwrap_or(0)) }
@@ -126,17 +124,16 @@ impl Uses {
         records.collect()
     }
 
-    /// Returns records that close all values other than 0 for all identities, by stating that they were used
-    /// up to an instant.
+    /// Returns records that block all values other than 0 for all identities up to a given time.
     pub fn close_all(&self, until_us: i64) -> Vec<Use> {
         let all = Use { identity: None, scope: Scope::Others, until_us };
         [all].into_iter().chain(self.of_values().map(|record| Use { until_us, ..record })).collect()
     }
 
-    /// Returns the records for a server that has lost its own: every identity may have been used up to
-    /// `highest_us`. Only the last identity can continue, with the values in use, each from the instant given
-    /// with it in `own`. The record of its value 0 comes last. While that record is missing, the loss is
-    /// detected again, so the records are completed even after a crash in the middle.
+    /// Returns replacements for the records that a server has lost. The new records state that every identity
+    /// may have been used up to `highest_us`. The last identity is the exception: it can continue with the
+    /// values in `own`, starting at the times in `own`. The record for value 0 of the last identity is the
+    /// last record. If a crash prevents this record from being stored, the loss is detected again.
     pub fn after_loss(&self, last: Option<Identity>, own: [(u8, i64); 2], highest_us: i64) -> Vec<Use> {
         let [zero, other] = own;
         let of_last = |(value, until_us)| Use { identity: last, scope: Scope::Value(value), until_us };
@@ -149,24 +146,23 @@ impl Uses {
         others.into_iter().filter(|record| !is_own(record)).chain(own.iter().copied()).collect()
     }
 
-    /// Returns the record of an identity that is opened for the first time and whose history is unknown. It
-    /// states that the identity has used every value other than 0 up to an instant.
+    /// Returns the record for an identity that is used for the first time and has an unknown history. The
+    /// record states that the identity has used every value other than 0 up to a given time.
     pub fn of_unknown(&self, identity: Identity, until_us: i64) -> Use {
-        // The new record takes precedence over the records for all identities, so its instant must not be
-        // earlier.
+        // Keep the latest time, because the new record takes precedence over the records for all identities.
         let all = self.of_values().filter(|record| record.identity.is_none());
         let until_us = all.map(|record| record.until_us).fold(until_us, i64::max);
         Use { identity: Some(identity), scope: Scope::Others, until_us }
     }
 }
 
-/// What a server knows of its own history from shared memory, without reading what is stored. What it knows
-/// of horizons is in the tracks.
+/// The history of a server according to shared memory, without the stored records. The tracks contain the
+/// horizons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
-    /// The highest horizon that may ever have been stored.
+    /// The highest horizon that may have been stored.
     pub highest_us: i64,
-    /// The identity for which the gate was last open.
+    /// The identity under which the gate was last open.
     pub last_identity: Option<Identity>,
 }
 
@@ -177,7 +173,7 @@ impl History {
         self.last_identity.is_some_and(|last| uses.recorded(Some(last), Scope::ZERO).is_none())
     }
 
-    /// Returns the records that have to be added to `uses` after a loss: see [`Uses::after_loss`].
+    /// Returns the records that must be added to `uses` after records were lost: see [`Uses::after_loss`].
     pub fn records(&self, tracks: &[Track; TRACKS], begun: &[Begun; TRACKS], uses: &Uses) -> Vec<Use> {
         let own = [0, 1].map(|at| (begun[at].value, tracks[at].used_us(begun[at])));
         let stored_us = tracks[0].stored.until_us();

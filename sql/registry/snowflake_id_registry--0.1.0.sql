@@ -213,6 +213,7 @@ CREATE TABLE snowflake_registry.segment (
     taken_by text,
     updated_at timestamptz NOT NULL,
     dropped_at timestamptz,
+    was_lost boolean NOT NULL DEFAULT false,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -239,6 +240,11 @@ COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
+
+COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
+    'true if the creation of the segment was lost, and the row was created from a token of a server';
+CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
+COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
 
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
@@ -361,19 +367,20 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'enables the guard triggers with ENABLE ALWAYS';
 PERFORM snowflake_registry.switch_guards_on();
 
--- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
+-- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
 -- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error first. Only a
 -- superuser can create an event trigger. Without the event trigger, PostgreSQL's error contains the name of the view, which
 -- contains the name of the function to call. The event trigger does not prevent DROP ... CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    command CONSTANT text := substring(
-        current_query(), '(?i)[[:<:]]drop[[:space:]]+(?:extension[[:>:]][^;]*[[:<:]]snowflake_id_registry|'
-                         'schema[[:>:]][^;]*[[:<:]]snowflake_registry)[[:>:]][^;]*');
+    -- The event trigger handles only a single statement that drops the extension, without CASCADE.
+    is_meant CONSTANT boolean := current_query() ~* (
+        '^[[:space:]]*drop[[:space:]]+extension[[:space:]]+(if[[:space:]]+exists[[:space:]]+)?([a-z0-9_"]+[[:space:]]*,[[:space:]]*)*'
+        '"?snowflake_id_registry"?([[:space:]]*,[[:space:]]*[a-z0-9_"]+)*([[:space:]]+restrict)?[[:space:]]*;?[[:space:]]*$');
     guards name[];
 BEGIN
-    IF command IS NULL OR command ~* '[[:<:]]cascade[[:>:]]' THEN
+    IF NOT is_meant THEN
         RETURN;
     END IF;
     SELECT array_agg(class.relname) INTO guards
@@ -402,7 +409,7 @@ COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
     'event trigger function: raises an error with instructions if the registry is dropped while it is in use';
 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
-        WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA') EXECUTE FUNCTION snowflake_registry.explain_drop();
+        WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION snowflake_registry.explain_drop();
     COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
         'raises an error with instructions if the registry is dropped while it is in use';
 END IF;
@@ -960,11 +967,11 @@ BEGIN
             -- continues above the numbers in the token.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
-                dropped_at
+                dropped_at, was_lost
             )
             VALUES (
                 shown.name, greatest(shown.next_value, shown.ahead_value), 0, 1, 1000, 1000000, 1000,
-                9223372036854775807, true, moment, moment
+                9223372036854775807, true, moment, moment, true
             )
             ON CONFLICT DO NOTHING;
         END IF;
@@ -1769,7 +1776,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
     'parses a request for numbers of one segment';
 
-CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
+CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_local boolean)
 RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -1783,7 +1790,7 @@ BEGIN
          snowflake_registry.segment AS segment
     WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
       -- A claim of another server without a token proves nothing.
-      AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
+      AND lost_numbers.is_local AND (segment.has_left OR snowflake_registry.serves_others())
       AND CASE
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
@@ -1804,38 +1811,26 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'reason to assume that commits were lost, if a server has numbers that the registry has not granted; otherwise NULL';
 
--- Returns the name of the segment that the caller probably meant. The two names differ only in case or, if the name has at
--- least four letters, by one typing error.
+-- The function finds only names that differ in case, because these can be found through an index. Servers request unknown
+-- names repeatedly, and the call holds locks.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    wanted CONSTANT text := lower(name);
 BEGIN
     RETURN (
         SELECT segment.name
-        FROM snowflake_registry.segment AS segment, lower(segment.name) AS known
-        WHERE segment.dropped_at IS NULL AND abs(length(known) - length(wanted)) <= 1
-          AND (known = wanted OR length(wanted) > 3 AND EXISTS (
-              SELECT FROM generate_series(0, length(wanted)) AS at
-              WHERE left(known, at) = left(wanted, at)
-                -- A typing error is a wrong letter, an extra letter, a missing letter, or two transposed letters.
-                AND (substr(known, at + 2) = substr(wanted, at + 2)
-                     OR substr(known, at + 1) = substr(wanted, at + 2)
-                     OR substr(known, at + 2) = substr(wanted, at + 1)
-                     OR reverse(substr(known, at + 1, 2)) = substr(wanted, at + 1, 2)
-                        AND substr(known, at + 3) = substr(wanted, at + 3))
-          ))
-        ORDER BY known = wanted DESC, segment.name
+        FROM snowflake_registry.segment AS segment
+        WHERE lower(segment.name) = lower(segment_like.name) AND segment.dropped_at IS NULL
+        ORDER BY segment.name
         LIMIT 1
     );
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
-    'name of the segment that was probably meant by a misspelled name, or NULL';
+    'name of the segment that differs from a name only in case, or NULL';
 
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
-    asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
+    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
 )
 RETURNS snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1856,7 +1851,10 @@ BEGIN
     FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
         answer.is_known := false;
-        IF stored.dropped_at IS NOT NULL THEN
+        IF stored.was_lost THEN
+            answer.outcome := 'lost';
+            answer.detail := 'the creation of the segment was lost';
+        ELSIF stored.dropped_at IS NOT NULL THEN
             answer.outcome := 'dropped';
             answer.detail := format('the segment was dropped at %s',
                                     snowflake_registry.in_words(stored.dropped_at));
@@ -1886,7 +1884,7 @@ BEGIN
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
         -- If other servers have proved that they hold higher numbers of this registry, next_value was already raised.
         IF stored.closed_reason IS NOT NULL
-           AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
+           AND (asked.is_ours AND is_local OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
@@ -1901,7 +1899,7 @@ BEGIN
         answer.outcome := 'noted';
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
-          AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
+          AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
         -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the registry's
         -- tables are as recent as the rows with these numbers, so this server does not wait.
         answer.outcome := 'busy';
@@ -1914,7 +1912,7 @@ BEGIN
     answer.period_key := segment.period_key;
     IF segment.period IS NULL THEN
         IF asked.had_until >= segment.next_value
-           AND (asked.is_ours AND NOT is_here
+           AND (asked.is_ours AND NOT is_local
                 OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
             answer.outcome := 'invalid';
             answer.detail := CASE
@@ -2019,7 +2017,7 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
-        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_here,
+        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
         taken_at = moment, taken_by = take_range.node_name, updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;
@@ -2030,7 +2028,7 @@ COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, te
 
 -- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
 CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, requests jsonb, node_name text, is_here boolean
+    registry_id uuid, requests jsonb, node_name text, is_local boolean
 )
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2047,7 +2045,7 @@ DECLARE
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF is_here THEN
+    IF is_local THEN
         -- Unlike other callers, the background worker holds locks of its own. The timeout is less than deadlock_timeout, so
         -- that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
@@ -2094,13 +2092,13 @@ BEGIN
     END IF;
 
     -- As in open_registry(), this check before the lock avoids a lock upgrade.
-    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
-        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     END IF;
     IF loss IS NOT NULL THEN
         PERFORM snowflake_registry.enter_quarantine(loss);
@@ -2118,7 +2116,7 @@ BEGIN
     LOOP
         BEGIN
             answer := snowflake_registry.take_range(
-                asked, said.node_name, is_here,
+                asked, said.node_name, is_local,
                 -- After a loss, all affected segments are closed, and open segments need not wait.
                 CASE WHEN registry.waits > '0' AND registry.is_restarted
                      THEN format('quarantine until %s: %s',
@@ -2755,7 +2753,7 @@ BEGIN
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
-        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL;
+        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false;
     PERFORM snowflake_registry.end_request();
 END
 $$;

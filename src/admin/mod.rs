@@ -1,4 +1,5 @@
-//! The views of the server's state, and the requests of administrators to the keeper.
+//! Views that show the state of the server, and functions by which administrators send requests to the
+//! keeper.
 
 mod requests;
 mod status;

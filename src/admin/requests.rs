@@ -1,11 +1,12 @@
 //! The requests that an administrator can send to the keeper: `snowflake_accept_clock()`,
 //! `snowflake_advance()`, `snowflake_reset_horizon()`.
 //!
-//! All three functions follow the protocol described in [`crate::shared::command_slot`]. The caller learns
-//! whether the request was carried out. A call that is canceled or times out withdraws its request. If the
-//! keeper has already claimed the request, the call ends as follows:
+//! All three functions follow the protocol described in [`crate::shared::command_slot`]. Each function
+//! reports whether the request was carried out. If the call is canceled or times out, the request is
+//! withdrawn. If the keeper has already claimed the request, the request cannot be withdrawn, and the call
+//! ends as follows:
 //!
-//! - A call that timed out waits until the keeper is done, which takes one or two commits.
+//! - A call that timed out waits until the keeper has finished the request, which takes one or two commits.
 //! - A call that was canceled returns at once, with a warning that the keeper will still carry out the
 //!   request.
 
@@ -27,23 +28,24 @@ use crate::shared::memory::{self, State};
 use crate::shared::wait::Deadline;
 use crate::wait_event::WaitEvent;
 
-/// How far ahead of the clock `snowflake_advance` may move the floor: one day. A request for a later time is
-/// assumed to be a mistake.
+/// The maximum time by which `snowflake_advance` may move the floor ahead of the clock: one day. A request
+/// for a later time is probably a mistake, and is rejected.
 const MOST_ADVANCE: Duration = Duration::from_secs(86_400);
-/// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. An idle keeper answers
-/// within this time.
+/// The minimum time that a call waits for the keeper, even if `max_wait` is shorter. An idle keeper answers a
+/// request within one second.
 const MIN_WAIT: Duration = Duration::from_secs(1);
-/// How long a call waits for the answer to a request that the keeper has claimed. The keeper needs more time
-/// only if its commit waits for a standby.
+/// The maximum time that a call waits for the answer to a request that the keeper has claimed. Only a commit
+/// that waits for a standby takes longer.
 const MOST_TIME_FOR_THE_END: Duration = Duration::from_secs(10);
 
-/// Tells the keeper to follow the clock after it jumped ahead.
+/// Tells the keeper to follow the clock after the clock has jumped ahead.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_accept_clock() {
     carry_out(Request::AcceptClock).or_report();
 }
 
-/// Raises the floor: no ID with an earlier time will be issued. The new floor is durable when this returns.
+/// Raises the floor, so that no IDs with earlier times will be issued. The new floor is durable when the
+/// function returns.
 #[pg_extern(volatile, parallel_unsafe)]
 fn snowflake_advance(floor: TimestampWithTimeZone) {
     let floor_us = unix_us(floor.into_inner());
@@ -68,7 +70,7 @@ fn snowflake_reset_horizon(worker_id: default!(Option<i32>, "NULL"), datacenter_
     }
 }
 
-/// Returns the identity to be used after the reset; `None` if the registry grants it.
+/// Returns the identity to use after the reset, or `None` if the registry will grant an identity.
 fn wanted_identity(worker_id: Option<i32>, datacenter_id: i32) -> Result<Option<Identity>, Error> {
     let worker_id = match (worker_id, config::registry()) {
         (None, Some(_)) => return Ok(None),
@@ -103,8 +105,8 @@ fn carry_out(request: Request) -> Result<(), Error> {
     }
 }
 
-/// A request of this backend in the command slot. The request is removed when the call ends, even if the call
-/// fails.
+/// The request that this backend has put into the command slot. The request is removed when the call ends,
+/// even if the call fails.
 struct Submitted {
     shared: &'static State,
     ticket: Ticket,
@@ -141,7 +143,7 @@ impl Submitted {
     }
 
     /// Waits for the answer, and withdraws the request if there is no answer in time. Returns `None` if the
-    /// request was not carried out, or if its outcome is unknown, which is reported by a warning.
+    /// request was not carried out. If the outcome is unknown, raises a warning and returns `None`.
     fn wait(&self, deadline: &Deadline) -> Option<Answer> {
         let answer = PgTryBuilder::new(|| self.answer_before(deadline).or_else(|| self.withdraw_or_wait()))
             .catch_others(|cancel| {
@@ -178,7 +180,7 @@ impl Submitted {
         answer
     }
 
-    /// Leaves the slot. Raises a warning if the keeper has claimed the request.
+    /// Leaves the slot. If the keeper has already claimed the request, the function raises a warning.
     fn leave(&self) {
         let slot = &self.shared.server_status.commands;
         if slot.withdraw(self.ticket) {
@@ -195,7 +197,7 @@ impl Submitted {
 }
 
 impl Drop for Submitted {
-    /// Removes the request from the slot. This has no effect if the answer was already taken.
+    /// Removes the request from the slot. Dropping has no effect if the answer was already taken.
     fn drop(&mut self) {
         self.shared.server_status.commands.leave(self.ticket);
     }

@@ -106,14 +106,14 @@ fn snowflake_layouts_in_use() -> TableIterator<
     TableIterator::new(slots.into_iter().filter(|slot| !slot.is_left).map(move |slot| {
         let last_us = slot.key.last_tick_us(slot.counter);
         let ahead = Interval::from_micros(last_us - now_us);
-        // The value is 0 for a layout without the field, too; such a layout shows NULL.
+        // The value of a layout without the field is also 0, but is shown as NULL.
         let value = (slot.layout.max_clock_seq() > 0).then_some(slot.clock_seq.into());
         (slot.layout.to_string(), timestamptz(last_us), ahead, slot.issued as i64, value)
     }))
 }
 
-/// Returns one row for the value of the clock sequence in use, and one for each value that fits the session's
-/// layout but may not be used again yet.
+/// Returns one row for the current value of the clock sequence. Also returns one row for each other value
+/// that fits the session's layout but cannot be reused yet.
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_clock_sequence_values() -> TableIterator<
     'static,
@@ -133,20 +133,21 @@ fn snowflake_clock_sequence_values() -> TableIterator<
     TableIterator::new(rows)
 }
 
-/// Returns when the clock allows IDs again in every layout in use, in microseconds of Unix time; `now_us` if
-/// it allows them now.
+/// Returns the time at which every layout in use can issue IDs again, in microseconds of Unix time. Returns
+/// `now_us` if the clock allows IDs now.
 fn resumes_at_us(shared: &State, now_us: i64) -> i64 {
     now_us.max(latest_us(shared, now_us, SlotKey::tick_us))
 }
 
-/// Whether the clock was set back too far: the floor, or an issued ID, is more than `max_ahead` ahead of it.
-/// (At saturation this holds for the next ID as well, but for less than a tick.)
+/// Returns whether the floor or an issued ID is more than `max_ahead` ahead of the clock, because the clock
+/// was set back. (The *next* ID can also be more than `max_ahead` ahead if IDs are issued at the maximum
+/// rate, but only for less than a tick.)
 fn is_clock_behind(shared: &State, now_us: i64) -> bool {
     latest_us(shared, now_us, SlotKey::last_tick_us) > now_us
 }
 
-/// Returns when the clock allows IDs at the floor and at the times of all slots in use, in microseconds of
-/// Unix time. `time_of` converts a slot's counter to its time.
+/// Returns the earliest time at which the clock allows IDs at the floor and in all slots in use, in
+/// microseconds of Unix time. `time_of` converts the counter of a slot to a time.
 fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64) -> i64 {
     let in_use = shared.slots_in_use();
     let in_use = in_use.iter().filter(|slot| !slot.is_left);
@@ -158,7 +159,7 @@ fn latest_us(shared: &State, now_us: i64, time_of: impl Fn(&SlotKey, u64) -> i64
     let allowed = times.chain([begin]).map(|(max_value, time_us)| {
         let allowed_us = time_us - max_ahead_us();
         match shared.server_status.another_value_from_us(max_value) {
-            // The layout switches to another value instead of waiting.
+            // The layout does not wait, but switches to another value of the clock sequence.
             Some(from_us) if is_far_ahead(allowed_us - now_us) => allowed_us.min(from_us.max(now_us)),
             _ => allowed_us,
         }
@@ -172,8 +173,8 @@ fn max_ahead_us() -> i64 {
 
 fn state_word(shared: &State, now_us: i64) -> &'static str {
     let server_status = &shared.server_status;
-    // If no call waits, a horizon in the past only means that no IDs were taken lately, unless the keeper
-    // could not extend it anyway.
+    // A horizon in the past is not a problem if no call is waiting and the keeper can extend the horizon. In
+    // this case, no IDs were requested recently.
     let is_hindered = report::report().error().is_some()
         || server_status.keeper.committing_for_us(now_us).is_some()
         || server_status.wakeup.is_wanted()
@@ -188,6 +189,8 @@ fn state_word(shared: &State, now_us: i64) -> &'static str {
         match misfit {
             Misfit::Worker => "worker id too large",
             Misfit::Datacenter => "datacenter id too large",
+            Misfit::Epoch => "clock before epoch",
+            Misfit::End => "layout exhausted",
         }
     } else if shared.gate.identity().is_none() {
         match server_status.keeper.closed() {

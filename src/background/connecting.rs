@@ -1,10 +1,9 @@
-//! Code that the helper thread runs to connect to a registry. The thread may block or compute for an
-//! unlimited time. For example, a name lookup may not return, or a server may make libpq hash a password for
-//! hours.
+//! Connects to a registry in the helper thread. The thread may block or compute for an unlimited time. For
+//! example, a name lookup may not return, or a server may make libpq hash a password for hours.
 //!
-//! This code calls no functions of the PostgreSQL server, because it runs in a thread. Before each step, the
-//! thread publishes what it is about to do and how long that should take. The process that waits for the
-//! thread can then tell whether it is stuck, and at which host.
+//! The code calls no functions of the PostgreSQL server, because only the main thread may call them. Before
+//! each step, the thread publishes what it is about to do and how long that should take. The waiting process
+//! can then detect that the thread is stuck, and at which host.
 
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
@@ -24,15 +23,15 @@ const TIME_FOR_A_LOOKUP: Duration = Duration::from_secs(30);
 /// The current step of the thread.
 #[derive(Clone)]
 pub struct Step {
-    /// When the step should be done.
+    /// The time at which the step should be complete.
     pub deadline: Instant,
-    /// The problem to report if the step is not completed by the deadline.
+    /// The problem to report if the step misses its deadline.
     pub problem: String,
-    /// The keys of the hosts to which the step connects.
+    /// The keys of the hosts to which the current step connects.
     pub hosts: Vec<u64>,
 }
 
-/// The current step, shared between the two threads.
+/// The current step of the helper thread, shared with the waiting process.
 pub struct Progress(Mutex<Step>);
 
 impl Progress {
@@ -48,7 +47,7 @@ impl Progress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = step;
     }
 
-    /// Returns the current step if its deadline has passed.
+    /// Returns the current step if the step has missed its deadline.
     pub fn overdue(&self) -> Option<Step> {
         let step = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (Instant::now() >= step.deadline).then(|| step.clone())
@@ -58,12 +57,12 @@ impl Progress {
 /// The result of the helper thread.
 pub struct Attempt {
     pub connection: Result<Connection, String>,
-    /// The keys of hosts whose name lookup took longer than the time limit of a host.
+    /// The keys of the hosts whose name lookup exceeded the time limit of a host.
     pub late: Vec<u64>,
 }
 
-/// Connects to the first host of the list that accepts the connection. Hosts are tried in ascending order of
-/// `order_of`, and otherwise in the order of the list.
+/// Connects to the first host of the list that accepts the connection. Hosts with a lower `order_of` value
+/// are tried first, and hosts with equal values in the order of the list.
 pub fn connect(string: &CStr, order_of: impl Fn(u64) -> i64, progress: &Progress) -> Attempt {
     let mut late = vec![];
     let connection = connect_to_any(string, order_of, progress, &mut late);
@@ -114,7 +113,7 @@ fn connect_to_any(
 }
 
 /// Connects to one host. Returns when the connection is established or refused, or when the time limit of a
-/// host has passed. Libpq ignores its own `connect_timeout` when a connection is made in steps.
+/// host has passed. libpq ignores its `connect_timeout` parameter when a connection is made in steps.
 fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connection, String> {
     let deadline = Instant::now() + hosts.time;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
@@ -133,7 +132,7 @@ fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connect
     }
 }
 
-/// Returns the connection string with our defaults, followed by parameters that override the string.
+/// Returns the connection string with default parameters before it and overriding parameters after it.
 fn parameters<'a>(string: &'a CStr, instead: &'a [(&'a CStr, CString)]) -> Vec<(&'a CStr, &'a CStr)> {
     let usual =
         [(c"fallback_application_name", c"snowflake_id"), (c"dbname", string), (c"client_encoding", c"UTF8")];

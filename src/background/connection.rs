@@ -1,8 +1,8 @@
-//! A connection to the registry. It is made for one round of questions, and then closed.
+//! A connection to the registry, which is opened for one round of requests and then closed.
 //!
-//! Every wait here also ends at its deadline, or when the process is asked to stop. While libpq makes a
-//! connection it may block or compute, so a helper thread does this work ([`connecting`](super::connecting)).
-//! If the thread gets stuck, the process has to exit. The next process tries the other hosts first
+//! All waits in this module end at a deadline, or when the process is asked to stop. Because libpq can block
+//! while it connects, a helper thread opens the connection ([`connecting`](super::connecting)). If the thread
+//! gets stuck, the process must exit. The next process tries the other hosts first
 //! ([`crate::shared::stuck`]).
 
 use std::ffi::{CStr, CString};
@@ -16,25 +16,27 @@ use crate::pg::wait::{Interest, wait, wait_for_socket};
 use crate::shared::stuck::{self, stuck};
 use crate::wait_event::WaitEvent;
 
-/// How long to wait for an answer of the registry.
+/// The maximum time to wait for the registry's answer.
 const TIME_FOR_AN_ANSWER: Duration = Duration::from_secs(15);
 /// The longest time between two calls of [`KeepWaiting`].
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// How long an overdue helper thread may still take. Perhaps this process, too, was not scheduled for a
-/// while.
+/// Length limit for the message of a missing privilege, in bytes. The GRANT statements follow it.
+const LONGEST_DENIAL: usize = 100;
+/// The additional time for a helper thread that has not finished by its deadline. On a busy machine, both the
+/// thread and this process can be delayed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The reason why there is no answer.
+/// The reason why the registry has not answered.
 pub enum NoAnswer {
     /// The process was asked to stop.
     Stopping,
-    /// The connection failed, for this reason.
+    /// The connection failed. The text contains the reason.
     Failed(String),
-    /// The statement failed, for this reason, and changed nothing. Another statement may succeed.
+    /// The statement failed and had no effect. The text contains the reason. Another statement may succeed.
     Refused(String),
     /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
-    /// The helper thread is stuck, for this reason. The process has to report it and exit.
+    /// The helper thread is stuck. The text contains the reason. The process must report the reason and exit.
     Stuck(String),
 }
 
@@ -48,26 +50,23 @@ impl Denied {
     /// Returns the error message, followed by the statements that grant the privilege to call these functions.
     pub fn text(self, functions: &[&str]) -> String {
         let Denied { error, role } = self;
-        if error.has_hint {
+        if error.has_hint || error.is_from_inside {
             return error.message;
         }
         let role = quoted(&role);
         let functions: Vec<_> = functions.iter().map(|name| format!("snowflake_registry.{name}")).collect();
+        // The rest must not be cut off.
+        let message = &error.message[..error.message.floor_char_boundary(LONGEST_DENIAL)];
         format!(
-            "{}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
-            error.message,
+            "{message}; run in the database of the registry: GRANT USAGE ON SCHEMA snowflake_registry TO {role}; GRANT EXECUTE ON FUNCTION {} TO {role};",
             functions.join(", ")
         )
     }
 }
 
-/// Returns a name as an SQL identifier, quoted if necessary.
+/// Returns a name as a quoted SQL identifier. Unquoted, a name such as `user` would be a keyword.
 fn quoted(name: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit();
-    match name.bytes().all(is_plain) && !name.starts_with(|first: char| first.is_ascii_digit()) {
-        true => name.into(),
-        false => format!("\"{}\"", name.replace('"', "\"\"")),
-    }
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl From<String> for NoAnswer {
@@ -76,13 +75,13 @@ impl From<String> for NoAnswer {
     }
 }
 
-/// Called repeatedly during waits. A wait ends when it returns false.
+/// A function that is called repeatedly during a wait. The wait ends when the function returns false.
 pub type KeepWaiting<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Connects to the first host of the list that accepts the connection.
 ///
 /// # Errors
-/// After [`NoAnswer::Stopping`] and [`NoAnswer::Stuck`] the process has to exit.
+/// If the error is [`NoAnswer::Stopping`] or [`NoAnswer::Stuck`], the process must exit.
 pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, NoAnswer> {
     // If a previous process got stuck, wait before connecting.
     loop {
@@ -121,7 +120,8 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     Ok(attempt.connection?)
 }
 
-/// Waits for the socket, for at most [`LONGEST_WAIT`]. The caller then checks the connection in any case.
+/// Waits until the socket is ready, for at most [`LONGEST_WAIT`]. The caller must check the connection after
+/// every wait.
 fn wait_until(connection: &Connection, interest: Interest, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now()).min(LONGEST_WAIT);
     wait_for_socket(connection.socket(), interest, left, WaitEvent::Registry.number());
@@ -141,8 +141,8 @@ pub fn ask(
     }
 }
 
-/// Sends a query, and returns all rows of its result. A result with a warning is an error: the registry's
-/// commit may not have reached its standby.
+/// Sends a query, and returns all rows of its result. A result with a warning is treated as an error, because
+/// the registry's commit may not have reached its standby.
 pub fn ask_for_rows(
     connection: &mut Connection,
     query: &CStr,

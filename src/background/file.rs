@@ -1,5 +1,5 @@
-//! A file in the data directory that is always replaced as a whole. Whenever the process dies, the file is
-//! complete: either the old or the new version.
+//! A file in the data directory that is always replaced as a whole. If the process dies during a write, the
+//! file still contains either the complete old version or the complete new version.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -10,9 +10,10 @@ use serde::Serialize;
 
 use crate::pg::server;
 
-/// Opens the file for reading. Returns `None` if it does not exist.
+/// Opens the file for reading. Returns `None` if the file does not exist.
 pub fn open(name: &str) -> io::Result<Option<File>> {
-    // Without O_NONBLOCK, opening a named pipe would block until a writer opens it.
+    // Without `O_NONBLOCK`, opening a named pipe would block until another process opens the pipe for
+    // writing.
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -23,8 +24,8 @@ pub fn open(name: &str) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Replaces the file by the JSON of what `contents` returns for the new file. When this returns, the new
-/// version is durable.
+/// Replaces the file. The closure `contents` receives the new file and returns the value to write as JSON.
+/// The new version is durable when this function returns.
 pub fn replace<T: Serialize>(name: &str, contents: impl FnOnce(&File) -> io::Result<T>) -> io::Result<()> {
     let temporary = path(&format!("{name}.tmp"));
     match fs::remove_file(&temporary) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::pg::libpq::Options;
 
-/// The port of a host for which none is given.
+/// The default port of a host.
 const USUAL_PORT: &str = "5432";
 /// Time limit for one host, unless `connect_timeout` sets another one.
 const TIME_FOR_A_HOST: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub struct Hosts {
     has_addresses: bool,
 }
 
-/// One host of the list. A name or an address that is not given is empty.
+/// One host of the list. An empty name or address means that the connection string does not specify one.
 #[derive(Clone, Hash)]
 pub struct Host {
     pub name: String,
@@ -48,7 +48,7 @@ impl Hosts {
         let mut list: Vec<_> = (0..count)
             .map(|at| {
                 let text = |list: &[&str]| list.get(at).copied().unwrap_or_default().to_owned();
-                // A single port applies to all hosts.
+                // If a single port is given, it applies to all hosts.
                 let port = if ports.len() == 1 { ports[0].to_owned() } else { text(&ports) };
                 let port = if port.is_empty() { USUAL_PORT.to_owned() } else { port };
                 Host { name: text(&names), address: text(&addresses), port }
@@ -68,9 +68,9 @@ impl Hosts {
         })
     }
 
-    /// Returns the parameters with which libpq connects to this host only.
+    /// Returns the parameters that make libpq connect only to this host.
     pub fn parameters(&self, host: &Host) -> [(&'static CStr, CString); 3] {
-        // An empty parameter would not override the list of hosts in the connection string. A list of two
+        // An empty parameter would not override the list of hosts in the connection string, but a list of two
         // empty entries does.
         let is_twice =
             self.has_names && host.name.is_empty() || self.has_addresses && host.address.is_empty();
@@ -84,13 +84,14 @@ impl Hosts {
 }
 
 impl Host {
-    /// Returns the host's name if it has to be looked up.
+    /// Returns the name of the host if a name lookup is necessary.
     pub fn unknown_name(&self) -> Option<&str> {
         let is_known = self.name.is_empty() || self.name.starts_with(['/', '@']) || !self.address.is_empty();
         (!is_known).then_some(self.name.as_str())
     }
 
-    /// Returns this host once for each address of its name. Asks the name service, so it may block.
+    /// Returns one entry for each address of the host. The function queries the name service, and may
+    /// therefore block.
     pub fn look_up(&self) -> Result<Vec<Host>, String> {
         let Some(name) = self.unknown_name() else { return Ok(vec![self.clone()]) };
         let addresses = (name, 0)
@@ -99,7 +100,7 @@ impl Host {
         Ok(addresses.map(|address| Host { address: address_of(address), ..self.clone() }).collect())
     }
 
-    /// Returns a key that identifies the host in shared memory.
+    /// Returns the key of the host in shared memory.
     pub fn key(&self) -> u64 {
         BuildHasherDefault::<DefaultHasher>::default().hash_one(self)
     }

@@ -1,5 +1,5 @@
-//! Code shared by the background workers: start and stop, database and transactions, files, the connection to
-//! the registry, and the rounds in which the registry is asked.
+//! Code that the background workers share, for startup and shutdown, transactions, files, and requests to the
+//! registry.
 
 mod connecting;
 pub mod connection;

@@ -7,9 +7,9 @@ use crate::pg::wait::wait;
 use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
 
-/// How many bytes of a received text are logged or shown.
-const LONGEST_PROBLEM: usize = 400;
-/// The shortest sleep. A latch cannot wait for less than 1 ms.
+/// The maximum length of a received text in logs and views, in bytes.
+const LONGEST_PROBLEM: usize = 500;
+/// The shortest sleep. The minimum timeout of a latch is 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
 
 /// Counts consecutive failures.
@@ -17,15 +17,15 @@ const SHORTEST_NAP: Duration = Duration::from_millis(1);
 pub struct Failures(u32);
 
 impl Failures {
-    /// Counts a failure. Returns how long to wait: `first` after the first failure, then twice as long each
-    /// time, up to `longest`.
+    /// Counts a failure. Returns the pause before the next attempt: `first` after the first failure, and
+    /// twice as long after each further failure, up to `longest`.
     pub fn add(&mut self, first: Duration, longest: Duration) -> Duration {
         let pause = first.saturating_mul(1 << self.0.min(10)).min(longest);
         self.0 = self.0.saturating_add(1);
         pause
     }
 
-    /// Ends the series of failures. Returns whether there were any.
+    /// Ends the series of failures. Returns whether the series contained a failure.
     pub fn end(&mut self) -> bool {
         std::mem::take(&mut self.0) > 0
     }
@@ -35,12 +35,12 @@ impl Failures {
 pub struct Logged(Option<String>);
 
 impl Logged {
-    /// Starts with the text that the previous process may have logged.
+    /// Takes over the text that the previous process may have logged.
     pub fn before(text: Option<String>) -> Logged {
         Logged(text)
     }
 
-    /// Returns whether there is a text to log that differs from the last one.
+    /// Returns whether the text must be logged because it differs from the last logged text.
     pub fn is_new(&mut self, text: Option<String>) -> bool {
         let is_new = text.is_some() && text != self.0;
         self.0 = text;
@@ -48,15 +48,15 @@ impl Logged {
     }
 }
 
-/// Truncates a received text to the length that is logged or shown.
+/// Truncates a received text for logs and views.
 pub fn in_short(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(LONGEST_PROBLEM));
     text
 }
 
-/// Sleeps until `until`, or until the worker is requested. Before `asks_from`, a request does not end the
-/// sleep. After each wait, `keep_waiting` is called: it returns a new value for `asks_from`, or `None` to end
-/// the sleep.
+/// Sleeps until `until`, or until another process requests the worker. A request before `asks_from` does not
+/// end the sleep. The closure `keep_waiting` is called after each wait. The closure returns a new value for
+/// `asks_from`, or `None` to end the sleep.
 pub fn sleep(
     wakeup: &Wakeup,
     mut asks_from: Instant,
@@ -69,7 +69,8 @@ pub fn sleep(
         if now >= until || is_wanted && now >= asks_from {
             return;
         }
-        // While a request does not count yet, the latch is not set again: only the first request sets it.
+        // Only the first request sets the latch. If a request is too early to count, sleep until the request
+        // counts.
         let next = if is_wanted { asks_from.min(until) } else { until };
         wait(next.saturating_duration_since(now).max(SHORTEST_NAP), WaitEvent::Registry.number());
         match keep_waiting() {

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use pgrx::bgworkers::BackgroundWorkerBuilder;
 
-/// How long the keeper waits for a worker to start before it starts another one.
+/// The time that the keeper allows a worker to start before the keeper starts another worker.
 const TIME_TO_START: Duration = Duration::from_secs(2);
 
-/// Returns whether a worker may still be starting. `last_start` is the time at which the worker was last
-/// started.
+/// Returns whether a worker may still be starting. The parameter `last_start` is the time of the last attempt
+/// to start the worker.
 pub fn is_coming(last_start: Option<Instant>) -> bool {
     last_start.is_some_and(|at| at.elapsed() < TIME_TO_START)
 }

@@ -13,11 +13,11 @@ use crate::pg::process;
 /// The maximum length of a reported error message, in bytes.
 const LONGEST_MESSAGE: usize = 400;
 
-/// The reason why something failed, worded for the report.
+/// The reason for a failure, in the wording of the report.
 pub struct Problem(pub String);
 
 impl Problem {
-    /// The extension, and so the stored state, is not in the keeper's database.
+    /// Returns the problem to report if the keeper's database does not contain the extension.
     pub fn no_extension() -> Problem {
         Problem(format!(
             "extension \"snowflake_id\" does not exist in database \"{}\" (snowflake_id.database): run CREATE EXTENSION snowflake_id there",
@@ -27,11 +27,11 @@ impl Problem {
 }
 
 /// Runs `body` in a transaction, and commits whether `body` returns `Ok` or `Err`. If PostgreSQL raises an
-/// error, the transaction is rolled back, and its message is returned as the problem. `before_commit` runs
-/// immediately before the commit.
+/// error, the transaction is rolled back, and the error message is returned as the problem. `before_commit`
+/// runs immediately before the commit.
 ///
-/// If the process [is stopping](super::stop::is_stopping) when this returns, the commit may not have reached
-/// a synchronous standby: a wait that was cut short looks successful.
+/// If the process [is stopping](super::stop::is_stopping) when this function returns, the commit may not have
+/// reached a synchronous standby, because shutdown interrupts the wait for the standby without an error.
 pub fn transaction<T>(
     body: impl FnOnce() -> Result<T, Problem>,
     before_commit: impl FnOnce(),
@@ -40,8 +40,9 @@ pub fn transaction<T>(
         BackgroundWorker::transaction(AssertUnwindSafe(|| {
             process::commit_locally_at_least();
             let result = body();
-            // If a lock was granted just as lock_timeout fired, its interrupt may still be pending. Process
-            // it now, so that it does not cut short the commit's wait for a standby.
+            // If a lock was granted just as lock_timeout expired, the interrupt of the timeout may still be
+            // pending. Process the interrupt now, because the interrupt would end the commit's wait for a
+            // standby.
             pgrx::check_for_interrupts!();
             before_commit();
             let_sigterm_interrupt();
@@ -63,7 +64,7 @@ fn message_of(error: &CaughtError) -> String {
         CaughtError::PostgresError(report)
         | CaughtError::ErrorReport(report)
         | CaughtError::RustPanic { ereport: report, .. } => {
-            // The message may quote a very long text. The report keeps no more than this anyway.
+            // Truncate the message, because the message may quote a very long text.
             let message = report.message();
             message[..message.floor_char_boundary(LONGEST_MESSAGE)].into()
         }

@@ -1,9 +1,9 @@
-//! The hooks of the settings: they reject invalid values, and react to changes.
+//! The hooks of the settings, which reject invalid values and react to changes.
 //!
-//! Only the text of `snowflake_id.layout` is parsed into another form: see [`layout`](super::layout). Names
-//! are used as they are. A connection string is parsed here only to check that libpq accepts it. Libpq later
-//! gets the original string, because the options in effect also depend on a service file and on the
-//! environment.
+//! The text of `snowflake_id.layout` is stored in parsed form (see [`layout`](super::layout)). All other
+//! texts are stored unchanged. A connection string is parsed only to check that the string is valid.
+//! Connections use the original string, because the effective options also depend on a service file and on
+//! the environment.
 
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -17,23 +17,23 @@ use crate::pg::backend_local::BackendLocal;
 use crate::pg::libpq::Options;
 use crate::pg::{server, setting};
 
-/// The maximum length of `node_name` and `database`, in bytes. A host name has at most 253.
+/// The maximum length of `node_name` and `database`, in bytes. Host names have at most 253 bytes.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// Called when a setting has changed on which the generator of a session depends.
+/// The callback for changes of settings that affect the generator of a session.
 static ON_CHANGE: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| {}));
 
-/// Sets the function to be called when a setting has changed on which the generator of a session depends.
+/// Sets the callback for changes of settings that affect the generator of a session.
 pub fn call_on_change(action: fn()) {
     ON_CHANGE.set(action);
 }
 
-/// Calls the function that was set by [`call_on_change`].
+/// Calls the callback that was set with [`call_on_change`].
 pub fn on_change() {
     ON_CHANGE.get()();
 }
 
-/// A check hook for a text setting: accepts or rejects the text.
+/// A check hook, which accepts or rejects the text of a setting.
 pub type TextCheckHook =
     unsafe extern "C-unwind" fn(*mut *mut c_char, *mut *mut c_void, pg_sys::GucSource::Type) -> bool;
 
@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn check_registry(
         Err(problem) => Error::InvalidRegistry { problem },
     };
     if server::is_preloading() {
-        // Do not start: without the registry, the server could get the worker ID of another server.
+        // Do not start without the registry, because the server could get the worker ID of another server.
         fail_start(problem);
     }
     reject(problem)
@@ -86,13 +86,13 @@ fn accepts_name(parameter: &'static str, least: usize, text: &[u8]) -> bool {
     let problem =
         Error::NameLength { parameter, text: shown(text), bytes: text.len(), least, most: MAX_NAME_BYTES };
     if server::is_preloading() {
-        // Do not start: the default name could be the name of another server.
+        // Do not start with the default name, because another server may have the same name.
         fail_start(problem);
     }
     reject(problem)
 }
 
-/// Reports why a value is invalid. Always returns false, the result with which a check hook rejects it.
+/// Reports why a value is invalid. Always returns false, so that the check hook rejects the value.
 pub fn reject(problem: Error) -> bool {
     let texts = problem.texts();
     setting::explain_rejection(&texts.message, &texts.detail, &texts.hint);

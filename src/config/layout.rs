@@ -1,5 +1,5 @@
-//! The setting `snowflake_id.layout`. It needs special care: no session may ever silently use another layout
-//! than the one that was set for it.
+//! The setting `snowflake_id.layout`. A session must never silently use a layout other than the configured
+//! layout. Invalid layouts are therefore handled as follows:
 //!
 //! | an invalid layout | result |
 //! | --- | --- |
@@ -22,20 +22,20 @@ use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{server, setting};
 
-/// Set while `snowflake_id.layout` is being defined. If a value is rejected at that time, PostgreSQL uses the
-/// built-in default.
+/// True while `snowflake_id.layout` is being defined. If the check hook rejects a value at that time,
+/// PostgreSQL uses the built-in default.
 static IS_DEFINING: AtomicBool = AtomicBool::new(false);
 
-/// The parsed layout of this session; `None` if the text of the setting is invalid.
+/// The layout of this session, or `None` if the setting is invalid.
 static SESSION_LAYOUT: BackendLocal<Cell<Option<Layout>>> = BackendLocal::new(Cell::new(None));
 
-/// Returns the layout of the session, or `None` if the text of the setting is invalid.
+/// Returns the layout of the session, or `None` if the setting is invalid.
 #[inline]
 pub fn valid_layout() -> Option<Layout> {
     SESSION_LAYOUT.get()
 }
 
-/// Runs the code that defines the setting.
+/// Runs `define`, which defines the setting.
 pub fn while_defining(define: impl FnOnce()) {
     IS_DEFINING.store(true, Ordering::Relaxed);
     define();
@@ -51,7 +51,7 @@ pub unsafe extern "C-unwind" fn check(
     // SAFETY: PostgreSQL passes a pointer to the new value.
     let text = unsafe { setting::setting_text(*value) };
     let problem = match Layout::from_bytes(text) {
-        // SAFETY: PostgreSQL passes a pointer to where the layout is to be stored.
+        // SAFETY: PostgreSQL passes a pointer to the variable that will contain the layout.
         Ok(layout) => return unsafe { setting::hand_over(extra, layout) },
         Err(problem) => problem,
     };
@@ -60,25 +60,28 @@ pub unsafe extern "C-unwind" fn check(
     }
     if IS_DEFINING.load(Ordering::Relaxed) || is_applied_at_login(source) || server::is_taking_over_settings()
     {
-        // Accept the text. A rejection would lead to another layout, or make parallel query impossible.
-        // Instead, the session has no layout, and reports an error when one is needed.
+        // Accept the invalid text. If the hook rejected the text, the session would use another layout, or
+        // could not start parallel workers. A session with an invalid text reports an error whenever it needs
+        // a layout.
         return true;
     }
     reject(Error::InvalidLayoutSetting { text: shown(text), problem })
 }
 
-/// Whether PostgreSQL would answer a rejection with only a warning and use the next lower setting. It does so
-/// for the values of ALTER DATABASE and ALTER ROLE when a session starts. (When such a command is executed,
-/// the source is a different one, and the value can be rejected.)
+/// Returns whether PostgreSQL applies the value at the start of a session, as for values set by ALTER
+/// DATABASE and ALTER ROLE. If the hook rejected such a value, PostgreSQL would only raise a warning, and use
+/// the setting of the next lower precedence. (While one of these commands is executed, the source is
+/// different, and the value can be rejected.)
 fn is_applied_at_login(source: pg_sys::GucSource::Type) -> bool {
     use pg_sys::GucSource::*;
     [PGC_S_GLOBAL, PGC_S_DATABASE, PGC_S_USER, PGC_S_DATABASE_USER].contains(&source)
 }
 
-/// Assigns the layout from the check hook. For an invalid text the check hook passes nothing.
+/// Sets the layout of the session to the layout that the check hook has passed. The check hook passes no
+/// layout if the text is invalid.
 #[pg_guard]
 pub unsafe extern "C-unwind" fn assign(_value: *const c_char, extra: *mut c_void) {
-    // SAFETY: `extra` comes from the check hook above.
+    // SAFETY: the check hook above has set `extra`.
     SESSION_LAYOUT.set(unsafe { setting::handed_over(extra) });
     on_change();
 }

@@ -1,4 +1,4 @@
-//! The settings, with their [table], their [hooks] and the functions that return their values.
+//! The settings, with a [table] of settings, the [hooks], and functions that return the current values.
 
 mod hooks;
 mod layout;
@@ -26,22 +26,22 @@ pub fn layout() -> Result<Layout, Error> {
 
 #[cold]
 fn invalid_layout() -> Error {
-    // SAFETY: PostgreSQL keeps the text until the setting changes, which does not happen in this function.
+    // SAFETY: the text remains valid until the setting changes, and this function does not change the
+    // setting.
     let text = unsafe { setting::setting_text(*table::LAYOUT.as_ptr()) };
     match Layout::from_bytes(text) {
         Err(problem) => Error::InvalidLayoutSetting { text: shown(text), problem },
-        // This cannot happen, because the check hook passes the layout that it parsed from this text to the
-        // assign hook.
+        // This cannot happen, because the check hook has passed the parsed layout to the assign hook.
         Ok(_) => unreachable!("bug: a valid layout was not handed over"),
     }
 }
 
-/// Returns how far the horizon is written beyond the clock plus `max_ahead`.
+/// Returns the distance of a newly written horizon from the clock plus `max_ahead`.
 pub fn horizon_margin() -> Duration {
     milliseconds(&table::HORIZON_MARGIN)
 }
 
-/// Returns the largest jump ahead that the clock may make without being rejected.
+/// Returns the size of the largest clock jump that the keeper accepts.
 pub fn max_clock_jump() -> Duration {
     milliseconds(&table::MAX_CLOCK_JUMP)
 }
@@ -51,59 +51,60 @@ pub fn database() -> CString {
     table::DATABASE.get().unwrap_or_default()
 }
 
-/// Returns how many segments can be in use.
+/// Returns the maximum number of segments in use.
 pub fn max_segments() -> usize {
     table::MAX_SEGMENTS.get().unsigned_abs() as usize
 }
 
-/// Returns the name by which table `snowflake_worker` and the registry know this server.
+/// Returns the name of this server in table `snowflake_worker` and in the registry.
 pub fn node_name() -> String {
-    // SAFETY: PostgreSQL keeps the text until the setting changes, which does not happen in this function.
+    // SAFETY: the text remains valid until the setting changes, and this function does not change the
+    // setting.
     let node_name = unsafe { setting::setting_text(*table::NODE_NAME.as_ptr()) };
-    // The length of cluster_name is not limited. A longer one is not used.
+    // The length of cluster_name is not limited. A cluster_name that is too long is ignored.
     [node_name, server::cluster_name()]
         .into_iter()
         .find(|name| !name.is_empty() && name.len() <= hooks::MAX_NAME_BYTES)
         .map_or_else(server::host_and_port, guessed_utf8)
 }
 
-/// Returns the identity in the settings, or `None` if `worker_id` is not set.
+/// Returns the identity from the settings, or `None` if `worker_id` is not set.
 pub fn identity() -> Option<Identity> {
     Some(Identity { worker: worker_id()?, datacenter: datacenter_id() })
 }
 
-/// Returns the worker ID in the settings, or `None` if it is not set. If a registry is set, the server
+/// Returns the setting `worker_id`, or `None` if `worker_id` is not set. If a registry is set, the server
 /// accepts only this worker ID from the registry.
 pub fn worker_id() -> Option<u32> {
     u32::try_from(table::WORKER_ID.get()).ok()
 }
 
-/// Returns the datacenter ID in the settings.
+/// Returns the datacenter ID from the settings.
 pub fn datacenter_id() -> u32 {
     table::DATACENTER_ID.get().unsigned_abs()
 }
 
-/// Returns the connection string of the registry, or `None` if it is empty.
+/// Returns the connection string of the registry, or `None` if the string is empty.
 pub fn registry() -> Option<CString> {
     table::REGISTRY.get().filter(|text| !text.is_empty())
 }
 
-/// Returns the difference between the clocks of this server and the registry above which a warning is raised.
+/// Returns the largest clock difference between this server and the registry that causes no warning.
 pub fn max_clock_offset() -> Duration {
     milliseconds(&table::MAX_CLOCK_OFFSET)
 }
 
-/// Returns how far the time in an ID may be ahead of the clock.
+/// Returns the maximum time by which IDs may run ahead of the clock.
 pub fn max_ahead() -> Duration {
     milliseconds(&table::MAX_AHEAD)
 }
 
-/// Returns the longest time that one call may wait.
+/// Returns the maximum time that a call may wait.
 pub fn max_wait() -> Duration {
     milliseconds(&table::MAX_WAIT)
 }
 
-/// Returns the highest value at which the sequence of a tick may start.
+/// Returns the maximum start value of the sequence in a tick.
 pub fn sequence_spread() -> u32 {
     table::SEQUENCE_SPREAD.get().unsigned_abs()
 }
@@ -112,7 +113,8 @@ fn milliseconds(setting: &GucSetting<i32>) -> Duration {
     Duration::from_millis(setting.get().unsigned_abs().into())
 }
 
-/// Makes PostgreSQL reject unknown settings with our prefix. To be called after all settings are defined.
+/// Makes PostgreSQL reject unknown settings with the prefix `snowflake_id`. This function must be called
+/// after all settings have been defined.
 pub fn reserve_prefix() {
     // SAFETY: the argument is a C string.
     unsafe { pg_sys::MarkGUCPrefixReserved(c"snowflake_id".as_ptr()) };

@@ -1,4 +1,4 @@
-//! The table of settings. This file is long because it contains a single list.
+//! The table of settings. The file is long because the list of settings is long.
 
 use std::ffi::{CStr, CString, c_int};
 
@@ -32,14 +32,14 @@ const MAX_HORIZON_MARGIN_MS: i32 = 3_600_000;
 /// The maximum of `max_clock_offset`: 1 min, in milliseconds. If the clocks differ by more, the registry
 /// grants no lease.
 const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
-/// The maximum of `max_segments`: shared memory has room for this many.
+/// The maximum of `max_segments`, which is the number of segments that fit in shared memory.
 const MOST_SEGMENTS: i32 = 256;
 /// The maximum of `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
-/// Defines the settings. `on_change` is called when a setting has changed on which the generator of a session
-/// depends. If the library was not preloaded, the settings that need a restart are not defined: defining them
-/// would end the session.
+/// Defines the settings. `on_change` is called after a change of a setting that affects the generator of a
+/// session. If the library was not preloaded, the settings that require a restart are not defined, because
+/// defining these settings would terminate the session.
 pub fn define(on_change: fn()) {
     hooks::call_on_change(on_change);
     if server::is_preloading() {
@@ -227,7 +227,7 @@ fn define_name(
     }
 }
 
-#[allow(clippy::too_many_arguments)] // The parameters of DefineCustomIntVariable.
+#[allow(clippy::too_many_arguments)] // The function has the same parameters as DefineCustomIntVariable.
 fn define_int(
     name: &'static CStr,
     short: &'static CStr,

@@ -32,21 +32,21 @@ use pgrx::prelude::*;
 
 use crate::pg::function::{self, declare_c_function};
 
-/// The cost of a call of the twin, in operators, as declared in `sql/parts/copy.sql`. See
+/// The cost of a call of the STABLE twin, in operators, as declared in `sql/parts/copy.sql`. See
 /// [`is_too_dear_to_repeat`].
 const COST_IN_OPERATORS: f64 = 1_000.0;
 
 declare_c_function!(snowflake_nextval_support);
 
-/// The planner support function of `snowflake_nextval()`. Returns a call of the twin, or a null pointer to
-/// leave the call unchanged.
+/// The planner support function of `snowflake_nextval()`. Returns a call of the STABLE twin, or a null
+/// pointer if the call must remain unchanged.
 ///
 /// The executor checks the privilege on the called function when it initializes the expression, which is the
 /// next step. If the user lacks the privilege on either function, the call is left unchanged, because an
 /// error about the twin would be misleading.
 ///
 /// # Safety
-/// To be called only by PostgreSQL, with a node as its only argument, which is not NULL.
+/// Only PostgreSQL may call this function. The only argument is a node and is not NULL.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
@@ -60,13 +60,13 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
     pg_sys::Datum::from(twin.unwrap_or(std::ptr::null_mut()))
 }
 
-/// Returns the called function if `COPY FROM` is planning a default.
+/// Returns the called function if `COPY FROM` is planning a column default.
 ///
 /// # Safety
 /// `request` points to a node.
 unsafe fn call_in_default_of_copy(request: *mut pg_sys::Node) -> Option<pg_sys::Oid> {
-    // SAFETY: a node has the type that its tag says. There is always a current memory context, and every
-    // context has a name.
+    // SAFETY: a node has the type that its tag says. PostgreSQL always has a current memory context, and
+    // every context has a name.
     unsafe {
         if !pgrx::is_a(request, pg_sys::NodeTag::T_SupportRequestSimplify) {
             return None;
@@ -77,7 +77,7 @@ unsafe fn call_in_default_of_copy(request: *mut pg_sys::Node) -> Option<pg_sys::
     }
 }
 
-/// Returns a call of the twin if the current user may call it.
+/// Returns a call of the STABLE twin if the current user has the privilege to call the function.
 fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     // SAFETY: only looks up the catalog; the name is a C string.
     let schema = unsafe { pg_sys::get_namespace_oid(c"snowflake_internal".as_ptr(), true) };
@@ -85,8 +85,8 @@ fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     if twin == pg_sys::Oid::INVALID || !function::may_execute(twin) || !is_too_dear_to_repeat() {
         return None;
     }
-    // SAFETY: creates nodes in the current memory context, where the planner expects them. Like all values of
-    // type internal, the argument has the width of a Datum. Its value is never read.
+    // SAFETY: creates nodes in the current memory context, where the planner expects them. The argument has
+    // the width of a `Datum`, like all values of type `internal`. The value of the argument is never read.
     unsafe {
         let argument = pg_sys::makeConst(
             pg_sys::INTERNALOID,
@@ -108,11 +108,11 @@ fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     }
 }
 
-/// Returns whether a call of the twin is too expensive for the planner to duplicate. When the planner inlines
-/// an SQL function that uses its argument twice, it duplicates the argument unless the argument is volatile
-/// or costs more than ten operators. The twin is not volatile, so its cost decides. The same applies to a
-/// number that is compared with a range. If `cpu_operator_cost` is 0, or so large that all costs are
-/// infinite, all costs are equal.
+/// Returns whether a call of the STABLE twin is too expensive for the planner to duplicate. When the planner
+/// inlines an SQL function that uses its argument twice, it duplicates the argument unless the argument is
+/// volatile or costs more than ten operators. The twin is not volatile, so the planner considers its cost.
+/// The planner treats a number that is compared with a range in the same way. If `cpu_operator_cost` is 0, or
+/// so large that all costs are infinite, all costs are equal.
 fn is_too_dear_to_repeat() -> bool {
     // SAFETY: reads a setting of this process.
     let operator = unsafe { pg_sys::cpu_operator_cost };

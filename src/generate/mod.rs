@@ -1,4 +1,5 @@
-//! Issuing IDs. A call passes through [`nextval`], [`session`], and the slot and the generator of the core.
+//! Issuing IDs. A call passes through [`nextval`], [`session`], and then the slot and the generator in the
+//! core crate.
 
 mod copy;
 pub mod nextval;

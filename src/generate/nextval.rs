@@ -15,29 +15,30 @@ const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_nextval);
 
-/// `snowflake_nextval()`, without the wrapper that pgrx puts around functions, which takes 4 to 5 ns. The
-/// usual call uses nothing that could panic or raise an error. Everything that could is behind
-/// [`next_slowly`].
+/// The function `snowflake_nextval()` does not use pgrx's function wrapper, which takes 4 to 5 ns. The fast
+/// path does not call functions that could panic or raise an error. Only [`next_slowly`] calls such
+/// functions.
 ///
-/// Three quarters of the remaining time is reading the clock with `gettimeofday`, as PostgreSQL's
-/// `clock_timestamp()` does. `clock_gettime` takes 1 ns more, `std::time::SystemTime` 6 ns more.
-/// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms): the time in an ID
-/// could then be before the call that issued it.
+/// Reading the clock with `gettimeofday`, as PostgreSQL's `clock_timestamp()` does, takes three quarters of
+/// the remaining time. `clock_gettime` takes 1 ns longer, and `std::time::SystemTime` takes 6 ns longer.
+/// `CLOCK_REALTIME_COARSE` would save 11 ns, but lags by up to a timer tick (1 to 10 ms). The time in an ID
+/// could then be earlier than the call that issued the ID.
 ///
 /// # Safety
-/// To be called only by PostgreSQL. The function takes no arguments, so it reads nothing through the pointer.
+/// Only PostgreSQL may call this function. The function takes no arguments and does not dereference the
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
     let id = match session::try_next() {
         Some(id) => id,
-        // SAFETY: PostgreSQL calls this function, and a guarded function may be called in that context.
+        // SAFETY: PostgreSQL calls this function, so a guarded function may be called here.
         None => unsafe { next_slowly() },
     };
     session::set_last_id(id);
     pg_sys::Datum::from(id)
 }
 
-/// Sets up the session, waits, or raises an error, and then takes an ID.
+/// Takes an ID after setting up the session or waiting, if necessary.
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn next_slowly() -> i64 {
@@ -45,7 +46,7 @@ unsafe extern "C-unwind" fn next_slowly() -> i64 {
     generator.first_id(reservation)
 }
 
-/// Reserves up to `n` values. Waits until at least one is available.
+/// Waits until at least one value is available, and reserves up to `n` values.
 fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation), Error> {
     loop {
         let session = session::current(budget)?;
@@ -56,7 +57,7 @@ fn reserve(budget: &WaitBudget, n: NonZeroU64) -> Result<(Generator, Reservation
     }
 }
 
-/// Waits until another attempt may succeed. Returns an error if no attempt will.
+/// Waits until another attempt may succeed. Returns an error if no attempt can succeed.
 fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), Error> {
     let layout = session.generator.layout();
     match stall {
@@ -67,8 +68,8 @@ fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), 
             Ok(())
         }
         Stall::Horizon => budget.wait_for_horizon(session.track()),
-        // The next attempt sets up the session again: for another identity, or for the same one once the gate
-        // is open.
+        // The next attempt sets up the session again, because the identity may have changed or the gate may
+        // have been opened.
         Stall::Identity(_) => {
             session::forget();
             Ok(())
@@ -77,7 +78,7 @@ fn wait_out(budget: &WaitBudget, session: &Session, stall: Stall) -> Result<(), 
     }
 }
 
-/// Whether the layout switches to another value of the clock sequence instead of waiting for the clock.
+/// Returns whether the layout switches to another clock sequence value instead of waiting for the clock.
 fn moves_on(budget: &WaitBudget, session: &Session, wait: Result<u64, Stall>) -> Result<bool, Error> {
     let layout = session.generator.layout();
     let moves_on =
@@ -93,11 +94,11 @@ fn snowflake_batch(count: i32) -> SetOfIterator<'static, i64> {
     SetOfIterator::new(take_batch(count).or_report())
 }
 
-/// Takes `count` IDs, in a single exchange if `max_ahead` allows. All IDs are taken before the first row is
-/// returned.
+/// Takes `count` IDs. A single atomic exchange is sufficient if `max_ahead` permits the whole batch. All IDs
+/// are taken before the first row is returned.
 ///
-/// The IDs are stored one by one, not as reservations: if few IDs fit in a tick, each may need an exchange of
-/// its own.
+/// The function returns individual IDs rather than reservations, because each ID may need a separate exchange
+/// if few IDs fit in a tick.
 fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(wanted)) if count <= MAX_BATCH => wanted,
@@ -119,8 +120,8 @@ fn take_batch(count: i32) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// Returns an empty list with capacity for `count` IDs. The list never grows: if an allocation failed later,
-/// the backend would abort. The postmaster would then restart all backends, and the IDs would be lost.
+/// Returns an empty list with capacity for `count` IDs. The list never grows, because a failed allocation
+/// would abort the backend. The postmaster would then restart all backends, and the IDs would be lost.
 fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     let count = count.get() as usize; // At most MAX_BATCH.
     let mut ids = Vec::new();
@@ -128,7 +129,8 @@ fn room_for(count: NonZeroU64) -> Result<Vec<i64>, Error> {
     Ok(ids)
 }
 
-/// Fails before any ID is taken if the batch could not be completed in time even without other callers.
+/// Returns an error if the batch cannot be completed in time even without other callers. This check runs
+/// before the first ID is taken.
 fn refuse_hopeless(budget: &WaitBudget, count: NonZeroU64) -> Result<(), Error> {
     let mut session = session::current(budget)?;
     while moves_on(budget, session, session.wait_us(NonZeroU64::MIN))? {

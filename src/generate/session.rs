@@ -1,10 +1,10 @@
-//! The state that this backend keeps between calls: the generator of its layout with the slot, and the last
-//! ID.
+//! The state of a backend between calls: the generator of the layout, the slot, and the last ID.
 //!
-//! Everything except the count of IDs follows from the settings and from shared memory, and is set up again
-//! when they change. IDs are counted here. The count is added to the shared counter when the horizon has
-//! moved since the last time (while IDs are being issued, at least once per `horizon_margin`), and when the
-//! backend exits. If a backend is killed, its last count is lost.
+//! The backend derives everything except the count of IDs from the settings and from shared memory, and sets
+//! up the state again when they change. The backend counts the IDs itself. The backend adds the count to the
+//! shared counter when the horizon has moved since the last addition, and when the backend exits. (While IDs
+//! are being issued, the horizon moves at least once per `horizon_margin`.) If a backend is killed, its last
+//! count is lost.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -21,25 +21,25 @@ use crate::pg::{clock, process, server};
 use crate::shared::memory;
 use crate::shared::slots::{self, SlotInUse};
 
-/// What a call needs: the generator, the gate, and the slot.
+/// The generator, the gate and the slot that calls use to issue IDs.
 pub struct Session {
     pub generator: Generator,
     gate: &'static Gate,
     slot_in_use: SlotInUse,
-    /// How many IDs have not been added to the shared counter yet.
+    /// The number of IDs that have not been added to the shared counter yet.
     uncounted: BackendLocal<Cell<u64>>,
-    /// The horizon when IDs were last added to the shared counter.
+    /// The horizon at the time of the last addition to the shared counter.
     counted_at: BackendLocal<Cell<u64>>,
 }
 
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
-/// Every session that this backend has ever set up. Sessions are never freed, so that the hot path needs no
-/// guard around the current one (a `RefCell` costs 3 ns). They are reused, because settings change rarely and
-/// between few values.
+/// All sessions that this backend has set up. Sessions are never freed, so that the hot path needs no guard
+/// around the current session (a `RefCell` costs 3 ns). Few sessions are created, because sessions are reused
+/// and settings rarely change.
 static SESSIONS: Mutex<Vec<&Session>> = Mutex::new(Vec::new());
 static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(None));
 
-/// Takes one ID if the session is set up and the slot allows it. This is the hot path.
+/// Takes one ID if a session exists and the slot permits another ID. This is the hot path.
 #[inline]
 pub fn try_next() -> Option<i64> {
     let session = SESSION.get()?;
@@ -47,7 +47,8 @@ pub fn try_next() -> Option<i64> {
     Some(session.generator.first_id(reservation))
 }
 
-/// Returns the current session. If there is none, waits until the gate is open and sets one up.
+/// Returns the current session. If no session exists, the function waits until the gate is open, and then
+/// sets up a session.
 pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
     if let Some(session) = SESSION.get()
         && !session.is_retired()
@@ -81,7 +82,7 @@ pub fn forget() {
     SESSION.set(None);
 }
 
-/// Adds the remaining counts of all sessions to the shared counters.
+/// Adds the uncounted IDs of all sessions to the shared counters.
 fn count_at_exit() {
     if let Some(sessions) = SESSIONS.try_lock() {
         sessions.iter().for_each(|session| session.count_up());
@@ -99,9 +100,9 @@ pub fn set_last_id(id: i64) {
     LAST_ID.set(Some(id));
 }
 
-/// Returns how far ahead of the clock a layout is, in microseconds, given the time that it would have to
-/// wait. An exhausted layout is ahead by the time from now to its end: no wait helps it, but another value of
-/// the clock sequence may.
+/// Returns how far a layout is ahead of the clock, in microseconds, based on the time that the layout would
+/// have to wait. The result for an exhausted layout is the time from now to the end of the layout. Another
+/// value of the clock sequence may help an exhausted layout, but waiting does not.
 pub fn ahead_us(layout: &Layout, wait: Result<u64, Stall>) -> u64 {
     match wait {
         Ok(wait_us) | Err(Stall::Ahead { wait_us }) => wait_us,
@@ -124,7 +125,7 @@ impl Session {
         let slot_in_use = match slots::find(&layout)? {
             Some(slot_in_use) => slot_in_use,
             None => {
-                // If the call is going to fail, do not assign a slot.
+                // Do not assign a slot if the call will fail.
                 let first = shared.first_counter(&shared.key_of(&layout));
                 let wait = generator.wait_us(first, clock::clock_us(), NonZeroU64::MIN);
                 if budget.has_another_value(&layout, ahead_us(&layout, wait))? {
@@ -147,16 +148,16 @@ impl Session {
         })
     }
 
-    /// Whether the horizon was reset, so that the layout has another slot or will get one.
+    /// Whether the horizon was reset. After a reset, the layout is assigned another slot.
     fn is_retired(&self) -> bool {
-        // The slot of a layout that may not be used yet has horizon 0 too.
+        // Horizon 0 can also mean that the layout must not be used yet.
         let has_no_horizon = self.slot_in_use.slot.horizon() == 0;
         has_no_horizon
             && slots::find(self.generator.layout())
                 .is_ok_and(|found| found.is_none_or(|found| !std::ptr::eq(found.slot, self.slot_in_use.slot)))
     }
 
-    /// Whether the layout has switched to another value of the clock sequence.
+    /// Whether the layout has switched to another value of the clock sequence since this session was set up.
     pub fn has_moved_on(&self) -> bool {
         let current = memory::state().map_or(0, |shared| shared.server_status.value());
         self.generator.layout().clock_seq_at(current) != self.slot_in_use.clock_seq
@@ -187,11 +188,11 @@ impl Session {
         self.counted_at.set(self.slot_in_use.slot.horizon());
         self.slot_in_use.issued.fetch_add(self.uncounted.take(), Ordering::Relaxed);
         if self.has_moved_on() {
-            forget(); // The clock has caught up, so the old slot was usable again.
+            forget(); // The layout can use the old slot again, because the clock has caught up.
         }
     }
 
-    /// Returns how many microseconds it takes until the last of `n` values is allowed.
+    /// Returns the time until the last of `n` values may be used, in microseconds.
     pub fn wait_us(&self, n: NonZeroU64) -> Result<u64, Stall> {
         let counter = self.generator.counter_of(self.slot_in_use.slot.word());
         self.generator.wait_us(counter, clock::clock_us(), n)

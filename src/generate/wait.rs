@@ -1,5 +1,5 @@
-//! Functions that wait for the clock and for the keeper. They never wait longer than `max_wait`, and hold no
-//! lock while they wait. Each wait can be canceled, and is visible in `pg_stat_activity`.
+//! Lets calls wait for the clock and for the keeper. Waits never exceed `max_wait`, and calls hold no lock
+//! while they wait. Each wait can be canceled, and is visible in `pg_stat_activity`.
 
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering;
@@ -20,10 +20,10 @@ use crate::shared::server_status::ServerStatus;
 use crate::shared::wait::{Deadline, Watch};
 use crate::{pg::wait, wait_event::WaitEvent};
 
-/// How often a long wait checks the clock, which may have been set meanwhile.
+/// The interval at which a long wait reads the clock, because the clock may have been set.
 const LONGEST_NAP: Duration = Duration::from_millis(100);
 
-/// Returns the keeper's last reported problem, or says that there is no keeper or no report.
+/// Returns the last problem that the keeper has reported, or a message that no keeper or no report exists.
 fn what_is_reported(server_status: &ServerStatus) -> String {
     if let Some(error) = report::report().error() {
         return format!("The keeper reported: {error}.");
@@ -34,8 +34,7 @@ fn what_is_reported(server_status: &ServerStatus) -> String {
     }
 }
 
-/// Returns the reason why a wait for the keeper failed, which is either a commit in progress or the reported
-/// problem.
+/// Returns the reason why a wait for the keeper failed: a commit in progress, or the reported problem.
 fn obstacle(server_status: &ServerStatus) -> String {
     match server_status.keeper.committing_for_us(clock::clock_us()) {
         Some(time_us) => {
@@ -46,13 +45,13 @@ fn obstacle(server_status: &ServerStatus) -> String {
     }
 }
 
-/// Returns the error for a request that the keeper has not carried out.
+/// Returns the error for a request that the keeper has not completed.
 pub fn not_followed(server_status: &ServerStatus) -> Error {
     not_ready(obstacle(server_status))
 }
 
-/// Returns the error for a reported problem. If the transaction that created the extension is not committed
-/// yet, a separate error says so.
+/// Returns the error for the problem in a report. If the transaction that created the extension is not
+/// committed yet, a separate error says so.
 fn not_ready(report: String) -> Error {
     let is_keepers = server::current_database() == Some(config::database());
     if is_keepers && Extension::find(c"snowflake_id").is_some_and(Extension::is_uncommitted) {
@@ -61,8 +60,8 @@ fn not_ready(report: String) -> Error {
     Error::KeeperNotReady { report }
 }
 
-/// Returns whether the keeper may soon have a lease. Either there is a lease that the keeper has not seen
-/// yet, or the registry has not given its first answer.
+/// Returns whether the keeper may receive a lease soon. Either the keeper has not read a new lease yet, or
+/// the registry has not sent its first answer.
 fn is_lease_coming() -> bool {
     let lease_status = lease::lease_status();
     lease_status.lease.is_some() || lease_status.state == RegistryState::Starting
@@ -73,8 +72,8 @@ fn no_lease() -> Error {
     Error::NoLease { state: lease_status.state.name(), free_from_us: lease_status.free_from_us }
 }
 
-/// Returns the end of the lease for which the gate is open, if the horizon has reached that end and the lease
-/// has not been renewed.
+/// Returns the end of the lease for which the gate is open. Returns `None` if the lease was renewed, or if
+/// the horizon is still before the end of the lease.
 fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     let until_us = server_status.keeper.until_us();
     let has_ended = until_us <= published_us;
@@ -82,14 +81,14 @@ fn ended_lease(server_status: &ServerStatus, published_us: i64) -> Option<i64> {
     (has_ended && !is_renewed()).then_some(until_us)
 }
 
-/// Returns whether a wait for the clock is longer than any wait after a crash. A layout with a clock sequence
-/// then switches to another value instead of waiting.
+/// Returns whether a wait for the clock is too long to be caused by a crash. Instead of such a wait, a layout
+/// with a clock sequence switches to another value.
 pub fn is_far_ahead(wait_us: i64) -> bool {
     wait_us > config::horizon_margin().as_micros() as i64 + FAR_AHEAD_US
 }
 
-/// The total time that one call may wait. The actual waiting time is added to the statistics when the call
-/// ends, even if the call fails.
+/// The maximum total time that one call may wait. The actual waiting time is added to the statistics when the
+/// call ends, even if the call fails.
 pub struct WaitBudget {
     deadline: Deadline,
     cycles: OnceCell<Watch<'static>>,
@@ -97,14 +96,14 @@ pub struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// Returns the budget of a call that starts now.
+    /// Creates the waiting budget of a new call.
     pub fn new() -> WaitBudget {
         let deadline = Deadline::after(config::max_wait());
         WaitBudget { deadline, cycles: OnceCell::new(), waited: Cell::default() }
     }
 
-    /// Waits for the clock, for at most `wait_us`. Fails at once if `wait_us` exceeds the time that the call
-    /// may still wait.
+    /// Waits for the clock, but not longer than `wait_us`. Returns an error immediately if `wait_us` exceeds
+    /// the remaining waiting time of the call.
     pub fn wait_for_clock(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         self.check(layout, wait_us)?;
         let _timer = self.timer();
@@ -112,7 +111,7 @@ impl WaitBudget {
         Ok(())
     }
 
-    /// Fails if the expected wait exceeds the time that the call may still wait.
+    /// Returns an error if the expected wait exceeds the remaining waiting time of the call.
     pub fn check(&self, layout: &Layout, wait_us: u64) -> Result<(), Error> {
         let (wait, left) = (Duration::from_micros(wait_us), self.deadline.left());
         if wait > left {
@@ -128,8 +127,7 @@ impl WaitBudget {
         let server_status = &shared.server_status;
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // This check must precede the check of the gate, because a completed cycle has opened the gate if
-            // possible.
+            // Check this before the gate, because a completed cycle may have opened the gate.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if shared.gate.identity().is_some() {
                 return Ok(());
@@ -162,7 +160,7 @@ impl WaitBudget {
         server_status.values.ask(layout);
         let cycle = CycleRequest::ask(server_status);
         loop {
-            // Check this before the value: a completed cycle has switched to another value if possible.
+            // Check this before the value, because a completed cycle may have switched to another value.
             let is_over = cycle.is_over() || server_status.wakeup.pid().is_none();
             if server_status.value() != before {
                 return Ok(true);
@@ -181,14 +179,14 @@ impl WaitBudget {
         }
     }
 
-    /// Asks the keeper to extend the horizon of a track, and waits for the end of its cycle.
+    /// Asks the keeper to extend the horizon of a track, and waits until the keeper has completed a cycle.
     pub fn wait_for_horizon(&self, track: usize) -> Result<(), Error> {
         let shared = memory::state()?;
         let server_status = &shared.server_status;
         if let Some(until_us) = ended_lease(server_status, shared.published_us(track)) {
             return Err(Error::LeaseEnded { until_us, state: lease::lease_status().state.name() });
         }
-        server_status.wakeup.request(); // Even if this call fails at once, the next one may then succeed.
+        server_status.wakeup.request(); // The request may let the next call succeed even if this call fails.
         let jump_us = server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         if jump_us > 0 {
             return Err(Error::ClockJumped { jump: Duration::from_micros(jump_us as u64) });
@@ -226,7 +224,7 @@ impl Drop for WaitBudget {
     }
 }
 
-/// Measures the time until it is dropped, even when an error or a cancel ends the wait.
+/// Measures the time from its creation until it is dropped, even if an error or a cancel ends the wait.
 struct Timer<'a> {
     since: Instant,
     total: &'a Cell<Duration>,
@@ -238,7 +236,7 @@ impl Drop for Timer<'_> {
     }
 }
 
-/// A request for a cycle of the keeper that starts after the request.
+/// A request that the keeper start and complete a new cycle.
 struct CycleRequest<'a> {
     server_status: &'a ServerStatus,
     last: u64,
@@ -248,7 +246,7 @@ impl CycleRequest<'_> {
     fn ask(server_status: &ServerStatus) -> CycleRequest<'_> {
         server_status.wakeup.request();
         // The cycle in progress may have started before the change on which the caller relies, such as CREATE
-        // EXTENSION. Therefore, the caller waits until two more cycles have ended.
+        // EXTENSION. The caller must therefore wait until the keeper has completed two more cycles.
         CycleRequest { server_status, last: server_status.cycles.count() + 2 }
     }
 

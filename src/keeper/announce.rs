@@ -1,4 +1,4 @@
-//! What the keeper reports to administrators: messages in the log, and columns of view `snowflake_status`.
+//! The keeper reports its problems and warnings to administrators, in the log and in view `snowflake_status`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -37,8 +37,8 @@ fn warn(text: Option<&str>) {
     }
 }
 
-/// Publishes the state of the server after a cycle: the warning, and the problem if there is one. Returns the
-/// problem as an error if the identity is refused.
+/// Publishes the problem and the warning of the server after a cycle. If the identity is refused, returns the
+/// problem as an error.
 pub fn tell(
     shared: &State,
     gate: GatePlan,
@@ -48,7 +48,8 @@ pub fn tell(
 ) -> Result<(), Problem> {
     warn(warning);
     let problem = match (jump_us, gate) {
-        // The clock jump is tested first: the identity may be refused only because the clock is not followed.
+        // Check for a clock jump first. A clock jump that the keeper does not follow can be the only reason
+        // why the identity is refused.
         (Some(jump_us), _) => Some(format!("the clock has jumped ahead by {} s", jump_us / 1_000_000)),
         (None, GatePlan::Refuse { identity, until_us }) => Some(format!(
             "this server may have used {identity} for times up to {}: set snowflake_id.worker_id (or the row in table snowflake_worker) to a worker ID that was never used",
@@ -66,17 +67,23 @@ pub fn tell(
     Ok(())
 }
 
-/// Publishes whether the identity fits the server's default layout. This is called before the gate is opened, so that the
-/// state of the server is never "ready" meanwhile. Without a lease, it checks the identity in the settings, because a server
-/// does not ask the registry for an identity that does not fit.
+/// Publishes whether the identity and the clock fit the server's default layout. The function must be called before the
+/// gate is opened, so that the state of the server does not become "ready" in between. If the server has no
+/// lease, the function checks the identity in the settings, because a server does not request an identity
+/// that does not fit.
 pub fn note_misfit(shared: &State, wanted: Option<Lease>) {
     let asked_for =
         || Identity { datacenter: config::datacenter_id(), worker: config::worker_id().unwrap_or(0) };
     let is_leased = config::registry().is_some();
     let identity = wanted.map(|lease| lease.identity).or_else(|| is_leased.then(asked_for));
-    let problem = identity.and_then(|identity| config::valid_layout()?.check_identity(identity).err());
-    shared.server_status.keeper.set_misfit(problem.map(|problem| match problem {
+    let check = |identity: Identity| {
+        let layout = config::valid_layout()?;
+        layout.check_identity(identity).and_then(|()| layout.tick_at(clock::clock_us()).map(drop)).err()
+    };
+    shared.server_status.keeper.set_misfit(identity.and_then(check).map(|problem| match problem {
         RangeError::Field { field: Field::Datacenter, .. } => Misfit::Datacenter,
+        RangeError::Time { unix_us, from_us, .. } if unix_us < from_us => Misfit::Epoch,
+        RangeError::Time { .. } => Misfit::End,
         _ => Misfit::Worker,
     }));
 }
@@ -92,8 +99,9 @@ pub fn risk(store: &Store) -> Option<String> {
     })
 }
 
-/// Returns the reason why no ID can be issued under `identity` in the server's default layout, or `None` if
-/// IDs can be issued. The identity may fit other layouts, so the gate is opened in any case.
+/// Returns the reason why `identity` does not fit the server's default layout, or `None` if the identity
+/// fits. The keeper opens the gate even if the identity does not fit, because the identity may fit other
+/// layouts.
 fn misfit(identity: Identity) -> Option<String> {
     let layout = config::valid_layout()?;
     let generator = match Generator::new(layout, identity, 0, 0) {

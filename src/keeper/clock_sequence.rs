@@ -1,16 +1,16 @@
-//! The switch to another value of the clock sequence. After the clock was set back, layouts with this field
-//! use another value instead of waiting. [`snowflake_id_core::clock_sequence`] decides when to switch, and to
-//! which value.
+//! The switch to another clock sequence value. After the clock has been set back, layouts with the field
+//! `clock_seq` use another value instead of waiting. [`snowflake_id_core::clock_sequence`] decides when to
+//! switch and which value to use.
 //!
-//! The keeper switches only at the request of a call. The following list describes the steps, and the state
-//! that remains if the process dies after each step:
+//! The keeper switches only when a call has requested another value. If the process dies, the resulting state
+//! depends on the last completed step:
 //!
 //! 1. Promise the new value in shared memory. No session uses it yet.
-//! 2. Store the high-water mark of the current value, then the new value and its horizon. Either write may
-//!    become durable before the commit, but the second is never durable without the first. After a restart,
-//!    the server may start with the new value, which is still unused. If only the keeper restarts, it
-//!    continues with the old value. Before the next switch, the keeper records the high-water mark of the old
-//!    value again.
+//! 2. Store the high-water mark of the current value, then the new value and its horizon. Both writes may
+//!    become durable before the commit, but the second write is never durable without the first write. After
+//!    a restart, the server may start with the new value, which is still unused. If only the keeper restarts,
+//!    the new keeper continues with the old value. Before the next switch, the keeper records the high-water
+//!    mark of the old value again.
 //! 3. Commit. The state is the same as after step 2, but both writes are durable.
 //! 4. Publish the new value. Sessions switch to it by themselves.
 
@@ -22,7 +22,7 @@ use crate::background::stop::is_stopping;
 use crate::background::transaction::Problem;
 use crate::shared::memory::State;
 
-/// Switches to another value if [`next_value`] finds one. Returns whether it did.
+/// Switches to another value if [`next_value`] finds a value. Returns whether the value has changed.
 pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
     let history = &shared.server_status.history;
     let next = transaction(|| {
@@ -37,7 +37,7 @@ pub fn open_next(shared: &State, asked: &Asked) -> Result<bool, Problem> {
         }
         Ok(next)
     })?;
-    // If shutdown cut short a wait for a standby, the commit still looks successful.
+    // A commit reports success even if shutdown has interrupted the wait for a standby.
     let Some(next) = next.filter(|_| !is_stopping()) else { return Ok(false) };
     shared.open_value(next.floor_us, next.horizon);
     pgrx::log!(

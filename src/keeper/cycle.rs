@@ -1,4 +1,4 @@
-//! The cycle of the keeper, repeated until shutdown: see [`super`].
+//! Repeats the cycle of the keeper until shutdown: see [`super`].
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -28,18 +28,19 @@ use crate::shared::command_slot::{Answer, Request, Ticket};
 use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::State;
 
-/// How long the keeper goes on extending the horizon after the last ID was issued.
+/// The time for which the keeper continues to extend the horizon after the last ID was issued.
 const IDLE_AFTER: Duration = Duration::from_secs(60);
-/// Time between cycles while a problem persists: an error, a clock that jumped, no identity.
+/// The time between cycles while a problem persists, such as an error, a clock jump, or a missing identity.
 pub const RETRY_TIME: Duration = Duration::from_secs(2);
-/// Time between cycles while no IDs are issued. These cycles only check that the stored state still exists.
+/// Time between cycles while no IDs are issued. During this time, the cycles only check that the stored state
+/// still exists.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// Minimum time between cycles while the keeper cannot help the calls that wait for it. Such calls repeat
-/// their requests. Only the first request after the start of a cycle sets the latch.
+/// The minimum time between cycles while calls wait for the keeper but the keeper cannot help the calls. Such
+/// calls repeat their requests. Only the first request after the start of a cycle sets the latch.
 const MINIMUM_PAUSE: Duration = Duration::from_millis(50);
 
-/// Sleeps until the latch is set, for at most `pause` (`None`: no limit). Returns false if the server is
-/// being stopped.
+/// Sleeps until the latch is set or `pause` has passed. A pause of `None` has no time limit. Returns false if
+/// the server is being stopped.
 fn sleep(pause: Option<Duration>) -> bool {
     !is_stopping() && BackgroundWorker::wait_latch(pause) && !is_stopping()
 }
@@ -48,39 +49,39 @@ fn microseconds(time: Duration) -> i64 {
     time.as_micros() as i64
 }
 
-/// The result of the transaction that a cycle runs.
+/// The result of the transaction in a cycle.
 struct Done {
     plan: Plan,
     wanted: Option<Lease>,
     stored_at: (u32, u32),
-    /// The floor that an administrator requested, if that request was claimed.
+    /// The floor that an administrator requested, if the keeper has claimed the request.
     advance_to_us: Option<i64>,
-    /// Whether no horizon is stored although there are signs of an earlier use of the server.
+    /// Whether the stored horizon is missing although the server was used before.
     has_past: bool,
-    /// A condition that an administrator should fix.
+    /// A problem that an administrator should fix although IDs can be issued.
     warning: Option<String>,
 }
 
 pub struct Keeper {
     shared: &'static State,
-    /// Whether this process has committed a horizon since the last shutdown horizon or failed transaction.
+    /// Whether this process has committed a horizon since its last failed transaction or shutdown horizon.
     has_committed: bool,
-    /// How far ahead of the clock horizons are written, in microseconds, as of the last cycle.
+    /// The distance from the clock to the horizon in the last cycle, in microseconds.
     reach_us: i64,
     /// The sum of all counters, and the time at which the sum last changed.
     activity: (u64, Option<Instant>),
-    /// When the keeper last started the registry worker.
+    /// The time at which the keeper last started the registry worker.
     registry_started: Option<Instant>,
-    /// When the keeper last started the segments worker.
+    /// The time at which the keeper last started the segments worker.
     segments_started: Option<Instant>,
-    /// Whether a call requested another value of the clock sequence when no value was available.
+    /// Whether a call has requested another value of the clock sequence but no value was available.
     is_asked_in_vain: bool,
 }
 
-/// The time that the clock showed in a cycle, and whether the clock may be followed.
+/// The clock as read in a cycle, and whether the keeper may follow the clock.
 struct Clock {
     now_us: i64,
-    /// The clock minus the time since boot.
+    /// The difference between the clock and the time since boot.
     offset_us: i64,
     is_good: bool,
 }
@@ -111,8 +112,8 @@ impl Keeper {
                 }
             };
             self.shared.server_status.cycles.send();
-            // A process that asked during the cycle may have set the latch while the cycle waited for a lock
-            // or a standby. Such a wait resets the latch.
+            // Another process may have set the latch for its request while the cycle waited for a lock or a
+            // standby. Such a wait resets the latch.
             let pause =
                 if self.shared.server_status.wakeup.is_wanted() { Some(Duration::ZERO) } else { pause };
             if !sleep(pause) || !sleep(Some(minimum_pause)) {
@@ -122,18 +123,17 @@ impl Keeper {
         gate::stop(self.shared, self.has_committed);
     }
 
-    /// Returns whether the keeper can help the calls that wait for it. Otherwise, the calls repeat their
-    /// requests.
+    /// Returns whether the keeper can help waiting calls. Otherwise, the calls repeat their requests.
     fn is_all_well(&self) -> bool {
         let jump_us = self.shared.server_status.keeper.clock_jump_us.load(Ordering::Relaxed);
         self.shared.gate.identity().is_some() && jump_us == 0 && !self.is_asked_in_vain
     }
 
-    /// Runs one cycle. Returns how long to sleep before the next one.
+    /// Runs one cycle. Returns the pause before the next cycle.
     fn cycle(&mut self, is_wanted: bool) -> Result<Option<Duration>, Problem> {
         let server_status = &self.shared.server_status;
-        // Requests are taken before the clock is read. A request made after this point is based on a later
-        // clock, and is served in the next cycle.
+        // Requests are taken before the clock is read. A request after this point is based on a later clock,
+        // and is served in the next cycle.
         let asked_value = server_status.values.take_asked();
         // A problem with the registry does not stop IDs from being issued while the lease lasts.
         let registry_problem = registry::start_if_needed(self.shared, &mut self.registry_started).err();
@@ -162,16 +162,18 @@ impl Keeper {
             _ => None,
         };
         let lease_status = lease::lease_status();
-        let anew = match request {
+        let reset = match request {
             Some((ticket, Request::Reset(None))) => Some(ticket),
             _ => None,
         };
         let clock = Clock { now_us, offset_us: now_us - since_boot_us, is_good: jump_us.is_none() };
         if lease_status.is_clock_set_since(clock.offset_us) {
-            // Ask the registry now rather than at the next renewal, because the horizon may have to be reset.
+            // Ask the registry now instead of at the next renewal, because the keeper may have to reset the
+            // horizon.
             server_status.registry_wakeup.request();
         }
-        let done = transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, anew.is_some()));
+        let done =
+            transaction(|| self.store_plan(&clock, is_active, &lease_status, advance, reset.is_some()));
         if let Err(Problem(text)) = &done {
             self.has_committed = false;
             complain(self.shared, text); // The answer refers to this problem.
@@ -184,10 +186,10 @@ impl Keeper {
         }
         self.carry_out(&done, &lease_status);
         if let GatePlan::Reset(lease) = done.plan.gate {
-            self.reset(&lease, anew)?;
+            self.reset(&lease, reset)?;
             return Ok(Some(Duration::ZERO)); // The next cycle opens the gate.
         }
-        if let Some(ticket) = anew
+        if let Some(ticket) = reset
             && done.wanted.is_some()
             && !done.plan.is_another_needed
             && server_status.commands.claim(ticket)
@@ -195,18 +197,18 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::HistoryUnknown);
         }
         let is_value_opened = self.open_next_value(&clock, asked_value)?;
-        segment::start_if_needed(&mut self.segments_started); // This cycle may have found stored ranges.
+        segment::start_if_needed(&mut self.segments_started); // The cycle may have found stored ranges.
         tell(self.shared, done.plan.gate, done.warning.as_deref(), jump_us, registry_problem)?;
         Ok(match is_active {
-            _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes the values in use.
+            _ if is_value_opened => Some(Duration::ZERO), // The next cycle publishes the new value.
             true => Some(config::horizon_margin() / 2),
-            // When the problem has been solved, there may be no waiting call that requests a cycle.
+            // After the problem is solved, there may be no waiting call that requests a cycle.
             false => Some(if self.is_all_well() { IDLE_TIME } else { RETRY_TIME }),
         })
     }
 
-    /// Switches to another value of the clock sequence if calls have requested one and the switch helps them.
-    /// Returns whether it switched.
+    /// Switches to another value of the clock sequence if calls have requested another value and can use it.
+    /// Returns whether the value has changed.
     fn open_next_value(&mut self, clock: &Clock, widths: Widths) -> Result<bool, Problem> {
         let shared = self.shared;
         self.is_asked_in_vain = widths != Widths::default();
@@ -224,8 +226,8 @@ impl Keeper {
 
     /// Resets the horizon, and answers the administrator's request if there is one.
     fn reset(&mut self, lease: &Lease, ticket: Option<Ticket>) -> Result<(), Problem> {
-        let orders = &self.shared.server_status.commands;
-        let claim = || ticket.is_none_or(|ticket| orders.claim(ticket));
+        let commands = &self.shared.server_status.commands;
+        let claim = || ticket.is_none_or(|ticket| commands.claim(ticket));
         let done = reset(self.shared, lease, self.reach_us(), claim);
         let answer = match &done {
             Ok(answer) => *answer,
@@ -238,20 +240,20 @@ impl Keeper {
             self.has_committed = false;
         }
         if let (Some(answer), Some(ticket)) = (answer, ticket) {
-            // A request that was refused before it was claimed also gets its answer.
-            orders.claim(ticket);
-            orders.answer_claimed(answer);
+            // A request is also answered if the keeper refuses the request before claiming it.
+            commands.claim(ticket);
+            commands.answer_claimed(answer);
         }
         done.map(|_| ())
     }
 
-    /// Returns how far ahead of the clock a horizon is written, in microseconds.
+    /// Returns the distance from the clock to a new horizon, in microseconds.
     fn reach_us(&self) -> i64 {
         microseconds(config::max_ahead() + config::horizon_margin())
     }
 
-    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise, the change would
-    /// have no effect until the clock passed the horizon that was written with the old settings.
+    /// Lowers the stored horizon if `horizon_margin` or `max_ahead` was lowered. Otherwise, the new settings
+    /// would have no effect until the clock passed the old horizon.
     fn shorten_if_settings_shrank(&mut self) -> Result<(), Problem> {
         let reach_us = self.reach_us();
         if reach_us < self.reach_us && self.shared.gate.identity().is_some() {
@@ -261,7 +263,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether any counter has changed within [`IDLE_AFTER`].
+    /// Returns whether any counter has changed within [`IDLE_AFTER`].
     fn is_active(&mut self) -> bool {
         let mut sum = 0u64;
         for slot in self.shared.slots_in_use() {
@@ -273,8 +275,8 @@ impl Keeper {
         self.activity.1.is_some_and(|last| last.elapsed() < IDLE_AFTER)
     }
 
-    /// Runs in a transaction: reads the stored state, makes a plan, and stores the plan's records and
-    /// horizons.
+    /// Reads the stored state, makes a plan, and stores the records and horizons of the plan. The caller must
+    /// have started a transaction.
     fn store_plan(
         &self,
         clock: &Clock,
@@ -288,7 +290,7 @@ impl Keeper {
         let stored = store.read(&server_status.history);
         segment::find_ranges(store.extension);
         let wanted = identity::find(store.extension, lease_status)?;
-        // From here on the transaction waits for no lock, so a request can be claimed.
+        // The keeper can claim a request now, because the transaction waits for no more locks.
         let advance = advance.filter(|(ticket, _)| server_status.commands.claim(*ticket));
         let advance_to_us = advance.map(|(_, floor_us)| floor_us);
         let mut uses = stored.uses.clone();
@@ -323,14 +325,12 @@ impl Keeper {
         }
         store.write(&plan.records, horizons);
         let has_past = plan.loss == Some(Loss::NothingKnown)
-            && (has_uses
-                || server_status.keeper.is_restored.load(Ordering::Relaxed)
-                || identity::has_old_row(store.extension));
+            && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
         let warning = risk(&store);
         Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
     }
 
-    /// Publishes the plan. The data that the plan stores must already be durable.
+    /// Publishes the plan. The data in the plan must already be durable.
     fn carry_out(&mut self, done: &Done, lease_status: &LeaseStatus) {
         let (shared, server_status, plan) = (self.shared, &self.shared.server_status, &done.plan);
         match plan.loss {
@@ -344,9 +344,9 @@ impl Keeper {
             }
             Some(Loss::NothingKnown) => {
                 log!(
-                    "snowflake_id: IDs start at {}, because no horizon was stored in database \"{}\"",
-                    instant(plan.tracks[0].begun.floor_us),
-                    config::database().to_string_lossy()
+                    "snowflake_id: no horizon was stored in database \"{}\"; IDs start at {} or later",
+                    config::database().to_string_lossy(),
+                    instant(plan.tracks[0].begun.floor_us)
                 )
             }
             None => {}
@@ -362,8 +362,8 @@ impl Keeper {
             server_status.commands.answer_claimed(Answer::Done);
         }
         if plan.is_another_needed {
-            // The keeper makes this request only once for each lease number. The registry worker repeats the
-            // request while no identity is available.
+            // The keeper requests another identity only once for each lease number. The registry worker
+            // repeats the request while no identity is available.
             if server_status.keeper.another_needed_after.swap(lease_status.number, Ordering::Relaxed)
                 != lease_status.number
             {

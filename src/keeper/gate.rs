@@ -1,4 +1,4 @@
-//! What the keeper does to the gate: it opens and closes it, and stores the shutdown horizon.
+//! Opens and closes the gate, and stores the shutdown horizon.
 
 use pgrx::log;
 use snowflake_id_core::Lease;
@@ -13,10 +13,11 @@ use crate::pg::process;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
-/// Applies the plan to the gate. `number` is the number of the lease status with which the plan was made.
+/// Applies the plan to the gate. The parameter `number` is the number of the lease status on which the plan
+/// is based.
 ///
-/// Slots are never usable beyond the lease for which the gate is open: the gate is closed before the range of
-/// another lease is set.
+/// Slots are never usable beyond the lease for which the gate is open, because the gate is closed before the
+/// range of another lease is set.
 pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
     match plan.gate {
         GatePlan::Stay => {
@@ -48,7 +49,8 @@ pub fn apply(shared: &State, plan: &Plan, wanted: Option<Lease>, number: u64) {
     }
 }
 
-/// Raises every slot to a floor that an administrator requested. If the gate was open, it is opened again.
+/// Raises every slot to a floor that an administrator requested. The function opens the gate again if the
+/// gate was open before.
 pub fn advance(shared: &State, floor_us: i64, number: u64) {
     let open_for = shared.gate.identity().map(|identity| shared.server_status.keeper.lease_of(identity));
     shared.fence([floor_us; TRACKS], false);
@@ -57,13 +59,13 @@ pub fn advance(shared: &State, floor_us: i64, number: u64) {
     }
 }
 
-/// Fences, and stores the exact high-water mark of the issued IDs as the horizon, so that the next start need
-/// not wait for the clock. If this keeper has committed no horizon, it must not lower the stored one, so it
-/// only fences.
+/// Fences the slots, and stores the exact high-water mark of the issued IDs as the horizon, so that the next
+/// start need not wait for the clock. A keeper that has not committed a horizon only fences the slots,
+/// because it must not lower the stored horizon.
 ///
-/// Lowering the stored horizon is safe: every issued ID is before the high-water mark, and no ID is issued
-/// after the fence. For the same reason, the commit need not wait for a standby: a standby that misses it has
-/// a higher horizon.
+/// Lowering the stored horizon is safe, because every issued ID is before the high-water mark, and no ID is
+/// issued after the fence. The commit need not wait for a standby. A standby without this commit only has a
+/// higher horizon.
 ///
 /// The stored state is locked before the fence, so that calls can use up the published horizon while the
 /// keeper waits for the lock.
@@ -84,7 +86,7 @@ pub fn store_shutdown_horizon(shared: &State, has_committed: &mut bool) -> Resul
         Ok(ends)
     })?;
     *has_committed = false;
-    // No process was promised anything beyond these horizons.
+    // The server has issued no IDs beyond these horizons, and will not issue any.
     ends.into_iter().enumerate().for_each(|(track, end)| history.lower_promise(track, end));
     Ok(())
 }

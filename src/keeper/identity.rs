@@ -1,6 +1,6 @@
-//! The identity of this server. If a registry is set, the registry grants it. Otherwise, the identity comes
-//! from the settings. If the settings contain no worker ID, the identity comes from the server's row in table
-//! `snowflake_worker`.
+//! The identity of this server. If a registry is set, the registry grants the identity. Otherwise, the
+//! identity comes from the settings. If the settings contain no worker ID, the identity comes from the
+//! server's row in table `snowflake_worker`.
 
 use pgrx::pg_sys;
 use snowflake_id_core::{Identity, Lease};
@@ -9,12 +9,10 @@ use crate::background::transaction::Problem;
 use crate::config;
 use crate::pg::relation::{Extension, Kind};
 use crate::pg::rows::is_text;
-use crate::pg::server;
-use crate::pg::timestamp::unix_us;
 use crate::shared::lease::LeaseStatus;
 
-/// Returns the lease of this server's identity, or `None` if the server has no identity. The lease of an
-/// identity that does not come from a registry never ends.
+/// Returns the lease of this server's identity, or `None` if the server has no identity. The lease never ends
+/// if the identity does not come from a registry.
 pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<Lease>, Problem> {
     if config::registry().is_some() {
         return Ok(lease_status.lease);
@@ -24,22 +22,6 @@ pub fn find(extension: Extension, lease_status: &LeaseStatus) -> Result<Option<L
         None => find_row(extension, &config::node_name())?,
     };
     Ok(identity.map(Lease::for_good))
-}
-
-/// Returns whether the table has a row that was inserted before the server was started. A new server has no such row, but a
-/// restored dump may contain one.
-pub fn has_old_row(extension: Extension) -> bool {
-    let schema = extension.schema();
-    let Some(table) = schema.and_then(|schema| extension.lock(schema, c"snowflake_worker", Kind::Table))
-    else {
-        return false;
-    };
-    let started_us = server::start_us();
-    let mut is_old = false;
-    table.for_each_row([(c"created_at", pg_sys::TIMESTAMPTZOID)], |[created_at]| {
-        is_old |= created_at.is_some_and(|datum| unix_us(datum.value() as i64) < started_us);
-    });
-    is_old
 }
 
 fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, Problem> {
@@ -54,7 +36,7 @@ fn find_row(extension: Extension, node_name: &str) -> Result<Option<Identity>, P
         (c"worker_id", pg_sys::INT4OID),
     ];
     table.for_each_row(columns, |[name, datacenter, worker]| {
-        // The table's constraints forbid negative numbers, but they may have been dropped.
+        // The constraints that forbid negative numbers in the table may have been dropped.
         let number = |value: Option<pg_sys::Datum>| u32::try_from(value?.value() as i32).ok();
         if let (Some(name), Some(datacenter), Some(worker)) = (name, number(datacenter), number(worker))
             && is_text(name, node_name)

@@ -1,21 +1,21 @@
-//! The keeper: the background worker that writes the horizon ahead of the IDs, determines the identity of the
-//! server, and opens and closes the gate.
+//! The keeper is the background worker that writes the horizon ahead of the IDs, determines the identity of
+//! the server, and opens and closes the gate.
 //!
 //! Its decisions are a pure function of what it reads: [`snowflake_id_core::keeper_plan`]. This module
-//! carries them out. In each cycle, the keeper does the following:
+//! carries them out. The keeper performs these steps in each cycle:
 //!
-//! 1. It locks and reads the stored state, reads the clock and the settings, and makes a plan.
-//! 2. It notes in shared memory which horizon it is about to store.
-//! 3. It stores the records and the horizon of the plan, and **commits**.
-//! 4. Only then does it publish the horizon, and open or close the gate according to the plan.
+//! 1. The keeper locks and reads the stored state, reads the clock and the settings, and makes a plan.
+//! 2. The keeper records in shared memory which horizon it is about to store.
+//! 3. The keeper stores the records and the horizon of the plan, and **commits**.
+//! 4. After the commit, the keeper publishes the horizon, and opens or closes the gate according to the plan.
 //!
 //! The keeper publishes only a horizon that it wrote and committed itself, without an error in between. If
 //! the keeper dies:
 //!
 //! - Before the commit, nothing has changed.
 //! - Between the commit and the publication, the stored horizon is higher than necessary.
-//! - After the publication, calls go on up to the published horizon. If there is no new keeper by then, they
-//!   wait for it.
+//! - After the publication, calls continue to issue IDs up to the published horizon, and then wait for a new
+//!   keeper.
 
 mod announce;
 mod clock_sequence;

@@ -1,4 +1,4 @@
-//! The keeper's process: registration, start, and exit.
+//! Registration, start and exit of the keeper process.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::shared::keeper_words::Closed;
 use crate::shared::memory;
 use crate::shared::report;
 
-/// How long the postmaster waits before it restarts the keeper.
+/// The time that the postmaster waits before it restarts the keeper.
 const RESTART_TIME: Duration = Duration::from_secs(1);
 
-/// Registers the keeper with the postmaster. During pg_upgrade it does nothing: none of our processes may run
+/// Registers the keeper with the postmaster. Does nothing during pg_upgrade, because the keeper must not run
 /// while catalogs are copied.
 pub fn register() {
     if server::is_binary_upgrade() {
@@ -30,7 +30,7 @@ pub fn register() {
         .set_type("snowflake_id keeper")
         .set_library("snowflake_id")
         .set_function("snowflake_id_keeper_main")
-        .enable_spi_access() // Starts only after recovery: a standby has no keeper, so its gate stays closed.
+        .enable_spi_access() // The keeper starts after recovery, so the gate of a standby remains closed.
         .set_restart_time(Some(RESTART_TIME))
         .load();
 }
@@ -42,7 +42,9 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
-        return; // Cannot happen: the postmaster that registered this worker also created the shared memory.
+        // This cannot happen, because the postmaster that registered this worker also created the shared
+        // memory.
+        return;
     };
     let server_status = &shared.server_status;
     server_status.keeper.has_succeeded.store(false, Ordering::Relaxed);
@@ -54,24 +56,25 @@ pub extern "C-unwind" fn snowflake_id_keeper_main(_argument: pg_sys::Datum) {
         format!("could not connect to database \"{}\" (snowflake_id.database)", database.to_string_lossy());
     let last_error = report::report().error();
     if last_error.as_ref() == Some(&cannot_connect) {
-        // The previous keeper failed in the same way and exited. Wait before trying again, because each
+        // The previous keeper failed in the same way and exited. Wait before the next attempt, because each
         // attempt logs an error.
         BackgroundWorker::wait_latch(Some(RETRY_TIME));
     }
     report::report_error(Some(&cannot_connect), clock::clock_us());
     server_status.keeper.set_closed(Closed::Problem);
     database::connect(&database);
-    // The problem that ended the previous keeper may end this one too. Keep it in the report until a cycle
-    // has succeeded.
+    // The problem that stopped the previous keeper may also stop this process. Report the problem until a
+    // cycle has succeeded.
     let last_error = last_error.filter(|error| *error != cannot_connect);
     report::report_error(last_error.as_deref(), clock::clock_us());
     server_status.keeper.set_closed(if last_error.is_some() { Closed::Problem } else { Closed::Starting });
     Keeper::new(shared).run();
-    // After exit code 0 the postmaster would not restart the worker.
+    // The postmaster would not restart the worker after exit code 0.
     process::exit(1);
 }
 
-/// Runs on every exit except after SIGKILL. After a SIGKILL, the postmaster reinitializes all shared memory.
+/// This function runs whenever the process exits, except after SIGKILL. After SIGKILL, the postmaster
+/// reinitializes all shared memory.
 fn on_exit() {
     let Ok(shared) = memory::state() else { return };
     if !is_stopping() && report::report().error().is_none() {
@@ -80,6 +83,6 @@ fn on_exit() {
     }
     shared.server_status.commands.answer_claimed(Answer::Failed);
     shared.server_status.wakeup.detach();
-    shared.server_status.cycles.send(); // Wakes the waiting calls: no cycle will follow.
+    shared.server_status.cycles.send(); // Wake the waiting calls, because no cycle will follow.
     note_commit(0);
 }

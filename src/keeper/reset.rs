@@ -1,6 +1,6 @@
-//! Reset of the horizon. `snowflake_reset_horizon()` makes a server usable again whose horizon is in the far
-//! future because its clock was years ahead at a start. A server with a leased identity resets its horizon by
-//! itself if the registry confirms its clock.
+//! Reset of the horizon. The function `snowflake_reset_horizon()` repairs a server whose horizon is in the
+//! far future because the server was started with a clock that was years ahead. A server with a leased
+//! identity resets its horizon by itself if the registry confirms its clock.
 //!
 //! After a reset the server starts at the present, so it may use timestamps again for which it has issued IDs
 //! before. No ID is repeated, because the new identity was never used on this server. The identities that
@@ -20,14 +20,14 @@ use crate::shared::command_slot::Answer;
 use crate::shared::keeper_words::Closed;
 use crate::shared::memory::State;
 
-/// Resets the horizon for the identity of a lease. The floor is the present or the start of the lease,
-/// whichever is later; the horizon is `reach_us` microseconds ahead of the floor, but not beyond the end of
-/// the lease. `claim` claims the administrator's request, if there is one, before the first irreversible
-/// step. Returns the answer, or `None` if the request was withdrawn.
+/// Resets the horizon for the identity in a lease. The floor is the current time or the start of the lease,
+/// whichever is later. The horizon is `reach_us` microseconds after the floor, but not after the end of the
+/// lease. The closure `claim` claims the administrator's request, if any, before the first irreversible step.
+/// Returns the result of the reset, or `None` if the administrator has withdrawn the request.
 ///
 /// If the process dies, or the commit fails, no ID is repeated, because the used identities are stored as
-/// blocked before the low horizon is stored. While shared memory exists, its floor is the high one, no ID
-/// below that floor can be issued, and the reset can be requested again. After shared memory is
+/// blocked before the low horizon is stored. Until shared memory is reinitialized, the high floor remains in
+/// effect and no ID below the floor can be issued. The reset can be requested again. After shared memory is
 /// reinitialized, the floor is the stored horizon: either the high one, or the low one with the used
 /// identities blocked.
 pub fn reset(
@@ -58,7 +58,7 @@ pub fn reset(
         if let Some(answer) = refusal(&stored) {
             return Ok(Err(Some(answer)));
         }
-        // From here on the transaction waits for no lock, so the request can be claimed.
+        // The keeper can claim the request now, because the transaction waits for no more locks.
         if !claim() {
             return Ok(Err(None));
         }
@@ -69,8 +69,8 @@ pub fn reset(
         let horizons = [Horizon::new(0, horizon_us), Horizon::NONE];
         let highest_us = server_status.history.snapshot().highest_us;
         let records = records_before_reset(&stored.uses, lease.identity, server_status.value(), highest_us);
-        // A row that was overwritten in place can be read before the commit. Note the new horizons first, so
-        // that the keeper does not take them for a change made by others.
+        // A row that was overwritten in place can be read before the commit. Record the new horizons first,
+        // so that the keeper does not attribute this change to another process.
         server_status.history.reset(horizons);
         store.write(&records, horizons.map(Some));
         Ok(Ok(floor_us))
@@ -81,7 +81,8 @@ pub fn reset(
         Err(answer) => return Ok(answer),
     };
     let (clock_us, since_boot_us) = clock::clocks_us();
-    server_status.history.set_clock_offset(clock_us - since_boot_us); // Accept the current clock, as at a start.
+    // Accept the current clock, as the keeper does when it starts.
+    server_status.history.set_clock_offset(clock_us - since_boot_us);
     shared.reset(floor_us);
     pgrx::log!("snowflake_id: the horizon was reset to the current time for {}", lease.identity);
     Ok(Some(Answer::Done))

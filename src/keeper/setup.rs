@@ -1,4 +1,5 @@
-//! The warning of `CREATE EXTENSION` about a server that cannot issue IDs yet. Without it, the first `INSERT` would fail.
+//! The warning of `CREATE EXTENSION` about a server that cannot issue IDs yet. Without this warning, the
+//! problem would only be discovered when the first `INSERT` fails.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,11 +15,12 @@ use crate::shared::memory::{self, State};
 use crate::shared::report;
 use crate::wait_event::WaitEvent;
 
-/// How long to wait for a cycle of the keeper.
+/// The maximum time to wait for a cycle of the keeper.
 const TIME_TO_LOOK: Duration = Duration::from_millis(500);
 
-/// Warns about a missing part of the configuration, except while a dump is restored: the server may be configured later. Also
-/// records whether a dump is being restored, for the keeper.
+/// Raises a warning if the configuration is incomplete. No warning is raised while a dump is restored,
+/// because the server may be configured later. The function also records for the keeper whether a dump is
+/// being restored.
 pub fn warn() {
     let is_restoring = server::is_restoring();
     if let Ok(shared) = memory::state()
@@ -48,9 +50,11 @@ fn no_worker_id() -> Error {
     Error::NoWorkerId { database, node_name: config::node_name() }
 }
 
-/// Returns what the keeper misses in its own database. While the keeper starts, nothing is known yet.
+/// Returns the reason why the server cannot issue IDs, if the keeper uses another database. The reason is
+/// unknown while the keeper is starting.
 fn missing_elsewhere(shared: &State) -> Option<Error> {
-    // What is known may be outdated: perhaps the extension has just been created in the keeper's database.
+    // Wait for a new cycle, because the extension may have been created in the keeper's database since the
+    // last cycle.
     let server_status = &shared.server_status;
     let seen = server_status.cycles.count();
     server_status.wakeup.request();

@@ -1,5 +1,5 @@
-//! The state that survives a restart of the server. It consists of the server's horizons and the identities
-//! under which the server has issued IDs.
+//! The state that survives a restart of the server. The state consists of the server's horizons and the
+//! identities under which the server has issued IDs.
 //!
 //! | materialized view | one row for |
 //! | --- | --- |
@@ -7,19 +7,19 @@
 //! | `snowflake_internal.used_identity` | each kind of record of use: see [`Use`] |
 //!
 //! Rows are overwritten in place ([`crate::pg::rows`]). Such a write is WAL-logged, and a rollback does not
-//! undo it. The write is durable only after the commit: a value that can be read before that may be lost in a
-//! crash. An earlier write is never lost unless all later writes are lost as well.
+//! undo the write. A write is durable only after the commit. A crash before the commit may lose a value that
+//! other processes can already read. If a crash loses a write, it also loses all later writes.
 //!
 //! Both views are WAL-logged, replicated to physical standbys, included in base backups, and kept by
 //! `pg_upgrade`. The views are not included in dumps or publications, not even in a publication
-//! `FOR ALL TABLES` or `FOR ALL SEQUENCES`. The rows are facts about one server, and no other server must
-//! receive them. This is why the state is stored in materialized views rather than in a table and a sequence.
-//! In addition, the rows of materialized views cannot be changed by SQL, for example by a tool that copies
+//! `FOR ALL TABLES` or `FOR ALL SEQUENCES`. The rows are facts about one server and must not be copied to
+//! other servers. Therefore, the state is stored in materialized views rather than in a table and a sequence.
+//! In addition, SQL statements cannot change the rows of materialized views, not even in a tool that copies
 //! sequences.
 //!
 //! The query of each view raises an error, so a script that refreshes all materialized views does not empty
-//! them. Only a refresh `WITH NO DATA` empties a view, because it does not run the query. The keeper detects
-//! the loss of its stored state.
+//! them. Only a refresh `WITH NO DATA` empties a view, because such a refresh does not run the query. The
+//! keeper detects that the stored state was lost.
 
 use std::ffi::CStr;
 
@@ -46,10 +46,10 @@ const USED_COLUMNS: [(&CStr, pg_sys::Oid); 5] = [
     (c"used_until_us", pg_sys::INT8OID),
     (c"noted_at", pg_sys::TIMESTAMPTZOID),
 ];
-/// A placeholder for all identities, or all values of the clock sequence, that have no row of their own.
+/// A placeholder for all identities or clock sequence values that do not have their own row.
 const OTHERS: i32 = -1;
 
-/// The two views, locked until the end of the transaction.
+/// The two materialized views, locked until the end of the transaction.
 pub struct Store {
     pub extension: Extension,
     pub horizon: Relation,
@@ -60,9 +60,9 @@ pub struct Store {
 pub struct Stored {
     pub horizons: [Horizon; TRACKS],
     pub uses: Uses,
-    /// The OIDs of the database and of the view with the horizons.
+    /// The OIDs of the database and of the view that contains the horizons.
     pub stored_at: (u32, u32),
-    /// Whether this server last stored its horizons in another database or view than `stored_at`.
+    /// True if the server last stored its horizons in a different database or view.
     pub is_elsewhere: bool,
 }
 
@@ -83,8 +83,8 @@ impl Store {
         Store::lock().ok_or_else(Problem::no_extension)
     }
 
-    /// Reads the stored state. Also raises the high-water mark in `history`, because IDs may have been issued
-    /// up to the stored horizons before this shared memory was created.
+    /// Reads the stored state, and raises the high-water mark in `history` to the stored horizons. IDs may
+    /// have been issued up to the stored horizons before the shared memory was created.
     pub fn read(&self, history: &HistoryWords) -> Stored {
         let (horizons, uses) = (self.horizons(), self.uses());
         history.note_high(horizons.iter().map(Horizon::until_us).fold(uses.latest_us(), i64::max));
@@ -121,10 +121,9 @@ impl Store {
         uses
     }
 
-    /// Writes the records before the horizons. After a crash, a stored horizon is therefore never without its
-    /// records.
+    /// Writes the records before the horizons. Therefore, a crash never leaves a horizon without its records.
     pub fn write(&self, records: &[Use], horizons: [Option<Horizon>; TRACKS]) {
-        // Read the stored records only if there is something to compare with them, which is rare.
+        // Read the stored records only if there are new records to compare, which is rare.
         let new = if records.is_empty() { vec![] } else { self.uses().add(records.iter().copied()) };
         for record in new {
             // An identity has at most 31 bits.
@@ -153,13 +152,12 @@ impl Store {
     }
 }
 
-/// Run by the script of `CREATE EXTENSION`. `DROP EXTENSION` also drops the stored state, but the server
-/// continues to issue IDs up to its promised horizon. Therefore, the script stores the history from shared
-/// memory again. Otherwise, the history would not be stored until the next cycle of the keeper, and a crash
-/// before that cycle would lose it.
+/// Stores the history from shared memory when the extension is created. `DROP EXTENSION` also drops the
+/// stored state, but the server continues to issue IDs up to its promised horizon. Without this function, a
+/// crash before the keeper's next cycle would lose the history.
 ///
-/// No horizon can be promised between this call and the commit, because the keeper does not see the new views
-/// before the commit.
+/// The keeper cannot promise a horizon between this call and the commit, because the keeper does not see the
+/// new views before the commit.
 #[pg_extern(sql = false)]
 fn store_history() {
     setup::warn();
@@ -171,7 +169,7 @@ fn store_history() {
     }
     if let Some(store) = Store::lock() {
         let begun = tracks.map(|track| match track.begun.unwrap_or_default() {
-            // The keeper was in the process of switching to this value.
+            // The keeper was about to switch to this value.
             begun if ![0, begun.value].contains(&track.promised.value()) => {
                 Begun { value: track.promised.value(), floor_us: track.promised.until_us() }
             }

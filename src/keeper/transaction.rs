@@ -1,4 +1,4 @@
-//! The keeper's transactions. While one commits, shared memory shows since when.
+//! The keeper's transactions. During a commit, the start time of the commit is in shared memory.
 
 use std::sync::atomic::Ordering;
 
@@ -13,8 +13,7 @@ pub fn transaction<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Pr
     result
 }
 
-/// Publishes since when a commit has been in progress, in microseconds of Unix time; 0 means that there is
-/// none.
+/// Publishes the start time of the current commit in microseconds of Unix time, or 0 after the commit.
 pub fn note_commit(since_us: i64) {
     if let Ok(shared) = memory::state() {
         shared.server_status.keeper.committing_since_us.store(since_us, Ordering::Relaxed);

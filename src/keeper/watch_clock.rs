@@ -1,4 +1,4 @@
-//! The keeper's check of the clock: see [`ClockWatch`].
+//! The keeper's clock check, which uses a [`ClockWatch`].
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use snowflake_id_core::clock_watch::ClockWatch;
 use crate::config;
 use crate::shared::memory::State;
 
-/// Compares the clock with the time since boot. Returns how far the clock has jumped ahead, in microseconds,
-/// if that is more than `snowflake_id.max_clock_jump`.
+/// Compares the clock with the time since boot. Returns the size of a jump ahead, in microseconds, if the
+/// jump exceeds `snowflake_id.max_clock_jump`.
 pub fn watch(shared: &State, now_us: i64, since_boot_us: i64) -> Option<i64> {
     let (history, words) = (&shared.server_status.history, &shared.server_status.keeper);
     note_step_back(shared, now_us - since_boot_us);
@@ -23,7 +23,7 @@ pub fn watch(shared: &State, now_us: i64, since_boot_us: i64) -> Option<i64> {
     jump_us
 }
 
-/// Counts the steps back of the clock between two cycles. The counts are statistics only.
+/// Updates the statistics if the clock was set back between two cycles.
 fn note_step_back(shared: &State, offset_us: i64) {
     let last = shared.server_status.keeper.last_clock_offset_us.swap(offset_us, Ordering::Relaxed);
     if let (true, Some(step_us)) = (last != 0, ClockWatch::step_back_us(last, offset_us)) {

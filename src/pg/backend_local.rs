@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 
-/// A variable of this process. Accessing a `static` is free, while a `thread_local!` in a shared library costs a call
-/// into the dynamic linker each time.
+/// A variable of this process. Access to a `static` is free, while each access to a `thread_local!` in a shared
+/// library costs a call into the dynamic linker.
 pub struct BackendLocal<T>(T);
 
-// SAFETY: PostgreSQL runs our code on the single thread of a backend. The only other thread that we start is the
-// helper thread of a background worker. It calls libpq and the C library, and nothing that has such a variable.
+// SAFETY: PostgreSQL runs the extension on the single thread of a backend. The only exception is the helper thread of
+// a background worker. The helper thread calls only libpq and the C library, which do not use such variables.
 unsafe impl<T> Sync for BackendLocal<T> {}
 
 impl<T> BackendLocal<T> {

@@ -1,5 +1,6 @@
-//! A function call by PostgreSQL, for functions that need more information about the call than pgrx provides. Some of
-//! these functions remember facts about an argument for the rest of the query. Others do not use pgrx's wrapper.
+//! Access to the call of an SQL function, for functions that need more information than pgrx provides. Some
+//! of these functions remember facts about an argument for the rest of the query. Others do not use pgrx's
+//! wrapper.
 
 use std::ffi::CStr;
 
@@ -9,7 +10,7 @@ use pgrx::prelude::*;
 use crate::pg::function;
 use crate::pg::varlena::bytes;
 
-/// A call of a function by PostgreSQL.
+/// A call of an SQL function by PostgreSQL.
 #[derive(Clone, Copy)]
 pub struct Call(pg_sys::FunctionCallInfo);
 
@@ -21,10 +22,10 @@ impl Call {
         Call(fcinfo)
     }
 
-    /// Returns an argument as PostgreSQL passes it. Arguments are counted from 0.
+    /// Returns the argument at position `at` as PostgreSQL passes it. The first position is 0.
     ///
     /// # Safety
-    /// The function is declared STRICT, and has such an argument.
+    /// The function is declared STRICT, and has an argument at position `at`.
     #[inline]
     pub unsafe fn argument(self, at: usize) -> pg_sys::Datum {
         // SAFETY: by this function's contract the argument exists.
@@ -39,7 +40,8 @@ impl Call {
         pg_sys::Datum::from(value.unwrap_or_default())
     }
 
-    /// Returns what PostgreSQL stores about the call site, the place in the query from which the function is called.
+    /// Returns PostgreSQL's information about the call site, which is the place in the query from which the
+    /// function is called.
     #[inline]
     fn call_site(self) -> *mut pg_sys::FmgrInfo {
         // SAFETY: by the contract of `new`.
@@ -55,14 +57,14 @@ impl Call {
     /// Returns whether an argument is a constant in the query. A constant is the same in every call from this call
     /// site.
     ///
-    /// A parameter is not a constant: a PL/pgSQL variable is passed as a parameter, and its value changes from call
-    /// to call.
+    /// A parameter is not a constant. PL/pgSQL variables are passed as parameters, and their values can
+    /// change from call to call.
     ///
     /// # Safety
-    /// The function has such an argument.
+    /// The function has an argument at position `at`.
     pub unsafe fn is_constant(self, at: usize) -> bool {
-        // SAFETY: PostgreSQL sets fn_expr to the expression of the call, or to null. The tag of a node states its
-        // type. The list contains all arguments of the function.
+        // SAFETY: PostgreSQL sets fn_expr to the expression of the call, or to null. The type of each node is
+        // checked by its tag. The list of arguments contains all arguments of the function.
         unsafe {
             let expression = (*self.call_site()).fn_expr;
             if !pgrx::is_a(expression, pg_sys::NodeTag::T_FuncExpr) {
@@ -74,20 +76,20 @@ impl Call {
         }
     }
 
-    /// Returns the value that an earlier call from this call site remembered, if any.
+    /// Returns the value that an earlier call from the same call site has remembered, if any.
     ///
     /// # Safety
     /// The function remembers only values of type `T`, and does not replace a value while the reference is used.
     #[inline]
     pub unsafe fn remembered<'a, T>(self) -> Option<&'a T> {
-        // SAFETY: fn_extra belongs to the function. By this function's contract, fn_extra is null or points to a `T`
-        // that was stored by `remember`. The call site outlives the call, and the value is dropped together with the
-        // call site.
+        // SAFETY: fn_extra belongs to the function. By this function's contract, fn_extra is null or points
+        // to a `T` that was stored by `remember`. The value is dropped together with the call site, which
+        // outlives the call.
         unsafe { (*self.call_site()).fn_extra.cast::<T>().as_ref() }
     }
 
-    /// Remembers a value for later calls from this call site. The value is dropped together with the call site. This
-    /// happens at the end of the query, or in PL/pgSQL no later than the end of the transaction.
+    /// Remembers a value for later calls from the same call site. The value is dropped at the end of the
+    /// query. In PL/pgSQL, the value is dropped no later than the end of the transaction.
     pub fn remember<'a, T>(self, value: T) -> &'a T {
         // SAFETY: by the contract of `new`. fn_extra belongs to the function. The value lives as long as fn_mcxt, the
         // memory context of the call site.
@@ -99,8 +101,8 @@ impl Call {
         }
     }
 
-    /// Calls the extension's function `name(text) RETURNS bytea`, whether or not the user may call it, and returns
-    /// its result.
+    /// Calls a function of the extension that has one `text` argument and returns `bytea`. The user does not
+    /// need the privilege to call that function.
     pub fn text_to_bytea<'a>(self, name: &CStr, text: &[u8]) -> &'a [u8] {
         // SAFETY: all pointers are valid during these calls. All functions of the extension are in one schema, which
         // contains no other functions of the same names. The result is in the memory context of the call.

@@ -1,6 +1,6 @@
-//! The clock, and the time since boot.
+//! Functions that read the clock and the time since boot.
 
-/// Returns the server's clock, in microseconds of Unix time.
+/// Returns the current time of the server's clock, in microseconds of Unix time.
 #[inline]
 pub fn clock_us() -> i64 {
     let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
@@ -9,8 +9,8 @@ pub fn clock_us() -> i64 {
     now.tv_sec * 1_000_000 + now.tv_usec
 }
 
-/// Returns the clock and the time since boot, in microseconds, both read at nearly the same time. They are less than
-/// 100 microseconds apart, unless the process was interrupted on each of several attempts.
+/// Returns the time of the clock and the time since boot, in microseconds. The two times are read within 100
+/// microseconds, unless the process is interrupted during each of several attempts.
 pub fn clocks_us() -> (i64, i64) {
     const TRIES: u32 = 10;
     let mut before_us = since_boot_us();
@@ -25,8 +25,8 @@ pub fn clocks_us() -> (i64, i64) {
     (clock_us(), since_boot_us())
 }
 
-/// Returns the time since the machine was started, in microseconds. It includes the time that the machine was
-/// suspended, and cannot be set.
+/// Returns the time since the machine was started, in microseconds. The result includes the time during which
+/// the machine was suspended. No program can set the time since boot.
 #[inline]
 pub fn since_boot_us() -> i64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };

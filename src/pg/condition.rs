@@ -6,21 +6,23 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys;
 
-/// A condition variable of PostgreSQL. It must be initialized; zeroed memory is not valid.
+/// A condition variable of PostgreSQL. The variable must be initialized, because zeroed memory is not a valid
+/// condition variable.
 #[repr(transparent)]
 pub struct Condition(UnsafeCell<pg_sys::ConditionVariable>);
 
 // SAFETY: PostgreSQL protects the contents by a spinlock, which is part of the variable.
 unsafe impl Sync for Condition {}
 
-// After an error, the variable is still consistent, because PostgreSQL removes this process from the list of waiters.
+// The variable remains consistent after an error, because PostgreSQL removes this process from the list of
+// waiters.
 impl std::panic::RefUnwindSafe for Condition {}
 
 impl Default for Condition {
     fn default() -> Condition {
         let mut variable = MaybeUninit::zeroed();
-        // SAFETY: the call initializes the whole variable. It contains no pointer to itself, so it may be moved while
-        // no process sleeps on it.
+        // SAFETY: the call initializes the whole variable. The variable contains no pointer to itself, so the
+        // variable may be moved while no process sleeps on it.
         unsafe {
             pg_sys::ConditionVariableInit(variable.as_mut_ptr());
             Condition(UnsafeCell::new(variable.assume_init()))
@@ -29,15 +31,15 @@ impl Default for Condition {
 }
 
 impl Condition {
-    /// Wakes all processes that sleep on the variable. The change must be written before.
+    /// Wakes all processes that sleep on the variable. The caller must write the change before this call.
     pub fn broadcast(&self) {
         // SAFETY: the variable is initialized and in shared memory, and the caller is a process of PostgreSQL.
         unsafe { pg_sys::ConditionVariableBroadcast(self.0.get()) };
     }
 
-    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns whether it did. `is_met` is called once at
-    /// the start, and again after each broadcast that begins after the last call of `is_met`. `event` is the wait
-    /// event that `pg_stat_activity` shows. Raises an error if the statement is canceled.
+    /// Sleeps until `is_met` returns true, for at most `timeout`. Returns the last result of `is_met`. A
+    /// broadcast is never missed, because `is_met` is called at the start and after each broadcast. `event`
+    /// is the wait event that `pg_stat_activity` shows. Raises an error if the statement is canceled.
     pub fn wait_until(&self, timeout: Duration, event: u32, is_met: impl Fn() -> bool) -> bool {
         let deadline = Instant::now() + timeout;
         let _asleep = Asleep::on(self);
@@ -57,12 +59,13 @@ impl Condition {
     }
 }
 
-/// While this exists, the process is in the list of waiters.
+/// Keeps the process in the list of waiters of a condition variable until the value is dropped.
 struct Asleep;
 
 impl Asleep {
     fn on(condition: &Condition) -> Asleep {
-        // SAFETY: as in [`Condition::broadcast`]. A process leaves one variable before it sleeps on another.
+        // SAFETY: as in [`Condition::broadcast`]. Before a process sleeps on another variable, the process is
+        // removed from the first variable's list of waiters.
         unsafe { pg_sys::ConditionVariablePrepareToSleep(condition.0.get()) };
         Asleep
     }

@@ -1,8 +1,8 @@
-//! Conversion between the encoding of the database and UTF-8, which the extension uses internally.
+//! Conversion between the database encoding and UTF-8, which the extension uses internally.
 //!
-//! pgrx returns a text as its bytes in UTF-8. In a database with another encoding, these bytes represent other
-//! characters, or cannot be sent to the client. Therefore, texts that may contain characters other than ASCII are
-//! passed through this module. Functions return such texts as [`Shown`], and errors contain texts converted by
+//! pgrx returns texts in UTF-8. In a database with another encoding, the bytes of such a text represent other
+//! characters, or cannot be sent to the client. Therefore, this module converts all texts that may contain non-ASCII
+//! characters. Functions return texts of type [`Shown`], and errors contain texts that were converted with
 //! [`in_any_encoding`].
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use pgrx::prelude::*;
 
 use pg_sys::pg_enc::{PG_SQL_ASCII, PG_UTF8};
 
-/// The maximum number of bytes to which a conversion can expand one byte. This is PostgreSQL's
+/// The maximum number of bytes that a conversion can produce from one byte. This is PostgreSQL's
 /// `MAX_CONVERSION_GROWTH`.
 const MOST_GROWTH: usize = 4;
 
@@ -22,14 +22,14 @@ fn encoding() -> pg_sys::pg_enc::Type {
     unsafe { pg_sys::GetDatabaseEncoding() as pg_sys::pg_enc::Type }
 }
 
-/// Whether texts in UTF-8 are valid texts of this database without a conversion. SQL_ASCII accepts any bytes. Texts
-/// read from such a database are taken as UTF-8 as well.
+/// Returns whether this database accepts UTF-8 texts without a conversion. A database with the encoding SQL_ASCII
+/// accepts any bytes, and texts from such a database are assumed to be UTF-8 as well.
 fn takes_utf8() -> bool {
     [PG_UTF8, PG_SQL_ASCII].contains(&encoding())
 }
 
-/// Returns the encoding of this database if its texts have to be converted to UTF-8. Returns `None` if they are in
-/// UTF-8 already, or cannot be converted.
+/// Returns the database encoding if texts have to be converted to UTF-8. Returns `None` if texts are already in
+/// UTF-8, or cannot be converted.
 fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
     // Version 19 removed this encoding.
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18"))]
@@ -39,7 +39,7 @@ fn encoding_to_convert() -> Option<pg_sys::pg_enc::Type> {
     (!takes_utf8()).then(encoding)
 }
 
-/// Converts a text of this database to UTF-8. Returns `None` if it cannot be converted.
+/// Converts a text from the database encoding to UTF-8. Returns `None` if the text cannot be converted.
 pub fn utf8(text: &[u8]) -> Option<String> {
     if text.is_ascii() || encoding_to_convert().is_none() {
         return str::from_utf8(text).ok().map(str::to_owned);
@@ -55,9 +55,8 @@ pub fn utf8(text: &[u8]) -> Option<String> {
     }
 }
 
-/// Decodes bytes of the configuration files, whose encoding is not known. Valid UTF-8 is decoded as UTF-8. Other
-/// bytes are decoded from the encoding of this database, which is the encoding that `ALTER SYSTEM` uses. Bytes that
-/// are invalid in both encodings are replaced.
+/// Decodes texts from configuration files, whose encoding is unknown. Bytes that are not valid UTF-8 are decoded from
+/// the database encoding, which `ALTER SYSTEM` uses. Bytes that are invalid in both encodings are replaced.
 pub fn guessed_utf8(bytes: &[u8]) -> String {
     match str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -65,14 +64,15 @@ pub fn guessed_utf8(bytes: &[u8]) -> String {
     }
 }
 
-/// Converts bytes from the encoding of this database to UTF-8. Returns `None` if they cannot be converted, or if no
-/// conversion is needed.
+/// Converts bytes from the database encoding to UTF-8. Returns `None` if the bytes cannot be converted, or need not
+/// be converted.
 pub fn converted_to_utf8(bytes: &[u8]) -> Option<String> {
     let (converted, rest) = convert(bytes, encoding_to_convert()?, PG_UTF8)?;
     rest.is_empty().then(|| String::from_utf8(converted).ok())?
 }
 
-/// Converts a text to the encoding of this database. Characters that the encoding lacks become question marks.
+/// Converts a text to the database encoding. Characters that do not exist in this encoding are replaced with question
+/// marks.
 fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
     if text.is_ascii() || takes_utf8() {
         return text.as_bytes().into();
@@ -93,14 +93,14 @@ fn in_database_encoding(text: &str) -> Cow<'_, [u8]> {
     bytes.into()
 }
 
-/// Converts the text up to the first character that cannot be converted. Returns the result, and the rest of the
-/// text. Returns `None` if there is no conversion between the two encodings. Also returns `None` outside of a
-/// transaction, where PostgreSQL cannot look up the conversion.
+/// Converts the text up to the first character that cannot be converted. Returns the result and the rest of the text.
+/// Returns `None` if no conversion exists between the two encodings, or outside of a transaction, where PostgreSQL
+/// cannot look up conversions.
 fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) -> Option<(Vec<u8>, &[u8])> {
     let mut converted = vec![0; (text.len() + 1) * MOST_GROWTH];
     let (from, to) = (from as i32, to as i32);
-    // SAFETY: the lengths match the buffers, and the text is only read. With the last argument, an invalid
-    // text raises no error.
+    // SAFETY: the lengths match the buffers, and the text is only read. The last argument suppresses errors about
+    // invalid texts.
     let done = unsafe {
         if !pg_sys::IsTransactionState() {
             return None;
@@ -125,23 +125,23 @@ fn convert(text: &[u8], from: pg_sys::pg_enc::Type, to: pg_sys::pg_enc::Type) ->
     Some((converted, text.get(done as usize..)?))
 }
 
-/// Whether a text can be part of an error without a conversion.
+/// Returns whether an error can contain the text without a conversion.
 pub fn is_in_any_encoding(text: &str) -> bool {
     text.is_ascii() || takes_utf8()
 }
 
-/// Makes a text fit for an error. pgrx passes errors in UTF-8 only, so in a database with another encoding the text
-/// is reduced to ASCII.
+/// Converts a text for use in an error. pgrx always passes errors in UTF-8. In a database with another encoding,
+/// non-ASCII characters are therefore replaced.
 pub fn in_any_encoding(text: String) -> String {
     if is_in_any_encoding(&text) { text } else { in_ascii(&text) }
 }
 
-/// Replaces characters other than ASCII by question marks, so that the text is valid in every encoding.
+/// Replaces non-ASCII characters with question marks, so that the text is valid in every encoding.
 pub fn in_ascii(text: &str) -> String {
     text.replace(|character: char| !character.is_ascii(), "?")
 }
 
-/// A text that a function returns, in the encoding of the database.
+/// A function result of type `text`, in the database encoding.
 pub struct Shown(String);
 
 impl From<String> for Shown {

@@ -4,8 +4,8 @@ use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
-/// Declares to PostgreSQL that a function uses the version 1 calling convention. PostgreSQL calls the info function
-/// for that. It returns a constant, so it needs no guard.
+/// Declares that a function uses PostgreSQL's version 1 calling convention. PostgreSQL determines the convention by
+/// calling the info function, which returns a constant and therefore needs no guard.
 macro_rules! declare_c_function {
     ($name:ident) => {
         const _: () = {
@@ -20,8 +20,7 @@ macro_rules! declare_c_function {
 }
 pub(crate) use declare_c_function;
 
-/// Returns the function of this name in a schema that takes one argument of this type, or `Oid::INVALID` if there is
-/// none.
+/// Returns the function with this schema, name and argument type, or `Oid::INVALID` if no such function exists.
 pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> pg_sys::Oid {
     // SAFETY: a lookup in the catalog, inside a transaction, as always when functions are called. The name is a C
     // string.
@@ -37,9 +36,9 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> p
     }
 }
 
-/// Whether the current user may execute a function.
+/// Returns whether the current user may execute a function.
 pub fn may_execute(function: pg_sys::Oid) -> bool {
-    // SAFETY: a lookup in the catalog, inside a transaction. The OID is that of a function.
+    // SAFETY: a lookup in the catalog, inside a transaction. The OID refers to a function.
     let result = unsafe {
         let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
         #[cfg(feature = "pg15")]

@@ -1,9 +1,9 @@
-//! A helper thread, for work that may block or compute for an unlimited time. The process waits for the thread on its
-//! latch, as it waits for all other events.
+//! Helper threads for work that may take an unlimited time. The main thread waits for a helper thread on the process
+//! latch, as for all other events.
 //!
-//! The thread must not call functions of the PostgreSQL server. The thread handles no signals, because signal
-//! handlers must run in the main thread. A thread cannot be stopped from outside. If a thread does not return, the
-//! process has to exit.
+//! A helper thread must not call functions of the PostgreSQL server. A helper thread handles no signals, because
+//! signal handlers must run in the main thread. Other threads cannot stop a helper thread. If a helper thread does
+//! not return, the process has to exit.
 
 use std::io::{self, PipeReader};
 use std::os::fd::AsRawFd;
@@ -15,11 +15,11 @@ use pgrx::prelude::*;
 
 use super::wait::{Interest, wait_for_socket};
 
-/// How many threads may still be running. Changed by the main thread only.
+/// The number of helper threads that may still be running. Only the main thread changes this number.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a thread may still be running. Actions that are not safe next to another thread, such as changing the
-/// environment, have to wait while this is true.
+/// Returns whether a helper thread may still be running. In this case, operations that are not thread-safe, such as
+/// changing the environment, have to wait.
 pub fn is_running() -> bool {
     RUNNING.load(Ordering::Relaxed) > 0
 }
@@ -28,17 +28,17 @@ pub fn is_running() -> bool {
 /// has to exit.
 pub struct Helper<T> {
     thread: JoinHandle<T>,
-    /// A pipe that reaches its end when the work is done.
+    /// The read end of a pipe that the thread closes when the work is done.
     end: PipeReader,
 }
 
 impl<T: Send + 'static> Helper<T> {
-    /// Starts a thread that does some work.
+    /// Starts a thread that runs `work`.
     pub fn start(work: impl FnOnce() -> T + Send + 'static) -> io::Result<Helper<T>> {
         leave_at_once_if_running();
         let (end, open) = io::pipe()?;
         let work = move || {
-            // A panic closes the pipe as well.
+            // The pipe is also closed if the thread panics.
             let _open = open;
             work()
         };
@@ -53,7 +53,7 @@ impl<T: Send + 'static> Helper<T> {
         wait_for_socket(self.end.as_raw_fd(), Interest::Read, timeout, event)
     }
 
-    /// Returns the result after the work is done; `None` if the thread has panicked.
+    /// Waits for the thread to end and returns the result, or `None` if the thread has panicked.
     pub fn result(self) -> Option<T> {
         let result = self.thread.join();
         RUNNING.fetch_sub(1, Ordering::Relaxed);
@@ -61,18 +61,18 @@ impl<T: Send + 'static> Helper<T> {
     }
 }
 
-/// Makes the process skip the exit handlers of the C library if a thread is still running when the process exits. The
-/// handlers of OpenSSL would free memory that the thread is using. The thread would crash, and the postmaster would
-/// then restart all backends.
+/// Skips the exit handlers of the C library if a helper thread is still running at process exit. The exit handlers of
+/// OpenSSL would free memory that the thread is using. The thread would crash, and the postmaster would then restart
+/// all backends.
 ///
-/// PostgreSQL's own cleanup is not skipped: `proc_exit()` runs this callback after it has released shared memory. The
-/// postmaster regards this as a normal exit.
+/// PostgreSQL's own cleanup is not skipped, because `proc_exit()` runs this callback after it has released shared
+/// memory. The postmaster regards this as a normal exit.
 fn leave_at_once_if_running() {
     static IS_SET: AtomicBool = AtomicBool::new(false);
     #[pg_guard]
     unsafe extern "C-unwind" fn leave(code: i32, _argument: pg_sys::Datum) {
         if is_running() {
-            // SAFETY: ends the process immediately; nothing else of it runs.
+            // SAFETY: ends the process immediately, so no other code of the process runs.
             unsafe { libc::_exit(code) };
         }
     }
@@ -83,7 +83,7 @@ fn leave_at_once_if_running() {
     }
 }
 
-/// Runs an action with all signals blocked. In threads that the action starts, the signals remain blocked.
+/// Runs an action with all signals blocked. Signals remain blocked in threads that the action starts.
 fn without_signals<T>(action: impl FnOnce() -> T) -> T {
     // SAFETY: signal sets are plain integers, and sigfillset fills this one.
     let mut all: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -100,7 +100,7 @@ fn without_signals<T>(action: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Used by the thread: waits until a socket is ready, for at most `timeout`. Returns whether it is ready.
+/// Waits in a helper thread until a socket is ready or `timeout` has elapsed. Returns whether the socket is ready.
 pub fn poll(socket: i32, interest: Interest, timeout: Duration) -> bool {
     let events = match interest {
         Interest::Read => libc::POLLIN,

@@ -8,12 +8,12 @@ use pgrx::prelude::*;
 use super::backend_local::BackendLocal;
 use super::helper;
 
-/// Registers a function that runs when this process exits, while shared memory is still attached. It does not run if
-/// the process is killed.
+/// Registers a function to run when this process exits. Shared memory is still attached at that time. The function
+/// does not run if the process is killed.
 ///
-/// A failure of the function is reported as FATAL, and the exit continues. PostgreSQL ensures this for its own
-/// errors. The guard ensures it for a panic, which otherwise nothing would catch. The panic would abort the process,
-/// and the postmaster would restart the whole server.
+/// If the function fails, PostgreSQL reports the failure as FATAL and continues to exit. The guard converts a panic
+/// to an error of this kind. Without the guard, a panic would abort the process, and the postmaster would restart the
+/// whole server.
 pub fn at_exit(action: fn()) {
     #[pg_guard]
     unsafe extern "C-unwind" fn run(_code: i32, action: pg_sys::Datum) {
@@ -21,15 +21,15 @@ pub fn at_exit(action: fn()) {
         let action = unsafe { std::mem::transmute::<usize, fn()>(action.value()) };
         action();
     }
-    // SAFETY: the list has room for the few callbacks of a backend. PostgreSQL raises FATAL if it is full.
+    // SAFETY: the list has room for the few callbacks of a backend. PostgreSQL raises FATAL if the list is full.
     unsafe { pg_sys::before_shmem_exit(Some(run), pg_sys::Datum::from(action as usize)) };
 }
 
 /// Exits this process, with PostgreSQL's cleanup.
 pub fn exit(code: i32) -> ! {
-    // SAFETY: runs PostgreSQL's exit callbacks. The caller holds no Rust value whose destructor has to run.
+    // SAFETY: runs PostgreSQL's exit callbacks. The caller holds no Rust value with a destructor that must run.
     unsafe { pg_sys::proc_exit(code) };
-    // The declaration in version 18 does not say that this function never returns.
+    // The declaration in version 18 does not mark this function as one that never returns.
     #[allow(unreachable_code)]
     {
         unreachable!("bug: proc_exit returned")
@@ -37,21 +37,21 @@ pub fn exit(code: i32) -> ! {
 }
 
 unsafe extern "C" {
-    /// From PostgreSQL's utils/timeout.h, which pgrx does not bind. Returns whether a timeout has fired that has not
-    /// been reported yet.
+    /// Returns whether a timeout has fired and has not been reported yet. This function in PostgreSQL's
+    /// `utils/timeout.h` has no binding in pgrx.
     fn get_timeout_indicator(timeout: c_int, reset: bool) -> bool;
 }
 
 /// From the same header.
 const LOCK_TIMEOUT: c_int = 2;
 
-/// The action on SIGTERM. It is set before the signal can arrive, and read when the signal arrives.
+/// The action on SIGTERM. The action is set before SIGTERM can arrive, and is read by the signal handler.
 static ON_SIGTERM: BackendLocal<Cell<fn()>> = BackendLocal::new(Cell::new(|| ()));
 
-/// Installs signal handlers. SIGTERM runs `on_sigterm`, possibly between any two instructions of this process, so it
-/// may only set flags and a latch, and must not fail. SIGINT is the signal by which `lock_timeout` ends a wait of its
-/// own process. A SIGINT from elsewhere is ignored, because a background worker runs no statement of a client that
-/// could be canceled.
+/// Installs signal handlers. SIGTERM runs `on_sigterm`, possibly between any two instructions of this process. The
+/// action may therefore only set flags and a latch, and must not fail. A process sends SIGINT to itself to end a wait
+/// after `lock_timeout`. A SIGINT from another process is ignored, because a background worker does not execute
+/// client statements.
 pub fn handle_signals(on_sigterm: fn()) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal;
@@ -65,10 +65,10 @@ pub fn handle_signals(on_sigterm: fn()) {
     }
 }
 
-/// Handler of both signals. From version 19 on, PostgreSQL also passes the sender.
+/// Handler of both signals. PostgreSQL 19 and later also pass the sender of the signal.
 ///
-/// There is no `#[pg_guard]`: it would turn a panic into an error, which would jump out of the interrupted code.
-/// Nothing here panics or raises an error.
+/// The handler has no `#[pg_guard]`, because the guard would turn a panic into an error in the middle of the
+/// interrupted code. The handler does not panic or raise errors.
 unsafe extern "C-unwind" fn on_signal(
     signal: i32,
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
@@ -91,7 +91,7 @@ fn cancel_if_lock_timed_out() {
     }
 }
 
-/// Runs the body of a signal handler, and restores `errno` for the interrupted code.
+/// Runs the body of a signal handler and preserves `errno` for the interrupted code.
 fn keeping_errno(action: impl FnOnce()) {
     // SAFETY: returns the address of this thread's own variable.
     let errno = unsafe { libc::__errno_location() };
@@ -102,10 +102,11 @@ fn keeping_errno(action: impl FnOnce()) {
     unsafe { *errno = before };
 }
 
-/// Wakes this process. With `die`, also ends a commit's wait for a standby; to the caller the commit then looks
-/// successful. Must be called from the signal handler, while the signal is blocked, or after the signal has arrived.
+/// Wakes this process. With `die`, a commit also stops waiting for a standby, and then appears successful to its
+/// caller. The function must be called from the signal handler, while the signal is blocked, or after the signal has
+/// arrived.
 pub fn interrupt(die: bool) {
-    // SAFETY: PostgreSQL's own handlers set these flags of this process, and its latch, in the same way.
+    // SAFETY: PostgreSQL's own handlers set the flags and the latch of this process in the same way.
     unsafe {
         if die {
             (&raw mut pg_sys::ProcDiePending).write_volatile(1);
@@ -115,14 +116,14 @@ pub fn interrupt(die: bool) {
     }
 }
 
-/// Undoes [`interrupt`], so that one more transaction can run.
+/// Reverses the effect of [`interrupt`], so that one more transaction can run.
 pub fn forget_interrupt() {
     // SAFETY: as in [`interrupt`].
     unsafe { (&raw mut pg_sys::ProcDiePending).write_volatile(0) };
 }
 
-/// Reads the configuration files again if SIGHUP has arrived since the last call. Does nothing while a helper thread
-/// runs, because a setting may change the environment, which the thread reads.
+/// Reads the configuration files again if SIGHUP has arrived since the last call. While a helper thread runs, the
+/// function does nothing, because a new setting could change the environment that the thread reads.
 pub fn reload_if_asked() {
     if !helper::is_running() && pgrx::bgworkers::BackgroundWorker::sighup_received() {
         // SAFETY: called between transactions.
@@ -130,19 +131,19 @@ pub fn reload_if_asked() {
     }
 }
 
-/// Turns off the settings that could end a session or a transaction.
+/// The settings that could end a session or a transaction, with values that prevent this.
 const NEVER_ENDED: &[(&CStr, &CStr)] = &[
     (c"statement_timeout", c"0"),
     (c"idle_in_transaction_session_timeout", c"0"),
     #[cfg(not(any(feature = "pg15", feature = "pg16")))]
     (c"transaction_timeout", c"0"),
-    // With this setting, an error would end the process.
+    // With `exit_on_error` on, an error would end the process.
     (c"exit_on_error", c"off"),
 ];
 
 /// Connects a background worker to a database, even if the database does not allow connections. Fixes the values of
-/// the `pinned` settings, and of the settings that could end the session. Exits the process if there is no such
-/// database.
+/// the `pinned` settings, and of the settings that could end the session. If the database does not exist, the process
+/// exits.
 pub fn connect(database: &CStr, pinned: &[(&CStr, &CStr)]) {
     // SAFETY: called once, by a background worker that requested a database connection. All texts are C strings.
     unsafe {
@@ -168,7 +169,7 @@ pub fn connect_to_no_database() {
     unsafe { pg_sys::BackgroundWorkerInitializeConnection(std::ptr::null(), std::ptr::null(), 0) };
 }
 
-/// Makes the commit of the current transaction wait at least for the local disk.
+/// Ensures that the commit of the current transaction waits at least for the local disk.
 pub fn commit_locally_at_least() {
     // SAFETY: reads a setting of this process.
     let synchronous_commit = unsafe { pg_sys::synchronous_commit };
@@ -177,7 +178,7 @@ pub fn commit_locally_at_least() {
     }
 }
 
-/// Makes the commit of the current transaction wait for the local disk, and for nothing else.
+/// Lets the commit of the current transaction wait only for the local disk.
 pub fn commit_locally() {
     // SAFETY: both texts are C strings. The change ends with the transaction.
     unsafe {
@@ -194,7 +195,7 @@ pub fn commit_locally() {
     }
 }
 
-/// Rolls back the transaction in which an error was caught.
+/// Rolls back the current transaction after an error was caught.
 pub fn abort_transaction() {
     // SAFETY: cleans up a transaction in any state.
     unsafe { pg_sys::AbortCurrentTransaction() };

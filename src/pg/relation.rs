@@ -1,23 +1,24 @@
-//! Access without SQL to relations that belong to an extension.
+//! Access to an extension's relations without SQL.
 //!
-//! The database may have a malicious owner. While a query waits for a lock, a name in it can come to mean another
-//! object: a view in place of a table, for example, with a function that would run with the rights of the user who
-//! runs the query. Therefore a relation is found by its OID and locked, and only then checked: it must have the right
-//! kind, and be a member of the extension, which only a superuser can make it. Its rows are then read or written
-//! without a planner, a trigger, a policy or an operator ([`super::rows`]), so that no user's code can run.
+//! The database may have a malicious owner. While a query waits for a lock, an object named in the query can be
+//! replaced. For example, the owner could replace a table with a view that calls a function. This function would run
+//! with the rights of the user who runs the query. Therefore, a relation is first found by its OID and locked, and
+//! then checked. The relation must have the right kind, and must be a member of the extension. Only a superuser can
+//! add members. Reading and writing the rows does not involve the planner, triggers, policies or operators
+//! ([`super::rows`]), so user-defined code cannot run.
 //!
-//! All functions are called in a transaction. After an error, the end of the transaction closes and unlocks all
-//! relations.
+//! All functions must be called in a transaction. After an error, all relations are closed and unlocked at the end of
+//! the transaction.
 
 use std::ffi::CStr;
 
 use pgrx::prelude::*;
 
-/// An extension in the database to which this process is connected.
+/// An extension in the current database.
 #[derive(Clone, Copy)]
 pub struct Extension(pg_sys::Oid);
 
-/// Kinds of relations that can be locked.
+/// The kinds of relations that can be locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Table,
@@ -32,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// The lock for the operations on such a relation.
+    /// Returns the lock mode for operations on relations of this kind.
     fn lock(self) -> pg_sys::LOCKMODE {
         let lock = match self {
             Kind::Table => pg_sys::AccessShareLock,
@@ -43,17 +44,17 @@ impl Kind {
 }
 
 impl Extension {
-    /// Returns the extension of this name, if it exists.
+    /// Returns the extension with this name, if such an extension exists.
     pub fn find(name: &CStr) -> Option<Extension> {
         // SAFETY: the name is a C string.
         let oid = unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) };
         (oid != pg_sys::InvalidOid).then_some(Extension(oid))
     }
 
-    /// Returns the schema of the extension's objects, unless its script names another schema.
+    /// Returns the schema of the extension, in which the extension's script creates objects by default.
     pub fn schema(self) -> Option<pg_sys::Oid> {
         let mut schema = None;
-        // Version 15 has no function for this that could be called from here.
+        // PostgreSQL 15 does not export a function that looks up the schema of an extension.
         const OID_COLUMNS: [(&CStr, pg_sys::Oid); 2] =
             [(c"oid", pg_sys::OIDOID), (c"extnamespace", pg_sys::OIDOID)];
         Relation(pg_sys::ExtensionRelationId).for_each_row(OID_COLUMNS, |[oid, namespace]| {
@@ -64,11 +65,12 @@ impl Extension {
         schema
     }
 
-    /// Whether the current transaction has created the extension, so that no other session sees it yet. Also true if
-    /// this transaction has altered it; other sessions then see the old version.
+    /// Returns whether the current transaction has created or altered the extension. In this case, other sessions do
+    /// not see the extension yet, or see the old version.
     pub fn is_uncommitted(self) -> bool {
-        // SAFETY: pg_extension stays open until after the last row. If the caller has no snapshot, catalogs are read
-        // with a snapshot of their own, also in parallel workers. The rows of this catalog are of this type.
+        // SAFETY: pg_extension remains open until all rows have been read. If the caller has no snapshot, PostgreSQL
+        // reads the catalog with a catalog snapshot, even in parallel workers. The rows of pg_extension have this
+        // type.
         unsafe {
             let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
             let catalog = pg_sys::relation_open(pg_sys::ExtensionRelationId, lock);
@@ -100,13 +102,13 @@ impl Extension {
         }
     }
 
-    /// Returns the extension's own function of this name and argument types, locked until the end of the transaction.
-    /// Returns `None` if the schema belongs to a role that is neither the owner of the function nor a superuser: that
-    /// role could replace objects that the function refers to.
+    /// Finds a function of the extension by its name and argument types, and locks the function until the end of the
+    /// transaction. Returns `None` if the schema belongs to a role that is neither the owner of the function nor a
+    /// superuser. Such a role could replace objects that the function refers to.
     pub fn function(self, schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> Option<Function> {
         use pg_sys::SysCacheIdentifier::{NAMESPACEOID, PROCNAMEARGSNSP, PROCOID};
-        // SAFETY: the name is a C string, and the number of arguments is correct. The entries of these caches are
-        // rows of these catalogs.
+        // SAFETY: the name is a C string, and the number of arguments is correct. The cache entries are rows of the
+        // corresponding catalogs.
         unsafe {
             let find = || {
                 let vector = pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32);
@@ -134,8 +136,8 @@ impl Extension {
         }
     }
 
-    /// Returns the extension's own relation of this name and kind, locked until the end of the transaction. The
-    /// relation must be a heap, because its rows are read and written as rows of a heap.
+    /// Finds a relation of the extension by its name and kind, and locks the relation until the end of the
+    /// transaction. The relation must be a heap, because its rows are read and written as heap tuples.
     pub fn lock(self, schema: pg_sys::Oid, name: &CStr, kind: Kind) -> Option<Relation> {
         // SAFETY: the name is a C string. The relation cannot change after it is locked.
         unsafe {
@@ -154,21 +156,21 @@ impl Extension {
     }
 }
 
-/// A function that is locked, and its owner.
+/// A locked function and its owner.
 #[derive(Clone, Copy)]
 pub struct Function {
     pub oid: pg_sys::Oid,
     pub owner: pg_sys::Oid,
 }
 
-/// Returns the schema of this name, if it exists.
+/// Returns the schema with this name, if such a schema exists.
 pub fn schema(name: &CStr) -> Option<pg_sys::Oid> {
     // SAFETY: the name is a C string.
     let oid = unsafe { pg_sys::get_namespace_oid(name.as_ptr(), true) };
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
-/// A relation that is locked, or that belongs to PostgreSQL's catalogs.
+/// A locked relation or a system catalog.
 #[derive(Clone, Copy)]
 pub struct Relation(pub(super) pg_sys::Oid);
 
@@ -178,8 +180,8 @@ impl Relation {
     }
 }
 
-/// While this exists, the process has the rights of a role and no others, in a security-restricted operation. The
-/// process may have run as another role before, because `ALTER DATABASE .. SET role` can change its role.
+/// Restricts the process to the rights of one role, in a security-restricted operation, until this value is dropped.
+/// The process may have had a different role before, for example because of `ALTER DATABASE .. SET role`.
 pub struct RightsOf {
     user: pg_sys::Oid,
     context: i32,
@@ -205,11 +207,11 @@ impl Drop for RightsOf {
     }
 }
 
-/// Whether the current database, a schema in it and a relation belong to superusers. The owner of one of them may
-/// drop its contents.
+/// Returns whether the current database, the schema and the relation all belong to superusers. The owner of any of
+/// these objects can drop the object with its contents.
 pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
     use pg_sys::SysCacheIdentifier::{DATABASEOID, NAMESPACEOID, RELOID};
-    // SAFETY: the entries of these caches are rows of these catalogs. The values are copied before the entries are
+    // SAFETY: the cache entries are rows of the corresponding catalogs. The values are copied before the entries are
     // released.
     let owners = unsafe {
         [
@@ -218,7 +220,7 @@ pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
             cached(RELOID, relation.0, |row: &pg_sys::FormData_pg_class| row.relowner),
         ]
     };
-    // This role represents the owner of the database.
+    // The role pg_database_owner represents the owner of the database.
     let owner_of_database = pg_sys::Oid::from(pg_sys::ROLE_PG_DATABASE_OWNER);
     // SAFETY: accepts any OID.
     owners
@@ -227,24 +229,24 @@ pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
         .all(|owner| owner == owner_of_database || unsafe { pg_sys::superuser_arg(owner) })
 }
 
-/// Whether a relation is stored in a heap, PostgreSQL's own table access method.
+/// Returns whether a relation uses heap, PostgreSQL's built-in table access method.
 fn is_heap(oid: pg_sys::Oid) -> bool {
     use pg_sys::SysCacheIdentifier::RELOID;
-    // SAFETY: the entries of this cache are rows of this catalog.
+    // SAFETY: the cache entries are rows of the corresponding catalog.
     let access_method = unsafe { cached(RELOID, oid, |row: &pg_sys::FormData_pg_class| row.relam) };
     access_method == Some(pg_sys::HEAP_TABLE_AM_OID)
 }
 
-/// Calls `read` with the row of a catalog that has this OID. Returns `None` if there is no such row.
+/// Calls `read` with the catalog row that has this OID. Returns `None` if no such row exists.
 ///
 /// # Safety
-/// The entries of the cache are rows of type `Row`, and are found by one OID.
+/// The cache must contain rows of type `Row`, and its key must be a single OID.
 unsafe fn cached<Row, T>(
     cache: pg_sys::SysCacheIdentifier::Type,
     oid: pg_sys::Oid,
     read: impl FnOnce(&Row) -> T,
 ) -> Option<T> {
-    // SAFETY: by this function's contract. The entry stays valid until it is released.
+    // SAFETY: by this function's contract. The cache entry remains valid until it is released.
     unsafe {
         let row = pg_sys::SearchSysCache1(cache as i32, pg_sys::Datum::from(oid));
         if row.is_null() {

@@ -1,8 +1,8 @@
 //! A composite row as the result of a function.
 //!
-//! pgrx supports rows only for set-returning functions. If such a function is strict, `FROM t, f(t.a)` loses the rows
-//! of `t` in which the argument is NULL. A strict function with OUT parameters returns a row of NULLs instead. This
-//! is worth the few calls into PostgreSQL below.
+//! pgrx supports rows only for set-returning functions. If a set-returning function is strict, `FROM t,
+//! f(t.a)` omits the rows of `t` in which the argument is NULL. A strict function with OUT parameters returns
+//! a row of NULLs instead. Therefore this module builds a composite row without pgrx.
 
 use std::cell::Cell;
 
@@ -15,17 +15,17 @@ use super::call::Call;
 /// A row that is ready to be returned. The function must declare its OUT parameters with `sql = "..."`.
 pub struct Row(pg_sys::Datum);
 
-/// The function that last returned a row, and the descriptor of its rows. Looking it up in PostgreSQL takes half a
-/// microsecond.
+/// The OID of the function that last returned a row, and the row descriptor of that function. Looking up the
+/// descriptor in PostgreSQL takes half a microsecond.
 static DESCRIPTOR: BackendLocal<Cell<Option<(pg_sys::Oid, pg_sys::TupleDesc)>>> =
     BackendLocal::new(Cell::new(None));
 
 impl Row {
-    /// Creates the row that the function called with `fcinfo` returns. The `values` must have the types of its OUT
-    /// parameters.
+    /// Creates the result row of the function that was called with `fcinfo`. The `values` must have the types
+    /// of the OUT parameters.
     ///
     /// # Panics
-    /// If the number of values is not that of the OUT parameters.
+    /// Panics if the number of values differs from the number of OUT parameters.
     pub fn new<const N: usize>(fcinfo: pg_sys::FunctionCallInfo, values: [Option<pg_sys::Datum>; N]) -> Row {
         // SAFETY: PostgreSQL passed fcinfo to the calling function.
         let descriptor = unsafe { descriptor(fcinfo) };
@@ -34,8 +34,8 @@ impl Row {
         assert_eq!(columns, N as i32, "bug: the SQL declaration has other OUT parameters");
         let mut nulls = values.map(|value| value.is_none());
         let mut datums = values.map(|value| value.unwrap_or(pg_sys::Datum::null()));
-        // SAFETY: both arrays have an element for each column of the descriptor. The tuple is in the current memory
-        // context, where the result of a function belongs.
+        // SAFETY: both arrays have an element for each column of the descriptor. The tuple is allocated in the
+        // current memory context, as the result of a function should be.
         unsafe {
             let tuple = pg_sys::heap_form_tuple(descriptor, datums.as_mut_ptr(), nulls.as_mut_ptr());
             Row(pg_sys::HeapTupleHeaderGetDatum((*tuple).t_data))
@@ -43,8 +43,8 @@ impl Row {
     }
 }
 
-/// Returns the descriptor of the rows of the function called with `fcinfo`. It is valid until the next call. The OUT
-/// parameters of a function cannot change while the function keeps its OID.
+/// Returns the row descriptor of the function that was called with `fcinfo`. The descriptor is valid until
+/// the next call. The OUT parameters of a function cannot change while the function keeps its OID.
 ///
 /// # Safety
 /// `fcinfo` belongs to a call by PostgreSQL.
@@ -57,8 +57,8 @@ unsafe fn descriptor(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::TupleDesc {
         return descriptor;
     }
     let mut descriptor = std::ptr::null_mut();
-    // SAFETY: `descriptor` is a variable for one pointer, to a row type that PostgreSQL has registered. The row type
-    // is copied into TopMemoryContext, which lives as long as the backend.
+    // SAFETY: PostgreSQL sets the variable `descriptor` to a registered row type. The row type is copied into
+    // TopMemoryContext, which lives as long as the backend.
     let descriptor = unsafe {
         let class = pg_sys::get_call_result_type(fcinfo, std::ptr::null_mut(), &mut descriptor);
         assert_eq!(

@@ -1,24 +1,26 @@
-//! Reading and writing rows of locked relations without SQL: [`super::relation`] says why this is necessary.
+//! Reading and writing rows of locked relations without SQL. [`super::relation`] explains why this is necessary.
 //!
 //! A row is written **in place**: its bytes are replaced, the WAL records the change, and a rollback does not undo
-//! it. So there is only one row no matter how often it is written, and VACUUM has nothing to do. A change is durable
-//! after the transaction has been committed, because the commit flushes the WAL and waits for synchronous standbys.
-//! Before that, readers see the change, and a crash may undo it together with everything written after it.
+//! it. The relation therefore always has exactly one row, and VACUUM has nothing to do. A change is durable after the
+//! commit, because the commit flushes the WAL and waits for synchronous standbys. Other sessions see the change
+//! before the commit. A crash before the commit may undo the change together with all later writes.
 //!
 //! This is safe for the following reasons:
 //!
-//! - There is one writer: a worker that holds the relation's lock. The lock also excludes commands that would give
+//! - The only writer is a worker that holds a lock on the relation. The lock also excludes commands that would give
 //!   the relation new files (VACUUM FULL, CLUSTER, REFRESH, TRUNCATE).
-//! - Nothing else updates or deletes the row, because SQL refuses to write into a materialized view. So the row keeps
-//!   its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive access to the page.
-//! - The row is inserted frozen. A rollback does not hide it. No process sets a hint bit in it, freezes it, or looks
-//!   up which transaction inserted it. Every reader sees the latest contents, with any snapshot.
-//! - The length and the header of the row stay the same, and so does the layout of the page.
+//! - Nothing else updates or deletes the row, because SQL refuses to write into a materialized view. The row
+//!   therefore keeps its line pointer. VACUUM may move the bytes within the page, but only while it has exclusive
+//!   access to the page.
+//! - The row is inserted frozen. A rollback does not hide it. No process sets a hint bit in the row, freezes the row,
+//!   or looks up the transaction that inserted the row. Every snapshot sees the latest contents of the row.
+//! - A write does not change the length or the header of the row, or the layout of the page.
 //! - The WAL record is one of PostgreSQL's generic records (`generic_xlog.h`). A standby replays it without this
 //!   library, logical decoding ignores it, and backups, `pg_rewind` and checksums treat the page like any other. The
-//!   first write after a checkpoint logs the whole page except its hole, which is nearly all of a page with few rows.
-//! - A scan of a heap reads a row without holding a lock on the page. So a query that reads the row at the same
-//!   instant could see old values in some columns. That does not matter: only the writer relies on the values.
+//!   first write after a checkpoint logs the whole page without its unused space, which makes up most of a page with
+//!   few rows.
+//! - A scan of a heap reads a row without holding a lock on the page. A query that reads the row during a write could
+//!   therefore see old values in some columns. This does no harm, because only the writer depends on the values.
 
 use std::ffi::CStr;
 use std::mem::offset_of;
@@ -34,8 +36,8 @@ use super::varlena::bytes;
 const FIRST_COMMAND: pg_sys::CommandId = 0;
 
 impl Relation {
-    /// Calls `action` with the values of these columns for each row. A column that does not exist, or has another
-    /// type, is NULL.
+    /// Calls the closure `action` for each row with the values of these columns. A column that does not exist, or has
+    /// another type, is NULL.
     pub fn for_each_row<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -44,14 +46,14 @@ impl Relation {
         self.scan(columns, |_, values| action(values));
     }
 
-    /// Like `for_each_row`, and also passes the location of each row.
+    /// Works like `for_each_row`, but also passes the location of each row.
     fn scan<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
         mut action: impl FnMut(pg_sys::ItemPointerData, [Option<pg_sys::Datum>; N]),
     ) {
         // SAFETY: the relation stays open, and the snapshot registered, until after the last row. The values of a row
-        // are used before the next row is read. The two arrays have an element for each column.
+        // are used before the next row is read. Each of the two arrays has one element for each column.
         unsafe {
             let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
             let descriptor = (*relation).rd_att;
@@ -86,12 +88,13 @@ impl Relation {
         }
     }
 
-    /// Overwrites in place the first row for which `is_it` returns true. Inserts a row if there is none. `columns`
-    /// must be all columns of the relation, in its order. The change is not undone by a rollback, and is durable
-    /// after the commit.
+    /// Overwrites the first row for which the closure `is_it` returns true. If no such row exists, a row is inserted.
+    /// The parameter `columns` must list all columns of the relation in order. The change is not undone by a
+    /// rollback, and is durable after the commit.
     ///
     /// # Errors
-    /// Raises an error of PostgreSQL if the stored row has another form. Such a row was not written by this function.
+    /// Raises a PostgreSQL error if the stored row has another form, because this function cannot have written such a
+    /// row.
     pub fn overwrite<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
@@ -105,9 +108,9 @@ impl Relation {
             }
         });
         // SAFETY: the row is formed for this relation, which stays open until the row is written. The relation is a
-        // heap: otherwise it would not have been locked.
+        // heap, because this module locks no other kind of relation.
         unsafe {
-            // Without a transaction ID, the commit would not flush the WAL.
+            // Without a transaction ID, the commit would not flush the WAL to disk.
             pg_sys::GetTopTransactionId();
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
             let row = form(relation, values);
@@ -123,14 +126,14 @@ impl Relation {
 /// Forms a row from these values.
 ///
 /// # Safety
-/// The relation is open, and its columns have the types of these values. The extension defines them, and a user who
-/// can change them could do any other damage as well.
+/// The relation is open, and its columns have the types of these values. The extension defines the columns, and a
+/// user who can change the columns could do any other damage as well.
 unsafe fn form<const N: usize>(
     relation: pg_sys::Relation,
     mut values: [pg_sys::Datum; N],
 ) -> pg_sys::HeapTuple {
     let mut nulls = [false; N];
-    // SAFETY: by this function's contract. Both arrays have an element for each column.
+    // SAFETY: by this function's contract. Each of the two arrays has one element for each column.
     unsafe {
         let descriptor = (*relation).rd_att;
         assert_eq!((*descriptor).natts as usize, N, "bug: the relation has other columns");
@@ -141,27 +144,28 @@ unsafe fn form<const N: usize>(
 /// Inserts a row that is frozen and invisible to logical decoding.
 ///
 /// # Safety
-/// The relation is open, locked, and a heap without indexes. The row was formed for it.
+/// The relation is open and locked, and is a heap without indexes. The row was formed for this relation.
 unsafe fn insert(relation: pg_sys::Relation, row: pg_sys::HeapTuple) {
-    // The options are signed up to version 18.
+    // The type of the options is signed up to PostgreSQL 18.
     let options = (pg_sys::HEAP_INSERT_FROZEN | pg_sys::HEAP_INSERT_NO_LOGICAL) as _;
-    // SAFETY: by this function's contract. The command ID of the row is never read. A standby stores the first
-    // command ID in any case, and the pages should be equal.
+    // SAFETY: by this function's contract. No process reads the command ID of the row. A standby always stores the
+    // first command ID. The same command ID keeps the pages identical on all servers.
     unsafe { pg_sys::heap_insert(relation, row, FIRST_COMMAND, options, std::ptr::null_mut()) };
 }
 
-/// Replaces the values of the row at `pointer` by those of another row of the same form.
+/// Replaces the values of the row at `pointer` with the values of another row of the same form.
 ///
 /// # Safety
-/// The relation is an open heap, is locked against commands that would give it new files, and has a row at `pointer`.
-/// The new row was formed for this relation.
+/// The relation is an open heap with a row at `pointer`. A lock prevents commands from giving the relation new files.
+/// The new row was formed for the same relation.
 unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerData, row: pg_sys::HeapTuple) {
     let (block, number) = item_pointer_get_both(pointer);
     // SAFETY: by this function's contract the block exists. The change is made in the copy of the page that belongs
-    // to the generic record. The buffer is locked from before the copy is made until after it is written back.
+    // to the generic record. The lock on the buffer is held from before the copy is made until the copy has been
+    // written back.
     unsafe {
         let buffer = pg_sys::ReadBuffer(relation, block);
-        // The mode is an int up to version 18.
+        // The lock mode is an `int` up to PostgreSQL 18.
         pg_sys::LockBuffer(buffer, pg_sys::BUFFER_LOCK_EXCLUSIVE as _);
         let record = pg_sys::GenericXLogStart(relation);
         let page = pg_sys::GenericXLogRegisterBuffer(record, buffer, 0);
@@ -183,11 +187,11 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
     }
 }
 
-/// Returns the row with this number in a page, if it has this length and the same form as the row `like`, and neither
-/// has NULLs.
+/// Returns the row with this number in a page. Returns `None` unless the row has this length and the same form as the
+/// row `like`, and both rows contain no NULLs.
 ///
 /// # Safety
-/// The page is a complete page of a heap.
+/// The page is a complete heap page.
 unsafe fn row_of_form(
     page: pg_sys::Page,
     number: pg_sys::OffsetNumber,
@@ -195,8 +199,9 @@ unsafe fn row_of_form(
     like: &pg_sys::HeapTupleHeaderData,
 ) -> Option<pg_sys::HeapTupleHeader> {
     let header = page.cast::<pg_sys::PageHeaderData>();
-    // SAFETY: a page begins with its header. The line pointers follow, up to `pd_lower`, so a line pointer that ends
-    // there or before is within the page. The location of the row in its line pointer is checked before it is used.
+    // SAFETY: a page begins with its header. The line pointers are between the header and `pd_lower`, so any line
+    // pointer that ends at or before `pd_lower` is within the page. The location in the line pointer is checked
+    // before the row is read.
     unsafe {
         let number = usize::from(number);
         let end = offset_of!(pg_sys::PageHeaderData, pd_linp) + number * size_of::<pg_sys::ItemIdData>();
@@ -222,27 +227,27 @@ unsafe fn row_of_form(
     }
 }
 
-/// Returns the bytes of a `bytea` value of a row.
+/// Returns the contents of a `bytea` value.
 pub fn bytes_of(bytea: pg_sys::Datum) -> Vec<u8> {
     // SAFETY: the datum is a bytea, by the type of its column.
     unsafe { bytes(bytea.cast_mut_ptr()).to_vec() }
 }
 
-/// Returns the bytes of a `uuid` value of a row.
+/// Returns the 16 bytes of a `uuid` value.
 pub fn uuid_of(uuid: pg_sys::Datum) -> [u8; 16] {
     // SAFETY: the datum is a uuid of 16 bytes, by the type of its column.
     unsafe { *uuid.cast_mut_ptr::<[u8; 16]>() }
 }
 
-/// Whether a `text` value of a row, in the encoding of the database, equals a text in UTF-8. A value that cannot be
-/// converted to UTF-8 is not equal, and raises no error.
+/// Returns whether a `text` value in the encoding of the database equals a text in UTF-8. A value that cannot be
+/// converted to UTF-8 is never equal and causes no error.
 pub fn is_text(text: pg_sys::Datum, utf8: &str) -> bool {
     // SAFETY: the datum is a text, by the type of its column.
     let text = unsafe { bytes(text.cast_mut_ptr()) };
     if text == utf8.as_bytes() {
         return true;
     }
-    // A character has at most four bytes in any encoding, so longer values cannot be equal. They are not converted,
-    // as they may be huge.
+    // A character has at most four bytes in any encoding, so longer values cannot be equal. Longer values may be huge
+    // and are not converted.
     text.len() <= 4 * utf8.len() && converted_to_utf8(text).is_some_and(|text| text == utf8)
 }

@@ -7,41 +7,41 @@ use std::path::PathBuf;
 use pgrx::prelude::*;
 
 use super::setting::setting_text;
-use super::timestamp::unix_us;
 
-/// Whether the postmaster is loading `shared_preload_libraries`.
+/// Returns whether the postmaster is loading `shared_preload_libraries`.
 pub fn is_preloading() -> bool {
     // SAFETY: a plain flag, which only the main thread of this process writes.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
-/// Whether this process is a parallel worker that is copying the settings of its leader.
+/// Returns whether this process is a parallel worker that is copying the settings of its leader.
 pub fn is_taking_over_settings() -> bool {
     // SAFETY: a plain flag of this process.
     unsafe { pg_sys::InitializingParallelWorker }
 }
 
-/// Whether the server is a standby, or is still replaying WAL.
+/// Returns whether the server is a standby or is replaying WAL after a crash.
 pub fn is_in_recovery() -> bool {
     // SAFETY: reads shared memory, which exists in every backend.
     unsafe { pg_sys::RecoveryInProgress() }
 }
 
-/// Whether `pg_upgrade` runs this server.
+/// Returns whether `pg_upgrade` runs this server.
 pub fn is_binary_upgrade() -> bool {
     // SAFETY: a plain flag, set before the library is loaded.
     unsafe { pg_sys::IsBinaryUpgrade }
 }
 
-/// Returns whether this session restores a dump: the script of a dump turns row security off.
+/// Returns whether this session restores a dump. The script of a dump turns row security off.
 pub fn is_restoring() -> bool {
     // SAFETY: a plain flag of this session.
     unsafe { !pg_sys::row_security }
 }
 
-/// Returns the name of the database to which this process is connected; `None` if the database was dropped.
+/// Returns the name of the current database, or `None` if the database was dropped.
 pub fn current_database() -> Option<CString> {
-    // SAFETY: the OID is that of a database. The name is a palloc'd C string, or null if the database was dropped.
+    // SAFETY: the OID is that of a database. The name is a palloc'd C string. The pointer is null if the database was
+    // dropped.
     let name =
         unsafe { pg_sys::get_database_name(pg_sys::MyDatabaseId).as_ref().map(|name| CStr::from_ptr(name)) };
     name.map(CStr::to_owned)
@@ -68,7 +68,7 @@ pub fn file_mode() -> u32 {
     0o600 | directory_mode & 0o040
 }
 
-/// Returns the system identifier, which all copies of a server share.
+/// Returns the system identifier, which is the same on all copies of a server.
 pub fn system_identifier() -> u64 {
     // SAFETY: reads shared memory that exists in every process.
     unsafe { pg_sys::GetSystemIdentifier() }
@@ -80,13 +80,7 @@ pub fn timeline() -> u32 {
     unsafe { pg_sys::GetWALInsertionTimeLine() }
 }
 
-/// Returns when the server was started, in microseconds of Unix time.
-pub fn start_us() -> i64 {
-    // SAFETY: a plain variable that only the postmaster writes.
-    unix_us(unsafe { pg_sys::PgStartTime })
-}
-
-/// Returns the port on which the server listens.
+/// Returns the port number of the server.
 pub fn port() -> i32 {
     // SAFETY: a setting that changes only at a restart.
     unsafe { pg_sys::PostPortNumber }

@@ -10,16 +10,17 @@ use super::relation::{Function, RightsOf};
 /// Length limit for a value, in bytes.
 const LONGEST_VALUE: usize = 8_192;
 
-/// Calls a function that returns a set of rows of a composite type. The function runs with the rights of its owner,
-/// in a security-restricted operation. Returns the values of these columns as text in UTF-8. A column that does not
-/// exist is NULL. At most `most` rows are returned; the other rows are ignored.
+/// Calls a set-returning function with a composite result type. The function runs with the rights of its
+/// owner, in a security-restricted operation. Returns the values of the given columns as text in UTF-8. If a
+/// column does not exist in the result, its value is NULL. At most `most` rows are returned, and all other
+/// rows are ignored.
 ///
 /// # Errors
-/// If a value is longer than 8192 bytes.
+/// Returns an error if a value is longer than 8192 bytes.
 ///
 /// # Safety
-/// Called in a transaction with a snapshot. The arguments have the types that the function takes. The function can
-/// return all rows at once, as functions in PL/pgSQL do.
+/// The caller is in a transaction with an active snapshot. The arguments have the types that the function
+/// takes. The function can return all rows at once, as functions in PL/pgSQL do.
 pub unsafe fn call<const N: usize>(
     function: Function,
     arguments: &[Option<pg_sys::Datum>],
@@ -27,8 +28,8 @@ pub unsafe fn call<const N: usize>(
     most: usize,
 ) -> Result<Vec<Vec<Option<String>>>, String> {
     let _rights = RightsOf::role(function.owner);
-    // SAFETY: by this function's contract. All arguments for PostgreSQL are built as in its own executor, and live
-    // until the rows have been read.
+    // SAFETY: by this function's contract. The structures passed to PostgreSQL are built as in its own
+    // executor, and remain valid until the rows have been read.
     unsafe {
         let mut flinfo = pg_sys::FmgrInfo::default();
         pg_sys::fmgr_info(function.oid, &mut flinfo);
@@ -63,10 +64,10 @@ pub unsafe fn call<const N: usize>(
     }
 }
 
-/// Reads the first rows of the result that a function has stored.
+/// Reads the first rows from the tuplestore that a function has filled.
 ///
 /// # Safety
-/// The rows in the store match the descriptor.
+/// The rows in the tuplestore match the descriptor.
 unsafe fn read<const N: usize>(
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
@@ -100,7 +101,7 @@ unsafe fn read<const N: usize>(
 /// Converts a value to text in UTF-8.
 ///
 /// # Safety
-/// The value is of this type.
+/// The value has type `type_oid`.
 unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
     let (mut output, mut is_varlena) = (pg_sys::InvalidOid, false);
     // SAFETY: by this function's contract. The functions return C strings.
@@ -116,7 +117,7 @@ unsafe fn text_of(value: pg_sys::Datum, type_oid: pg_sys::Oid) -> String {
 /// Converts a text in ASCII to a value of a type. Returns `None` if the text contains a NUL.
 ///
 /// # Safety
-/// Called in a transaction.
+/// The caller is in a transaction.
 pub unsafe fn value_of(ascii: &str, type_oid: pg_sys::Oid) -> Option<pg_sys::Datum> {
     let text = CString::new(ascii).ok()?;
     let (mut input, mut parameter) = (pg_sys::InvalidOid, pg_sys::InvalidOid);

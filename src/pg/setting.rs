@@ -1,11 +1,12 @@
-//! Texts and values of settings, and the messages when a value is rejected.
+//! Functions for the hooks of settings, which check and assign values.
 
 use std::ffi::{CStr, c_char, c_void};
 
 use pgrx::prelude::*;
 
-/// Sets the message, DETAIL and HINT with which a check hook rejects a value. The hook then returns false. Without a
-/// message, PostgreSQL would quote the whole value, which may contain a password.
+/// Sets the error message, DETAIL and HINT that PostgreSQL reports when a check hook rejects a value. The
+/// hook then returns false. Without a message, PostgreSQL would quote the whole value, which may contain a
+/// password.
 pub fn explain_rejection(message: &str, detail: &str, hint: &str) {
     // SAFETY: PostgreSQL clears these pointers before it calls a check hook, and reads them right after the hook. The
     // strings are in ErrorContext, which is not reset until PostgreSQL has read them.
@@ -36,9 +37,9 @@ pub unsafe fn setting_text<'a>(value: *const c_char) -> &'a [u8] {
     unsafe { CStr::from_ptr(value) }.to_bytes()
 }
 
-/// Used in a check hook: passes a value to the assign hook. PostgreSQL keeps the value while the setting can still
-/// return to this text, and frees it afterwards. Returns false if no memory is available; the hook must then return
-/// false, too.
+/// Passes a value from a check hook to the assign hook. PostgreSQL frees the value when the setting can no
+/// longer return to this text. If memory is exhausted, the function returns false, and the hook must return
+/// false too.
 ///
 /// # Safety
 /// `extra` is the pointer that PostgreSQL passed to the check hook.
@@ -57,17 +58,18 @@ pub unsafe fn hand_over<T: Copy>(extra: *mut *mut c_void, value: T) -> bool {
     true
 }
 
-/// Used in an assign hook: returns the value that the check hook has passed, if any.
+/// Returns the value that the check hook has passed to the assign hook, if any.
 ///
 /// # Safety
-/// `extra` is the pointer that PostgreSQL passed to the assign hook. The check hook of the setting passes a `T`.
+/// `extra` is the pointer that PostgreSQL passed to the assign hook. The check hook of the setting passes a
+/// value of type `T`.
 pub unsafe fn handed_over<T: Copy>(extra: *mut c_void) -> Option<T> {
     // SAFETY: by this function's contract.
     unsafe { extra.cast::<T>().as_ref() }.copied()
 }
 
-/// Allocates memory for a value of a setting. PostgreSQL frees the memory together with the value. Returns null if
-/// none is available. Version 15 frees it by `free()`.
+/// Allocates memory for a value of a setting. PostgreSQL frees the memory together with the value. Returns
+/// null if memory is exhausted. PostgreSQL 15 frees the memory by `free()`.
 #[cfg(feature = "pg15")]
 fn allocate(size: usize) -> *mut c_void {
     // SAFETY: may always be called.

@@ -5,7 +5,8 @@ use pgrx::prelude::*;
 /// The epoch of PostgreSQL's timestamps, 2000-01-01, in microseconds of Unix time.
 pub const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
-/// Converts an instant within a layout, in microseconds of Unix time, to a `timestamptz`.
+/// Converts a time from microseconds of Unix time to a `timestamptz`. The time must be within the range of a
+/// layout.
 pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
     TimestampWithTimeZone::try_from(unix_us - POSTGRES_EPOCH_US)
         // Layouts cover the years 1 to 294247.
@@ -13,7 +14,8 @@ pub fn timestamptz(unix_us: i64) -> TimestampWithTimeZone {
 }
 
 /// Converts a stored `timestamptz` to microseconds of Unix time. `infinity` and the last thirty years of
-/// `timestamptz` become `i64::MAX`. No layout can represent this value or the result for `-infinity`.
+/// `timestamptz` become `i64::MAX`. Neither this value nor the result for `-infinity` can be the time of an
+/// ID.
 #[inline]
 pub fn unix_us(stored: i64) -> i64 {
     stored.saturating_add(POSTGRES_EPOCH_US)

@@ -1,15 +1,16 @@
-//! Values of type `text` and `bytea`, in the form in which PostgreSQL passes them.
+//! Access to values of type `text` and `bytea` as PostgreSQL passes them to functions.
 //!
-//! A text argument of pgrx must be in UTF-8, even if the database has another encoding. Otherwise, the call panics.
-//! Functions with arguments of the types in this module read the bytes instead, and report the same error for every
-//! invalid text.
+//! A text argument of pgrx must be in UTF-8, even if the database has another encoding. Otherwise, the call
+//! panics. The types in this module give a function the bytes of its argument. The function can then report
+//! the same error for every invalid text.
 
 use pgrx::callconv::{Arg, ArgAbi, BoxRet, FcInfo};
 use pgrx::prelude::*;
 use pgrx::varlena::{varatt_is_1b, varatt_is_1b_e, varatt_is_4b_u, varlena_to_byte_slice};
 
-/// Returns the bytes of a varlena. Almost all values are stored inline and uncompressed. These are read without a
-/// call into PostgreSQL: pgrx's guard around such a call would cost more than the function that needs the bytes.
+/// Returns the bytes of a varlena. Almost all values are stored inline and uncompressed. Such values are read
+/// without a call into PostgreSQL, because pgrx's guard around the call would take longer than the function
+/// that needs the bytes.
 ///
 /// # Safety
 /// `varlena` points to a varlena that is valid for `'a`.
@@ -24,7 +25,8 @@ pub unsafe fn bytes<'a>(varlena: *mut pg_sys::varlena) -> &'a [u8] {
     }
 }
 
-/// Like [`bytes`], but returns `None` if the value is not stored inline and uncompressed. Raises no error.
+/// Returns the bytes of a varlena, or `None` if the value is compressed or stored out of line. The function
+/// raises no error.
 ///
 /// # Safety
 /// As for [`bytes`].
@@ -60,8 +62,8 @@ impl FromDatum for TextBytes<'_> {
     }
 }
 
-// SAFETY: the argument is declared as text, so the datum is a varlena. Functions with such an argument are strict, so
-// it is not null.
+// SAFETY: the argument is declared as text, so the datum is a varlena. All functions with an argument of this
+// type are strict, so the argument is not null.
 unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> TextBytes<'fcx> {
         // SAFETY: as above.
@@ -70,11 +72,11 @@ unsafe impl<'fcx> ArgAbi<'fcx> for TextBytes<'fcx> {
     }
 }
 
-/// A text in the form in which a function returns it to PostgreSQL.
+/// A text that a function returns to PostgreSQL.
 pub struct Text(pg_sys::Datum);
 
 impl Text {
-    /// Copies a text in ASCII, which is valid in every encoding of a database.
+    /// Creates a text from ASCII characters, which are valid in every database encoding.
     #[inline]
     pub fn new(ascii: &str) -> Text {
         debug_assert!(ascii.is_ascii());

@@ -1,4 +1,4 @@
-//! Waiting, with a wait event that `pg_stat_activity` shows.
+//! Waits with a wait event that is visible in `pg_stat_activity`.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -8,10 +8,10 @@ use pgrx::prelude::*;
 
 use super::backend_local::BackendLocal;
 
-/// A wait event of the extension, known by its name.
+/// A wait event of the extension, identified by its name.
 pub struct WaitEventName {
     name: &'static CStr,
-    /// 0 until the number is first needed.
+    /// The number of the wait event, or 0 if the number has not been needed yet.
     number: BackendLocal<Cell<u32>>,
 }
 
@@ -20,7 +20,7 @@ impl WaitEventName {
         WaitEventName { name, number: BackendLocal::new(Cell::new(0)) }
     }
 
-    /// Returns the number by which PostgreSQL knows the event. It is the same in every process.
+    /// Returns the number that PostgreSQL has assigned to the event. The number is the same in every process.
     pub fn number(&self) -> u32 {
         if self.number.get() == 0 {
             self.number.set(number_of(self.name));
@@ -29,7 +29,7 @@ impl WaitEventName {
     }
 }
 
-/// Before version 17, extensions share one wait event, `Extension`.
+/// Before PostgreSQL 17, all extensions share the wait event `Extension`.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn number_of(_name: &CStr) -> u32 {
     pg_sys::PG_WAIT_EXTENSION
@@ -41,30 +41,30 @@ fn number_of(name: &CStr) -> u32 {
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
-/// What a process waits for on a socket.
+/// The socket condition that a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     Read,
     Write,
 }
 
-/// Sleeps until the latch of this process is set, for at most `timeout`. Meanwhile `pg_stat_activity` shows the wait
-/// event. Raises an error if the statement was canceled.
+/// Sleeps until the latch of this process is set or `timeout` has passed. Meanwhile `pg_stat_activity` shows the wait
+/// event. Raises an error if the statement has been canceled.
 ///
-/// A timeout below a millisecond, the resolution of a latch, is slept without the latch. A cancel request that
-/// arrives meanwhile is noticed right after it.
+/// The resolution of a latch is one millisecond. For a shorter timeout, the function sleeps without the latch. The
+/// process handles a cancel request during such a sleep after the sleep.
 pub fn wait(timeout: Duration, event: u32) {
     wait_uninterrupted(timeout, event);
     pgrx::check_for_interrupts!();
 }
 
-/// Like [`wait`], but does not check whether the statement was canceled.
+/// Works like [`wait`], but ignores cancel requests.
 pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     const MILLISECOND: Duration = Duration::from_millis(1);
     if timeout < MILLISECOND {
-        // SAFETY: my_wait_event_info points to this process's own word: in shared memory, or in a local variable
-        // while the process is not attached to that. PostgreSQL sets it in the same way, as a volatile word that
-        // other processes only read.
+        // SAFETY: `my_wait_event_info` points to a word of this process in shared memory. In a process without shared
+        // memory, the pointer refers to a local variable. PostgreSQL sets the word in the same way, as a volatile
+        // word that other processes only read.
         unsafe { pg_sys::my_wait_event_info.write_volatile(event) };
         std::thread::sleep(timeout);
         // SAFETY: as above.
@@ -79,7 +79,7 @@ pub fn wait_uninterrupted(timeout: Duration, event: u32) {
     }
 }
 
-/// Sleeps until the latch of this process is set or a socket is ready, for at most `timeout`. Returns whether the
+/// Sleeps until the latch of this process is set, the socket is ready, or `timeout` has passed. Returns whether the
 /// socket is ready.
 pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event: u32) -> bool {
     let ready = match interest {
@@ -99,7 +99,7 @@ pub fn wait_for_socket(socket: i32, interest: Interest, timeout: Duration, event
         pg_sys::ResetLatch(pg_sys::MyLatch);
         happened
     };
-    // Another process may be waiting for this one to handle an interrupt, as DROP DATABASE does.
+    // Another process may be waiting until this process handles an interrupt, as `DROP DATABASE` does.
     pgrx::check_for_interrupts!();
     happened as u32 & ready != 0
 }

@@ -1,4 +1,4 @@
-//! The functions that decode and encode IDs: `snowflake_decode`, the accessors, and `snowflake_encode`.
+//! Defines the functions that decode and encode IDs: `snowflake_decode`, the accessors, and `snowflake_encode`.
 //!
 //! Each function has two forms. The first form uses the session's layout, and is STABLE because that setting may
 //! change. The second form takes a layout as an argument, and is IMMUTABLE. The accessors are declared in
@@ -31,7 +31,7 @@ fn decode(fcinfo: pg_sys::FunctionCallInfo, layout: &Layout, id: i64) -> Result<
     ))
 }
 
-/// The fields of an ID other than its time, as SQL passes them.
+/// The fields of an ID in SQL, except for the time.
 struct Fields {
     worker_id: i32,
     sequence: i64,

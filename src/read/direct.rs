@@ -1,10 +1,10 @@
 //! Functions that PostgreSQL calls without pgrx's wrapper. Each function reads one number in a layout, and is often
 //! called for every row of a table.
 //!
-//! The wrapper takes 3 to 4 ns, which is nearly as long as the rest of the function. A call into PostgreSQL or a
-//! comparison of the layout's name takes about the same time. Therefore, the fast path of these functions does
-//! nothing that could panic or raise an error. If the layout is a constant in the query, it is remembered for the
-//! rest of the query. [`answer_slowly`] handles all other cases.
+//! The wrapper takes 3 to 4 ns, nearly as much as the function itself. A call into PostgreSQL or a comparison
+//! of layout names takes about the same time. Therefore, the fast path of these functions does nothing that
+//! could panic or raise an error. If the layout is a constant in the query, it is remembered for the rest of
+//! the query. [`answer_slowly`] handles all other cases.
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
@@ -15,8 +15,9 @@ use crate::error::{Error, OrReport};
 use crate::pg::call::Call;
 use crate::read::layout_argument::LayoutArgument;
 
-/// Computes the result of such a function from a layout and its first argument. `None` is NULL. Numbers are
-/// represented as in a `Datum`. All types used here are passed by value.
+/// Computes the result of an SQL function from a layout and the function's first argument. `None` is NULL.
+/// Arguments and results are represented as in a `Datum`. All argument types and result types are passed by
+/// value.
 pub type Reader = fn(&Layout, i64) -> Result<Option<i64>, RangeError>;
 
 /// The source of the layout.
@@ -28,15 +29,15 @@ pub enum Source {
     Argument,
 }
 
-/// Defines a C function for each given name, source of the layout, and [`Reader`]. The SQL declarations are in
-/// `sql/parts/decode.sql` and `sql/parts/range.sql`.
+/// Defines C functions. Each definition consists of a name, the source of the layout, and a [`Reader`]. The
+/// SQL declarations are in `sql/parts/decode.sql` and `sql/parts/range.sql`.
 macro_rules! direct {
     ($($name:ident: $source:ident, $reader:path;)*) => {
         $(
             $crate::pg::function::declare_c_function!($name);
 
             /// # Safety
-            /// To be called by PostgreSQL only, as declared in SQL.
+            /// Only PostgreSQL may call the function, as declared in SQL.
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name(
                 fcinfo: ::pgrx::pg_sys::FunctionCallInfo,
@@ -51,14 +52,15 @@ macro_rules! direct {
 }
 pub(crate) use direct;
 
-/// Answers a call of a function that `direct` defines.
+/// Computes the result for a call of a function that is defined with `direct`.
 ///
 /// # Safety
-/// `fcinfo` belongs to a call by PostgreSQL. The function is STRICT. Its first argument is a number passed by value.
-/// If `source` is [`Source::Argument`], the second argument is a text.
+/// `fcinfo` belongs to a call by PostgreSQL. The called function is STRICT, and its first argument is a
+/// number passed by value. If `source` is [`Source::Argument`], the second argument is a text.
 #[inline(always)]
 pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: Reader) -> pg_sys::Datum {
-    // SAFETY: here and below, by this function's contract. Functions defined by `direct` remember only layouts.
+    // SAFETY: here and below, by this function's contract. Functions defined with `direct` remember only
+    // layouts.
     let (call, number) = unsafe {
         let call = Call::new(fcinfo);
         (call, call.argument(0).value() as i64)
@@ -70,12 +72,13 @@ pub unsafe fn answer(fcinfo: pg_sys::FunctionCallInfo, source: Source, reader: R
     };
     match layout.map(|layout| reader(&layout, number)) {
         Some(Ok(value)) => call.result(value),
-        // SAFETY: as above. PostgreSQL calls this function directly, as the guard requires.
+        // SAFETY: as above. The guard may be used because PostgreSQL calls this function directly.
         _ => unsafe { pgrx_extern_c_guard(|| answer_slowly(call, source, reader)) },
     }
 }
 
-/// Answers a call for which no layout is remembered yet, or which raises an error.
+/// Handles the calls that the fast path cannot handle: calls without a remembered layout, and calls that
+/// raise an error.
 ///
 /// # Safety
 /// As for [`answer`].
@@ -84,7 +87,7 @@ unsafe fn answer_slowly(call: Call, source: Source, reader: Reader) -> pg_sys::D
     let layout = match source {
         Source::Setting => config::layout().or_report(),
         Source::Argument => {
-            // SAFETY: by this function's contract. Functions defined by `direct` remember only layouts.
+            // SAFETY: by this function's contract. Functions defined with `direct` remember only layouts.
             let remembered = unsafe { call.remembered::<Layout>() }.copied();
             // SAFETY: as above. The second argument is a text.
             remembered.unwrap_or_else(|| unsafe { named_layout(call) })
@@ -95,8 +98,8 @@ unsafe fn answer_slowly(call: Call, source: Source, reader: Reader) -> pg_sys::D
     call.result(reader(&layout, number).map_err(Error::from).or_report())
 }
 
-/// Returns the layout given by the second argument. If that argument is a constant in the query, the layout is
-/// remembered.
+/// Returns the layout given by the second argument. If the second argument is a constant in the query, the
+/// layout is remembered.
 ///
 /// # Safety
 /// The second argument is a text.

@@ -1,4 +1,4 @@
-//! `snowflake_guess_layout`: the presets that an ID may have been made with.
+//! The function `snowflake_guess_layout` returns the presets with which an ID may have been created.
 
 use pgrx::datum::datetime_support::now;
 use pgrx::prelude::*;
@@ -6,8 +6,8 @@ use snowflake_id_core::guess::guess;
 
 use crate::pg::timestamp::{timestamptz, unix_us};
 
-/// Returns a row for each preset that the ID may have, the most likely one first. `now()` is taken as the time
-/// of the newest IDs.
+/// Returns a row for each preset with which the ID may have been created, starting with the most likely
+/// preset. The function assumes that the newest IDs were created at `now()`.
 #[pg_extern(stable, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_guess_layout(

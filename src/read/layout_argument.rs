@@ -9,7 +9,7 @@ use snowflake_id_core::message::shown;
 use crate::error::{Error, OrReport};
 use crate::pg::varlena::bytes;
 
-/// An argument of type text that describes a layout.
+/// A layout that was passed to a function as an argument of type `text`.
 pub struct LayoutArgument(pub Layout);
 
 pgrx::pgrx_sql_entity_graph::impl_sql_translatable!(LayoutArgument, "text");
@@ -39,10 +39,10 @@ impl LayoutArgument {
     }
 }
 
-/// How many parsed layouts a backend remembers.
+/// The maximum number of parsed layouts in the cache of a backend.
 const CACHE_SIZE: usize = 8;
 
-/// The layouts that this backend has parsed, each with its text, the oldest first.
+/// The layouts that this backend has parsed, with their texts, starting with the oldest.
 static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
 
 /// Parses a layout, in the encoding of the database. Recently parsed layouts come from the cache.

@@ -8,7 +8,7 @@ use snowflake_id_core::layout::presets::PRESETS;
 use crate::pg::timestamp::timestamptz;
 use crate::read::layout_argument::LayoutArgument;
 
-/// Returns the names of the presets, for the view.
+/// Returns the names of the presets for view `snowflake_layouts`.
 #[pg_extern(immutable, parallel_safe)]
 fn snowflake_preset_names() -> Vec<&'static str> {
     PRESETS.iter().map(|preset| preset.name).collect()

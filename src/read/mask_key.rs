@@ -1,5 +1,5 @@
-//! Keys of masks, public IDs and UUIDs. A key is passed as its bytes or by its name. Backends cache both kinds. The
-//! table of named keys is in `sql/parts/mask.sql`.
+//! Keys for masks, public IDs and UUIDs. Callers pass a key as bytes or by name, and backends cache both kinds. The
+//! script `sql/parts/mask.sql` creates the table of named keys.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;
@@ -10,21 +10,21 @@ use zeroize::Zeroizing;
 use crate::error::Error;
 use crate::pg::call::Call;
 
-/// Number of entries in each cache of a backend, and number of named keys that a call site remembers.
+/// The maximum number of entries in each cache of a backend, and of named keys at each call site.
 const CACHE_SIZE: usize = 16;
 
-/// Length limit for a cached name, in bytes. A key with a longer name is looked up for each row.
+/// The maximum length of a cached name, in bytes. A key with a longer name is looked up for each row.
 const MAX_REMEMBERED_NAME: usize = 200;
 
 pub type Key = Zeroizing<[u8; KEY_BYTES]>;
 
-/// Keys that this backend has prepared recently, because preparing a key takes longer than using it.
+/// A cache of recently prepared keys, because preparing a key takes longer than using a prepared key.
 ///
-/// An entry stays in memory until another one replaces it or the backend exits. The key of a replaced entry is wiped.
-/// PostgreSQL's own copies of the key, in a query or in a page of the table, are not.
+/// An entry remains in memory until the entry is replaced or the backend exits. The key of a replaced entry is erased
+/// from memory. PostgreSQL's own copies of the key, in a query or in a page of the table, are not erased.
 pub struct Cache<Made, What> {
     entries: [Option<(Key, What, Made)>; CACHE_SIZE],
-    /// The index of the next entry to replace, which is the oldest.
+    /// The index of the oldest entry, which is replaced next.
     next: usize,
 }
 
@@ -33,7 +33,8 @@ impl<Made, What: PartialEq> Cache<Made, What> {
         Cache { entries: [const { None }; CACHE_SIZE], next: 0 }
     }
 
-    /// Returns what was prepared from this key for this purpose. Prepares it now if it is not cached.
+    /// Returns the prepared key for a purpose. If the cache does not contain the prepared key, the key is prepared
+    /// now.
     #[inline]
     pub fn get(&mut self, key: &[u8; KEY_BYTES], what: What, make: impl FnOnce() -> Made) -> &Made {
         let is_it = |(known, purpose, _): &(Key, What, Made)| **known == *key && *purpose == what;
@@ -57,16 +58,16 @@ pub fn checked(key: &[u8]) -> Result<&[u8; KEY_BYTES], Error> {
     key.try_into().map_err(|_| Error::KeyLength(key.len()))
 }
 
-/// The named keys that a call site has looked up, with their names, the oldest first.
+/// The names and keys that a call site has looked up, starting with the oldest entry.
 type Named = Mutex<Vec<(Box<[u8]>, Key)>>;
 
-/// Looks up a named key, once for all rows of a query that use it, and calls `action` with it.
+/// Looks up a named key, and calls `action` with the key. A query looks up each named key only once for all rows.
 pub fn with_named_key<T>(
     fcinfo: pg_sys::FunctionCallInfo,
     name: &[u8],
     action: impl FnOnce(&[u8; KEY_BYTES]) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers nothing else.
+    // SAFETY: PostgreSQL passed fcinfo to the calling function, which remembers no other value.
     let (call, named) = unsafe {
         let call = Call::new(fcinfo);
         (call, call.remembered::<Named>().unwrap_or_else(|| call.remember(Named::default())))
@@ -91,8 +92,8 @@ fn key_of(call: Call, name: &[u8]) -> Result<Key, Error> {
     <[u8; KEY_BYTES]>::try_from(key).map(Key::new).map_err(|_| no_key(name))
 }
 
-/// Returns the error for a name without a key. A name that may be a key is not shown; see the constraint on names in
-/// `sql/parts/mask.sql`.
+/// Returns the error for a name that no key has. The error hides a name that may itself be a key (see the constraint
+/// on names in `sql/parts/mask.sql`).
 fn no_key(name: &[u8]) -> Error {
     if name.starts_with(b"\\x") || name.len() == KEY_BYTES {
         return Error::MaskKeyForName;

@@ -1,4 +1,5 @@
-//! Functions on existing IDs: decoding, ranges, text forms and public IDs. Also functions on layouts.
+//! SQL functions that decode IDs, return ID ranges, and convert IDs to text forms and public IDs. The module
+//! also contains the functions for layouts.
 
 mod decode;
 mod direct;

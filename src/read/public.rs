@@ -1,5 +1,5 @@
-//! Public IDs: `snowflake_to_public`, `snowflake_to_uuid`, the functions that reverse them, and the forms that take
-//! the name of a key.
+//! The functions `snowflake_to_public` and `snowflake_to_uuid`, the inverse functions, and the variants that take the
+//! name of a key.
 
 use parking_lot::Mutex;
 use pgrx::prelude::*;

@@ -1,4 +1,5 @@
-//! `snowflake_reader_sql`: a script that lets servers without the extension read IDs.
+//! Defines `snowflake_reader_sql`, which returns a script for servers without the extension. The script lets
+//! these servers read IDs.
 
 use pgrx::prelude::*;
 

@@ -1,4 +1,4 @@
-//! An answer of the registry, read from a result row.
+//! Parsing of the registry's answers.
 
 use snowflake_id_core::lease_state::Outcome;
 use snowflake_id_core::{Identity, Lease};
@@ -9,27 +9,27 @@ use crate::pg::libpq::Row;
 /// The columns of an answer. Instants and durations are in microseconds.
 pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, free_from, detail, token";
 
-/// An answer of the registry.
+/// The registry's answer to a request.
 pub struct Answer {
     pub outcome: Outcome,
     pub registry_clock_us: i64,
-    /// `None` while the registry has not been started.
+    /// The registry's ID and settings, or `None` if the registry has not been started yet.
     pub registry: Option<Registry>,
     /// Details for administrators.
     pub detail: Option<String>,
-    /// Signed evidence of the current lease, as it was before this answer.
+    /// A signed token that proves the lease that was current before this answer.
     pub token: Option<String>,
 }
 
-/// The maximum length of a token, in bytes. A longer one is ignored.
+/// The maximum length of a token, in bytes. A longer token is ignored.
 const LONGEST_TOKEN: usize = 400;
 
 /// The registry's ID and settings.
 pub struct Registry {
     pub id: Uuid,
-    /// How long a lease lasts.
+    /// The duration of a lease.
     pub lease_us: i64,
-    /// How often a lease is to be renewed.
+    /// The interval at which a server should renew its lease.
     pub renew_every_us: i64,
 }
 

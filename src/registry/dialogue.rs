@@ -14,29 +14,31 @@ use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 use crate::pg::{clock, server};
 
-/// These bounds are the same as in the registry. The worker checks them as well, because an answer may come
-/// from a server that is not a registry.
+/// The minimum duration of a lease. The registry enforces the same limits for its settings. The worker checks
+/// the limits again, because an answer may come from a server that is not a registry.
 const SHORTEST_LEASE_US: i64 = 1_000_000;
 const LONGEST_LEASE_US: i64 = 24 * 60 * 60 * 1_000_000;
 const SHORTEST_RENEWAL_US: i64 = 100_000;
-/// How often a lease is renewed, unless the registry says otherwise.
+/// The default interval between renewals of a lease. The registry can specify another interval.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
-/// The registry grants nothing if the clocks differ by more than this. Therefore, the start of a lease is
-/// never further ahead of this server's clock.
+/// The maximum difference between the clocks of a server and the registry. If the difference is larger, the
+/// registry grants no lease. Therefore, a lease never starts more than this difference ahead of this server's
+/// clock.
 pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
 
-/// The information that this process has received from the registry so far.
+/// The state of the dialogue between this process and the registry.
 pub struct Dialogue {
-    /// How long a lease lasts; 0 if unknown.
+    /// The duration of a lease, or 0 if the duration is unknown.
     pub lease_us: i64,
-    /// The time between two renewals.
+    /// The interval between renewals.
     pub renew_every: Duration,
-    /// The clock of this server minus that of the registry.
+    /// The difference between this server's clock and the registry's clock. A positive offset means that this
+    /// server's clock is ahead.
     pub clock_offset_us: Option<i64>,
-    /// How long the last exchange took.
+    /// The round-trip time of the last query.
     round_trip_us: i64,
-    /// Whether to send the facts about this server unchanged. This is false if the registry's database cannot
-    /// represent all characters in the facts.
+    /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
+    /// cannot represent all characters in the facts.
     tells_facts_as_they_are: bool,
 }
 
@@ -55,7 +57,7 @@ impl Dialogue {
         Duration::from_micros(self.lease_us.unsigned_abs())
     }
 
-    /// Returns how much the clocks of this server and of the registry differ.
+    /// Returns the absolute difference between the clocks of this server and the registry.
     pub fn clock_difference(&self) -> Duration {
         Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs())
     }
@@ -105,9 +107,9 @@ impl Dialogue {
         self.ask(connection, state, query, parameters, keep_waiting)
     }
 
-    /// Sends a query. The encoding of the registry's database may be unable to represent the facts about this
-    /// server. If a query is refused for this reason, the facts are sent again in ASCII. The grant of a
-    /// worker ID must not depend on the characters in the facts.
+    /// Sends a query with the facts about this server. If the encoding of the registry's database cannot
+    /// represent the facts, the query is sent again with the facts in ASCII. The grant of a worker ID must
+    /// not depend on the characters in the facts.
     fn ask(
         &mut self,
         connection: &mut Connection,
@@ -130,8 +132,7 @@ impl Dialogue {
         answered
     }
 
-    /// Sends a query once, and records what every answer contains: the settings of the registry and its
-    /// clock.
+    /// Sends a query once. Records the registry's settings and clock, which are part of every answer.
     fn ask_once(
         &mut self,
         connection: &mut Connection,

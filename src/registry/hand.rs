@@ -15,9 +15,10 @@ use crate::shared::memory::State;
 pub struct Hand {
     shared: &'static State,
     state: LeaseState,
-    /// Whether the registry has said that the registry does not know the lease. The lease is still used to its end.
+    /// Whether the registry has reported that it does not know the lease. The server continues to use such a
+    /// lease until the lease ends.
     is_unknown: bool,
-    /// Whether the lease was granted before this process started.
+    /// Whether the lease was granted to an earlier process.
     is_inherited: bool,
 }
 
@@ -26,7 +27,7 @@ fn new_token() -> Uuid {
 }
 
 impl Hand {
-    /// Starts with the state in the file.
+    /// Loads the state from the file.
     pub fn new(shared: &'static State) -> Hand {
         let (state, problem) = lease_file::read();
         if let Some(problem) = problem {
@@ -44,28 +45,30 @@ impl Hand {
         self.state.held.as_ref().filter(|_| !self.is_unknown)
     }
 
-    /// Returns the end of the lease in microseconds of Unix time; 0 without a lease.
+    /// Returns the end of the lease in microseconds of Unix time, or 0 if there is no lease.
     pub fn until_us(&self) -> i64 {
         self.state.held.as_ref().map_or(0, |held| held.lease.until_us)
     }
 
-    /// Records which registry has granted a lease. The next change writes it to the file.
+    /// Records which registry has granted a lease. The record is written to the file together with the next
+    /// change.
     pub fn note_registry(&mut self, registry_id: Uuid) {
         self.state.note(registry_id);
     }
 
-    /// Stores and returns the IDs of a request for a lease. To be called before the request is sent.
+    /// Stores the IDs of a lease request, and returns the IDs. The caller must call the function before
+    /// sending the request.
     pub fn ask(&mut self) -> Result<Asking, String> {
         self.keep(|state| state.ask(new_token))
     }
 
-    /// Discards the request: its lease is of no use, or belongs to another server.
+    /// Discards the request, because its lease is useless or belongs to another server.
     pub fn stop_asking(&mut self) -> Result<(), String> {
         self.keep(|state| state.asking = None)
     }
 
-    /// Records that the requested lease was granted. It is not used before a renewal, because the registry
-    /// signs only what it has committed.
+    /// Records that the requested lease was granted. The lease is not used until it has been renewed, because
+    /// the registry signs only what it has committed.
     pub fn hold(&mut self, lease: Lease) -> Result<(), String> {
         self.keep(|state| state.hold(lease, new_token))?;
         self.is_unknown = false;
@@ -73,7 +76,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Records a renewal, and the registry's signature of what it had granted before. Passes the lease to the
+    /// Records a renewal, and the registry's signed statement of the earlier grant. Passes the lease to the
     /// keeper.
     pub fn renew(&mut self, lease: Lease, token: Option<String>) -> Result<(), String> {
         let now_us = clock::clock_us();
@@ -101,8 +104,8 @@ impl Hand {
         self.is_unknown = true;
     }
 
-    /// Whether the lease can never be used: it was granted before the last restart of the server, and it is
-    /// not known for which times it was used.
+    /// Returns whether the server can never use the lease. This is the case if the lease was granted before
+    /// the last restart of the server, and the times of its use are unknown.
     pub fn is_refused(&self, needs: &Needs) -> bool {
         let is_unwanted = |held: &Held| needs.unwanted.contains(&held.lease.identity.worker);
         self.is_inherited
@@ -110,15 +113,16 @@ impl Hand {
             && self.state.held.as_ref().is_some_and(is_unwanted)
     }
 
-    /// Gives up an unusable lease. Without renewals it ends, and later grants of its worker ID start above
-    /// its end.
+    /// Gives up an unusable lease. The lease ends because the worker no longer renews it. Later grants of the
+    /// worker ID start after the end of this lease.
     pub fn let_go(&mut self) -> Result<(), String> {
         self.keep(|state| state.held = None)?;
         lease::tell(|lease_status| lease_status.lease = None);
         Ok(())
     }
 
-    /// Drops a lease under which another server is issuing IDs, perhaps for some time already.
+    /// Drops a lease because another server is issuing IDs under the same lease, possibly for some time
+    /// already.
     pub fn drop_twin(&mut self) -> Result<(), String> {
         lease::tell(|lease_status| lease_status.lease = None);
         self.shared.close_gate();
@@ -137,8 +141,8 @@ impl Hand {
         self.keep(|_| ())
     }
 
-    /// Passes the lease to the keeper without an answer of the registry, if the keeper has none. This is safe
-    /// because the current lease belongs to this server alone, whatever the registry says.
+    /// If the keeper has no lease, passes the current lease to the keeper without contacting the registry.
+    /// This is safe because the current lease belongs to this server alone.
     pub fn go_on(&self) {
         if let (None, Some(lease)) = (lease::lease_status().lease, self.state.lease_at(clock::clock_us())) {
             log!(

@@ -1,14 +1,14 @@
 //! The file in which a server stores the state of its leases: `snowflake_id.lease` in the data directory.
 //!
 //! A copy of the data directory contains a copy of the file. The lease in a copy must not be used, because
-//! then two servers would issue IDs under one lease. So the file records its own identity (device, inode,
-//! time of creation), the boot of the host, and the server to which it belongs. At least one of these facts
-//! differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot on
-//! another host. Such a server is unrecognized, and asks for an identity of its own. A fact that cannot be
-//! determined does not match either.
+//! then two servers would issue IDs under one lease. The file therefore records its own identity (device,
+//! inode, time of creation), the boot of the host, and the server to which it belongs. At least one of these
+//! facts differs in a base backup, in a copy by `cp -a`, on a rewound or promoted standby, and in a snapshot
+//! on another host. A server with a copied file is unrecognized, and requests an identity of its own. A fact
+//! that cannot be determined counts as different.
 //!
-//! The file is always replaced as a whole. Whenever the process dies, the file is complete: either the old or
-//! the new version.
+//! The file is always replaced as a whole. If the process dies during a write, the file still contains either
+//! the complete old version or the complete new version.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,18 +26,18 @@ const NAME: &str = "snowflake_id.lease";
 /// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Contents {
-    /// Explains the file to a person who finds it.
+    /// An explanation of the file for administrators.
     about: String,
     original: Original,
     state: LeaseState,
 }
 
-/// Facts that are true of the original file and not of a copy.
+/// Facts that distinguish the original file from a copy.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
 struct Original {
     device: u64,
     inode: u64,
-    /// When the file was created, in nanoseconds of Unix time.
+    /// The creation time of the file, in nanoseconds of Unix time.
     born_ns: Option<u64>,
     boot_id: Option<String>,
     system_identifier: u64,
@@ -66,7 +66,8 @@ impl Original {
     }
 }
 
-/// Returns the state in the file. If some or all of it cannot be used, also returns the reason, for the log.
+/// Returns the state in the file. If the state cannot be used completely, also returns the reason for the
+/// log.
 pub fn read() -> (LeaseState, Option<String>) {
     match try_to_read() {
         Ok(Some((contents, true))) => (contents.state, None),
@@ -82,7 +83,8 @@ pub fn read() -> (LeaseState, Option<String>) {
     }
 }
 
-/// Returns the contents of the file, and whether it is the original; `None` if there is no file.
+/// Returns the contents of the file, and whether the file is the original. Returns `None` if the file does
+/// not exist.
 fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
     let Some(file) = file::open(NAME)? else { return Ok(None) };
     let contents: Contents = serde_json::from_reader(io::BufReader::new(&file))?;
@@ -91,7 +93,7 @@ fn try_to_read() -> io::Result<Option<(Contents, bool)>> {
     Ok(Some((contents, is_original)))
 }
 
-/// Writes the file. The new version is durable when this returns.
+/// Writes the file. The new version is durable when this function returns.
 pub fn write(state: &LeaseState) -> Result<(), String> {
     try_to_write(state).map_err(|problem| format!("could not write file \"{NAME}\": {problem}"))
 }

@@ -12,20 +12,20 @@ use crate::shared::memory::State;
 
 /// Minimum time before a rejected worker ID is requested again.
 const LEAST_TIME_UNWANTED: Duration = Duration::from_secs(60);
-/// The registry accepts no longer list of rejected worker IDs.
+/// The maximum length of a list of rejected worker IDs that the registry accepts.
 const MOST_UNWANTED: usize = 10_000;
 
-/// Worker IDs that were rejected as unusable, and when. They are forgotten after a while.
+/// The rejected worker IDs, with the times of rejection. Rejected worker IDs are forgotten after a while.
 #[derive(Default)]
 pub struct Unwanted {
     workers: Vec<(u32, Instant)>,
-    /// The number of the last lease status whose worker ID was rejected.
+    /// The number of the last lease status that caused a rejection.
     noted_after: u64,
 }
 
 impl Unwanted {
-    /// Rejects the worker ID of the published lease if the keeper has found that lease unusable. It stays
-    /// rejected for the length of a lease, but not less than [`LEAST_TIME_UNWANTED`].
+    /// Rejects the worker ID of the published lease if the keeper has reported that the lease is unusable.
+    /// The worker ID stays rejected for the length of a lease, but for at least [`LEAST_TIME_UNWANTED`].
     pub fn update(&mut self, shared: &State, lease_time: Duration) {
         let lease_status = lease::lease_status();
         let after = shared.server_status.keeper.another_needed_after.load(Ordering::Relaxed);
@@ -43,12 +43,12 @@ impl Unwanted {
         }
     }
 
-    /// Forgets a rejected worker ID: another lease of it could be used.
+    /// Forgets a rejected worker ID, because another lease of this worker ID could be used.
     pub fn forget(&mut self, worker: u32) {
         self.workers.retain(|(unwanted, _)| *unwanted != worker);
     }
 
-    /// Returns which identities this server can use, or the reason why it can use none.
+    /// Returns the identities that this server can use, or the reason why no identity is usable.
     pub fn needs(&self) -> Result<Needs, String> {
         let (datacenter, pin) = (config::datacenter_id(), config::worker_id());
         let layout = config::valid_layout().ok_or("snowflake_id.layout is not valid")?;
@@ -59,7 +59,8 @@ impl Unwanted {
         Ok(Needs {
             datacenter,
             pin,
-            worker_limit: worker_limit as u32, // Does not truncate: a worker ID has at most 31 bits.
+            // The cast does not truncate, because a worker ID has at most 31 bits.
+            worker_limit: worker_limit as u32,
             unwanted: self.workers.iter().map(|(worker, _)| *worker).collect(),
         })
     }

@@ -1,4 +1,4 @@
-//! The registry worker's process: start and exit.
+//! Start and exit of the registry worker process.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::pg::process;
 use crate::shared::lease::{self, LeaseStatus};
 use crate::shared::memory::{self, State};
 
-/// Called by the keeper: starts the worker if it is needed and not running.
+/// Starts the registry worker if the worker is needed and not running. The keeper calls this function.
 pub fn start_if_needed(shared: &State, last_start: &mut Option<Instant>) -> Result<(), String> {
     let is_there = shared.server_status.registry_wakeup.pid().is_some() || start::is_coming(*last_start);
     if config::registry().is_none() || is_there {
@@ -31,7 +31,7 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let Ok(shared) = memory::state() else {
-        return; // Cannot happen: the keeper that started this worker has shared memory.
+        return; // This cannot happen, because the keeper that started this worker has shared memory.
     };
     process::connect_to_no_database();
     if !shared.server_status.registry_wakeup.attach() {
@@ -48,6 +48,6 @@ pub extern "C-unwind" fn snowflake_id_registry_main(_argument: pg_sys::Datum) {
 fn on_exit() {
     if let Ok(shared) = memory::state() {
         shared.server_status.registry_wakeup.detach();
-        shared.server_status.wakeup.request(); // Wakes the keeper, which starts another worker.
+        shared.server_status.wakeup.request(); // Wake the keeper, which starts another worker.
     }
 }

@@ -1,5 +1,5 @@
-//! What the registry worker reports about the lease in the log and in view `snowflake_status`, and how long
-//! it waits after that.
+//! The registry worker reports the state of the lease in the log and in view `snowflake_status`. The pause
+//! before the next request depends on the reported state.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use crate::shared::lease::{self, RegistryState};
 
 /// The pause after the first failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause after a failure, unless leases are renewed more often.
+/// The maximum pause after a failure. The maximum is lower if leases are renewed more often.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// The longest pause is no less than this, however often leases are renewed.
+/// The lower limit of the maximum pause after a failure.
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// The reason why there is no lease.
+/// The reason why the registry has granted no lease.
 pub struct Refusal {
     pub state: RegistryState,
     pub why: String,
-    /// When an identity may become free, in microseconds of Unix time; 0 if unknown.
+    /// The time at which an identity may become free, in microseconds of Unix time, or 0 if unknown.
     pub free_from_us: i64,
 }
 
@@ -35,7 +35,7 @@ impl Refusal {
         Refusal { state, why, free_from_us: 0 }
     }
 
-    /// Returns the refusal for an answer of the registry that gives no usable lease.
+    /// Converts an answer without a usable lease to a refusal.
     pub fn of(outcome: Outcome, detail: Option<String>, clock_difference: Duration) -> Refusal {
         let (state, why) = match outcome {
             Outcome::Granted(_) => (RegistryState::Granted, "the registry granted another lease".into()),
@@ -88,7 +88,8 @@ impl Report {
         }
     }
 
-    /// Reports that a lease was granted, with a note of the registry. Returns how long to sleep.
+    /// Reports that the registry has granted a lease. If the answer contains a note for administrators, the
+    /// note is reported as well. Returns the time to sleep.
     pub fn succeed(&mut self, note: Option<String>, dialogue: &Dialogue) -> Duration {
         self.failures.end();
         self.problem.is_new(None);
@@ -115,8 +116,8 @@ impl Report {
         dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
     }
 
-    /// Reports why there is no lease, and warns if the current one is about to end at `until_us`. Returns how
-    /// long to sleep.
+    /// Reports the reason why the registry has granted no lease. Raises a warning if less than half of the
+    /// current lease is left. The current lease ends at `until_us`. Returns the time to sleep.
     pub fn fail(&mut self, refusal: Refusal, until_us: i64, dialogue: &Dialogue) -> Duration {
         let Refusal { state, why, free_from_us } = refusal;
         let why = in_short(why);
@@ -152,7 +153,7 @@ impl Report {
     }
 }
 
-/// Removes the digits, so that texts that differ only in times and numbers compare as equal.
+/// Removes all digits, so that two texts that differ only in times and numbers become equal.
 fn without_numbers(mut text: String) -> String {
     text.retain(|character| !character.is_ascii_digit());
     text

@@ -1,4 +1,4 @@
-//! The rounds of the registry worker. In each round it renews the lease, or asks for one.
+//! The rounds of the registry worker. In each round, the worker renews its lease or requests a lease.
 
 use std::ffi::CStr;
 use std::time::{Duration, Instant};
@@ -21,8 +21,8 @@ use crate::pg::{clock, process};
 use crate::shared::lease::RegistryState;
 use crate::shared::memory::State;
 
-/// How long a server that was just started tries to renew the lease in its file before it uses the lease
-/// without a renewal.
+/// The time for which a newly started server tries to renew its stored lease. After this time, the server
+/// uses the lease without a renewal.
 const TIME_TO_RENEW_FIRST: Duration = Duration::from_secs(2);
 
 pub struct Worker {
@@ -31,14 +31,15 @@ pub struct Worker {
     hand: Hand,
     dialogue: Dialogue,
     unwanted: Unwanted,
-    /// Which identities were usable in the last round, or why none was.
+    /// The identities that the server could use in the last round, or the reason why the server could not use
+    /// any identity.
     asked_for: Result<Needs, String>,
     report: Report,
 }
 
 /// The result of a round.
 enum Round {
-    /// A lease was granted or renewed, possibly with a note of the registry.
+    /// A lease was granted or renewed, and the registry may have sent a note.
     Granted {
         note: Option<String>,
     },
@@ -86,7 +87,7 @@ impl Worker {
         }
     }
 
-    /// Continues with the current lease, and reports the refusal. Returns how long to sleep.
+    /// Continues to use the current lease, and reports the refusal. Returns the time to sleep.
     fn fail(&mut self, refusal: Refusal) -> Duration {
         self.hand.go_on();
         let pause = self.report.fail(refusal, self.hand.until_us(), &self.dialogue);
@@ -94,8 +95,8 @@ impl Worker {
         pause
     }
 
-    /// Sleeps until the next round is due, or until this server needs other identities than in the last
-    /// round.
+    /// Sleeps until the next round is due, or until the identities that this server can use have changed
+    /// since the last round.
     fn sleep(&mut self, until: Instant) {
         let (shared, started, now) = (self.shared, self.started, Instant::now());
         rounds::sleep(&shared.server_status.registry_wakeup, now, until, || {
@@ -106,7 +107,7 @@ impl Worker {
         });
     }
 
-    /// Runs one round: connects, and renews the lease or asks for one.
+    /// Runs one round, in which the worker connects and then renews or requests a lease.
     fn round(&mut self, string: &CStr) -> Result<Round, NoAnswer> {
         self.unwanted.update(self.shared, self.dialogue.lease_time());
         self.asked_for = self.unwanted.needs();
@@ -125,8 +126,8 @@ impl Worker {
             connection::connect(string, &mut || keep_waiting(self.started, self.shared, &self.hand))?;
         if self.hand.known().is_some() {
             let renewed = self.renew(&mut connection)?;
-            // The registry may have answered that the registry does not know the lease, or that another server has it
-            // too.
+            // The registry may have answered that the lease is unknown, or that another server has the same
+            // lease.
             let is_another_needed = match renewed {
                 Round::Granted { .. } => self.hand.state().has_to_acquire(&needs),
                 Round::Refused(_) => self.hand.known().is_none(),
@@ -152,8 +153,8 @@ impl Worker {
                 self.hand.renew(lease, answer.token)?;
                 Ok(Round::Granted { note: answer.detail })
             }
-            // A delayed request may have made the registry grant another range under this lease ID. That is
-            // not the current lease.
+            // A delayed request may have made the registry grant another range under this lease ID. The
+            // granted range is not the current lease.
             Outcome::Unknown | Outcome::Granted(_) => {
                 self.hand.note_unknown();
                 Ok(self.refused(Outcome::Unknown, answer.detail))
@@ -180,20 +181,20 @@ impl Worker {
                     return Ok(self.refused(Outcome::ClockDiffers, answer.detail));
                 }
                 self.hand.hold(lease)?;
-                // The registry signs only what it has committed, so a second query is needed.
+                // A second query is needed, because the registry signs only grants that have been committed.
                 let renewed = self.renew(connection)?;
                 if let Round::Granted { .. } = renewed {
                     log!("snowflake_id: {} is leased until {}", lease.identity, instant(lease.until_us));
                 }
                 Ok(renewed)
             }
-            // The lease was requested earlier, under other settings.
+            // The granted lease was requested earlier, with different settings.
             Outcome::Granted(lease) => {
                 self.hand.stop_asking()?;
                 let why = format!("this server cannot use {}", lease.identity);
                 Ok(Round::Refused(Refusal::new(RegistryState::AllTaken, why)))
             }
-            // Another server has asked under the same IDs, and uses what was granted.
+            // Another server has sent a request with the same IDs, and uses the granted lease.
             Outcome::Twin => {
                 self.hand.stop_asking()?;
                 Ok(self.refused(Outcome::Twin, answer.detail))
@@ -202,8 +203,9 @@ impl Worker {
         }
     }
 
-    /// Records the ID of the registry, but only from an answer that grants a lease. Otherwise any server that
-    /// answers could replace the recorded ID, and the real registry would then be taken for another one.
+    /// Records the ID of the registry, but only if the answer grants a lease. Otherwise, any server that
+    /// answers could replace the recorded ID, and the real registry would then be mistaken for a different
+    /// registry.
     fn note_registry(&mut self, answer: &Answer) {
         if let (Outcome::Granted(_), Some(registry)) = (&answer.outcome, &answer.registry) {
             self.hand.note_registry(registry.id);
@@ -215,7 +217,8 @@ impl Worker {
     }
 }
 
-/// Handles what must not wait for an answer of the registry. Returns false if the worker has to stop.
+/// Does urgent work while the worker waits for the registry's answer. Returns false if the worker has to
+/// stop.
 fn keep_waiting(started: Instant, shared: &State, hand: &Hand) -> bool {
     let registry = config::registry();
     process::reload_if_asked();

@@ -1,4 +1,4 @@
-//! The registry's answer to a request for segments, parsed from rows.
+//! The registry's answer to requests for numbers of segments, parsed from rows.
 
 use serde::{Deserialize, Serialize};
 use snowflake_id_core::segment::{NEVER_ENDS, Range};
@@ -7,9 +7,9 @@ use uuid::Uuid;
 use crate::pg::libpq::Row;
 use crate::shared::segments::SegmentState;
 
-/// Length limit for a token, in bytes. A longer token is ignored.
+/// The maximum length of a token, in bytes. Longer tokens are ignored.
 const LONGEST_TOKEN: usize = 400;
-/// Columns of a row, in the order in which `Answer::read` expects them.
+/// The columns of a row, in the order that `Answer::read` expects.
 pub const COLUMNS: [&str; 17] = [
     "request",
     "name",
@@ -35,11 +35,11 @@ pub struct Answer {
     pub registry_id: Option<Uuid>,
     /// The registry's clock, in microseconds of Unix time.
     pub clock_us: i64,
-    /// How often the registry wants to be told the high-water marks, in microseconds.
+    /// The interval at which the registry requires reports of the high-water marks, in microseconds.
     pub report_every_us: Option<i64>,
-    /// Whether the answer comes from a registry other than the requested one. It then contains nothing else.
+    /// True if the answer comes from a different registry. In this case, the answer contains no other data.
     pub is_foreign: bool,
-    /// The answers to the requests, each with the index of its request, counted from 0.
+    /// The answers to the individual requests, each with the zero-based index of its request.
     pub about: Vec<(usize, About)>,
 }
 
@@ -51,7 +51,7 @@ pub struct About {
     /// A signed statement of the numbers that the registry granted before this answer.
     pub token: Option<String>,
     pub detail: Option<String>,
-    /// The name of an existing segment of which the requested name is probably a misspelling.
+    /// The name of the existing segment that the user probably meant.
     pub near: Option<String>,
 }
 
@@ -59,15 +59,15 @@ pub struct About {
 #[derive(Clone, Copy, Debug)]
 pub struct Granted {
     pub range: Range,
-    /// The period in which the range may be used; `None` if it may be used at any time.
+    /// The period in which the range may be used, or `None` if the range may be used at any time.
     pub period: Option<Period>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Period {
-    /// The date in front of the period's numbers, such as 20261121.
+    /// The date with which the numbers of the period begin, such as 20261121.
     pub key: i64,
-    /// Start of the period, in microseconds of Unix time.
+    /// The start of the period, in microseconds of Unix time.
     pub starts_us: i64,
 }
 
@@ -75,7 +75,7 @@ impl Answer {
     /// Parses the rows of an answer.
     ///
     /// # Errors
-    /// A text for the log, if the rows are not a valid answer.
+    /// Returns a text for the log if the rows are not a valid answer.
     pub fn read(rows: &[Row]) -> Result<Answer, String> {
         let not_understood = || "the registry's reply is not valid: the registry may have a newer version".to_owned();
         let first = rows.first().ok_or_else(not_understood)?;
@@ -144,7 +144,7 @@ fn text(row: &Row, at: usize) -> Option<&str> {
     row.get(at)?.as_deref()
 }
 
-/// Reads microseconds of Unix time that fit into a `timestamptz`.
+/// Reads a time in microseconds of Unix time. The time must fit in a `timestamptz`.
 fn instant(row: &Row, at: usize) -> Option<i64> {
     const YEAR_100000_US: i64 = 3_093_527_980_800_000_000;
     number(row, at).filter(|&us| (0..YEAR_100000_US).contains(&us))

@@ -1,4 +1,4 @@
-//! Requests to the registry, and sending them through libpq.
+//! Creates requests to the registry, and sends them through libpq.
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::pg::clock;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 
-/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, too rarely to
-/// keep a connection open. The first ranges follow one another quickly.
+/// Idle time after which a connection is closed. Ranges are usually fetched every quarter of an hour, which is too
+/// rarely to keep a connection open. Only the first ranges are fetched in quick succession.
 const KEPT: Duration = Duration::from_secs(5);
 
 /// One call of the registry's function.
 pub struct Question<'a> {
-    /// The registry that is expected to answer; `None` for any.
+    /// The registry that must answer, or `None` if any registry may answer.
     pub registry_id: Option<Uuid>,
     pub requests: &'a [Request],
     pub node_name: String,
@@ -32,29 +32,31 @@ pub struct Request {
     pub had: Option<HadUntil>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub lasted: Option<Lasted>,
-    /// Whether a range of the next period is wanted.
+    /// Whether the request is for a range of the next period.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub next: bool,
-    /// Whether this is a report only: no range is wanted, only a token.
+    /// Whether the request is only a report. A report requests a token but no range.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report: bool,
-    /// Tokens that the registry has signed. They are added when the request is sent, because they depend on the
-    /// registry.
+    /// Tokens that the registry has signed. The tokens depend on the registry and are added when a request is sent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<String>,
-    /// Whether the granted range may belong to a period that has not started. Such a range is held back until then.
+    /// Whether the server accepts a range of a period that has not started. The worker holds such a range back until
+    /// its period starts.
     #[serde(skip)]
     pub may_be_early: bool,
 }
 
-/// The server's high-water mark in this segment, and the registry that granted it; `None` if that is not known.
+/// The high-water mark of this server in a segment, and the registry that granted the numbers. The field
+/// `registry_id` is `None` if the registry is unknown.
 #[derive(Clone, Debug, Serialize)]
 pub struct HadUntil {
     pub had_until: i64,
     pub registry_id: Option<Uuid>,
 }
 
-/// How many seconds the last range lasted, or would last at the current rate, and how many numbers it had.
+/// The size of the last range and the time for which its numbers lasted, in seconds. If numbers are left, the time is
+/// an estimate based on the current rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Lasted {
     pub lasted: f64,
@@ -62,13 +64,14 @@ pub struct Lasted {
 }
 
 impl Question<'_> {
-    /// Replaces the node name by one in ASCII, which the registry's database can represent in any encoding.
+    /// Converts the node name to ASCII, which the registry's database can represent in any encoding.
     pub fn in_ascii(self) -> Self {
         Question { node_name: in_ascii(&self.node_name), ..self }
     }
 
-    /// Returns how many rows of the function's result are needed: one for each request, or, if there are no requests,
-    /// one that identifies the registry. The rows after them list all other segments.
+    /// Returns the maximum number of rows to read from the result of the function. The necessary rows are one row for
+    /// each request, or a single row with the ID of the registry if the list of requests is empty. The remaining rows
+    /// describe all other segments.
     pub fn most_rows(&self) -> usize {
         self.requests.len().max(1)
     }
@@ -93,18 +96,19 @@ impl Question<'_> {
     }
 }
 
-/// An answer, and the time since boot, in microseconds, at which it was given.
+/// An answer with the time since boot at which the registry gave the answer, in microseconds.
 pub struct Answered {
     pub answer: Answer,
     pub since_boot_us: i64,
 }
 
-/// A connection to the registry that is kept between requests.
+/// A connection to the registry that stays open between requests.
 #[derive(Default)]
 pub struct RegistryConnection(Option<(Connection, Instant)>);
 
 impl RegistryConnection {
-    /// Sends a request and returns the answer. Connects first if no usable connection is open.
+    /// Sends a request to the registry and returns the answer. If no usable connection is open, the function connects
+    /// first.
     pub fn ask(
         &mut self,
         string: &CStr,
@@ -117,8 +121,8 @@ impl RegistryConnection {
                     self.0 = Some((connection, Instant::now()));
                     return Ok(answered);
                 }
-                // The registry may have been restarted since the last request. If the failed request was granted a
-                // range, that range is lost.
+                // The old connection may have failed because the registry was restarted. If the registry granted a
+                // range for the failed request, the numbers of that range are lost.
                 Err(NoAnswer::Failed(_) | NoAnswer::Refused(_) | NoAnswer::Denied(_)) => {}
                 Err(end) => return Err(end),
             }
@@ -147,11 +151,12 @@ fn ask(
     keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    // The function also returns a row for each other segment. These rows could exceed the size limit of an answer.
+    // The registry's function also returns a row for each other segment. Omit the rows of other segments, because
+    // they could exceed the size limit of an answer.
     let rest = if question.requests.is_empty() { "LIMIT 1" } else { "WHERE outcome <> 'known'" };
     let query =
         format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) {rest}");
-    // None of these texts contains a NUL.
+    // The texts contain no NUL.
     let text = |text: String| CString::new(text).ok();
     let parameters = [
         question.registry_id.and_then(|id| text(id.to_string())),

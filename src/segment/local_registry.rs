@@ -16,12 +16,12 @@ use crate::pg::{clock, set_returning};
 
 const ARGUMENTS: [pg_sys::Oid; 3] = [pg_sys::UUIDOID, pg_sys::JSONBOID, pg_sys::TEXTOID];
 
-/// Calls the registry. Returns `None` if there is no registry in this database.
+/// Calls the registry. Returns `None` if this database contains no registry.
 pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
     let requests = question.requests()?;
     let rows = transaction(|| take(question, &requests), || ());
     if is_stopping() {
-        // A wait for a standby that SIGTERM cut short looks the same as one that succeeded.
+        // A wait for a standby that was interrupted by SIGTERM cannot be distinguished from a successful wait.
         return Err(NoAnswer::Stopping);
     }
     let Some(rows) = rows.map_err(|Problem(text)| NoAnswer::Refused(text))? else { return Ok(None) };
@@ -33,7 +33,8 @@ pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
     Ok(Some(Answered { answer, since_boot_us }))
 }
 
-/// Calls the registry's function in a transaction, and returns its rows; `None` if there is no registry.
+/// Calls the registry's function in a transaction and returns the rows, or `None` if the database contains no
+/// registry.
 fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<String>>>>, Problem> {
     let Some(extension) = Extension::find(c"snowflake_id_registry") else { return Ok(None) };
     let schema = relation::schema(c"snowflake_registry");
@@ -42,10 +43,10 @@ fn take(question: &Question, requests: &str) -> Result<Option<Vec<Vec<Option<Str
         let text = "function snowflake_registry.take_local() does not belong to extension \"snowflake_id_registry\", or the owner of its schema could replace the function";
         Problem(text.into())
     })?;
-    // The owner of the extension may have replaced the function with one that never returns.
+    // The owner of the extension may have replaced the function with a function that never returns.
     let_sigterm_interrupt();
-    // SAFETY: the worker's transactions all have a snapshot. The function was looked up by these argument types, so
-    // it accepts the arguments. The function belongs to the extension, and is written in PL/pgSQL.
+    // SAFETY: the worker's transactions all have a snapshot. The function was found by its argument types, so the
+    // arguments match. The function belongs to the extension, and is written in PL/pgSQL.
     unsafe {
         let registry_id = question.registry_id.map(|id| id.to_string());
         let arguments = [

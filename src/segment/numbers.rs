@@ -14,19 +14,19 @@ use crate::pg::function::declare_c_function;
 use crate::pg::varlena::{TextBytes, bytes, plain_bytes};
 use crate::shared::segments::segments;
 
-/// Maximum number of values that one call of `snowflake_segment_batch` returns.
+/// The maximum number of values that one call of `snowflake_segment_batch` returns.
 const MAX_BATCH: i32 = 1_000_000;
 
 declare_c_function!(snowflake_segment_nextval);
 
-/// `snowflake_segment_nextval(text)`, without pgrx's wrapper, like [`crate::generate::nextval`]. The fast path calls
-/// nothing that could panic or raise an error. [`next_slowly`] does the rest.
+/// `snowflake_segment_nextval(text)`, without pgrx's wrapper, like [`crate::generate::nextval`]. The fast path does
+/// not call functions that could panic or raise an error. [`next_slowly`] does the rest.
 ///
 /// # Safety
-/// To be called by PostgreSQL only, as declared in SQL: STRICT, with an argument of type text.
+/// Only PostgreSQL may call this function. The SQL declaration must be STRICT, with an argument of type text.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::FunctionCallInfo) -> pg_sys::Datum {
-    // SAFETY: by this function's contract. The text lives until the call ends.
+    // SAFETY: by this function's contract. The text remains valid until the call ends.
     let (call, name) = unsafe {
         let call = Call::new(fcinfo);
         (call, plain_bytes(call.argument(0).cast_mut_ptr()))
@@ -38,8 +38,8 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
     unsafe { pgrx_extern_c_guard(|| next_slowly(bytes(call.argument(0).cast_mut_ptr()))) }
 }
 
-/// Takes one number without waiting; `None` if the segment is not known to this session or has no number. This is the
-/// hot path.
+/// Takes one number without waiting. Returns `None` if this session does not know the segment, or if no number is
+/// available. This is the hot path.
 #[inline]
 fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
@@ -51,8 +51,8 @@ fn try_next(name: &[u8]) -> Option<i64> {
     Some(taken.first)
 }
 
-/// Returns the registry's clock, which decides when a range ends, in microseconds of Unix time. Shared memory exists
-/// wherever there are ranges.
+/// Returns the registry's clock, in microseconds of Unix time. The registry's clock determines the end of a range. If
+/// ranges exist, shared memory always exists as well.
 fn registry_clock_us() -> i64 {
     segments().map_or(i64::MAX, |segments| segments.registry_clock_us())
 }
@@ -64,7 +64,7 @@ fn request_worker() {
     }
 }
 
-/// Takes one number, and waits for it if necessary.
+/// Takes one number. Waits if no number is available.
 #[cold]
 fn next_slowly(name: &[u8]) -> pg_sys::Datum {
     let (slot, taken) = take(name, NonZeroU64::MIN).or_report();
@@ -77,15 +77,17 @@ fn snowflake_segment_batch(name: TextBytes, count: i32) -> SetOfIterator<'static
     SetOfIterator::new(take_batch(name.0, count).or_report())
 }
 
-/// Takes `count` numbers before the first row is returned. If the call fails, the numbers that it has already taken
-/// are lost.
+/// Takes `count` numbers before the first row is returned. If the call fails, the numbers that were already taken are
+/// lost.
 fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
     let count = match u64::try_from(count).map(NonZeroU64::new) {
         Ok(Some(count)) if count.get() <= MAX_BATCH as u64 => count,
         _ => return Err(Error::SegmentBatchCount { count, most: MAX_BATCH }),
     };
     let mut numbers = Vec::new();
-    let room = count.get() as usize; // At most MAX_BATCH. Never grows, as a failed allocation would abort.
+    // The count is at most MAX_BATCH. The list must not grow later, because a failed allocation would abort the
+    // process.
+    let room = count.get() as usize;
     numbers.try_reserve_exact(room).map_err(|_| Error::OutOfMemory { bytes: room * size_of::<i64>() })?;
     let mut left = Some(count);
     while let Some(wanted) = left {

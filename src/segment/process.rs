@@ -1,4 +1,4 @@
-//! Start and exit of the segments worker's process.
+//! Functions for starting and stopping the segments worker.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -17,15 +17,16 @@ use crate::pg::relation::Extension;
 use crate::shared::memory;
 use crate::shared::segments::{self, Trouble, segments};
 
-/// Whether this server has been granted numbers before. The keeper sets this flag in `find_ranges`.
+/// True if this server has been granted numbers before. The keeper sets this flag in `find_ranges`.
 static HAS_RANGES: OnceLock<bool> = OnceLock::new();
 
-/// Run by the keeper, in a transaction: finds out whether this server has been granted numbers before.
+/// Determines whether this server has been granted numbers before. The keeper calls this function in a
+/// transaction.
 pub fn find_ranges(extension: Extension) {
     HAS_RANGES.get_or_init(|| RangeFile::is_there(extension));
 }
 
-/// Run by the keeper: starts the worker if it is needed and is not running.
+/// Starts the segments worker if it is needed and is not running. The keeper calls this function.
 pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let Ok(segments) = segments() else { return };
     let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
@@ -48,10 +49,10 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     BackgroundWorker::attach_signal_handlers(SignalWakeFlags::SIGHUP);
     process::handle_signals(on_sigterm);
     let (Ok(shared), Ok(segments)) = (memory::state(), segments()) else {
-        return; // This cannot happen, because the keeper has shared memory.
+        return; // Unreachable, because the keeper starts the worker only if shared memory exists.
     };
-    // The high-water marks are stored in this database. If `snowflake_id.registry` is not set, the registry may be in
-    // this database as well.
+    // The high-water marks are stored in this database. If `snowflake_id.registry` is not set, the same
+    // database can contain the registry.
     database::connect(&config::database());
     let is_local = config::registry().is_none();
     if !segments.wakeup.attach() {

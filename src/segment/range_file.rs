@@ -1,17 +1,17 @@
-//! The server's records about numbers of segments: its high-water mark for each name, the registry that answered
-//! last, and the tokens that registries have signed. They are stored before a call gets a number.
+//! The server's records about numbers of segments. The records contain the server's high-water mark for each name,
+//! the registry that answered last, and the tokens that registries have signed. The records are stored before a call
+//! gets a number.
 //!
-//! A range must lie above the high-water mark. The registry is told the mark, and continues above it, even if the
-//! registry has lost commits or is not the one that granted the numbers.
+//! A range must be above the high-water mark. The server reports the high-water mark to the registry, which continues
+//! above this mark even if the registry has lost commits or did not grant the numbers.
 //!
 //! The high-water marks are stored twice:
 //!
 //! - in the database ([`taken`]): the WAL carries them to every server that has rows with these numbers;
 //! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
-//!   EXTENSION`.
 //!
-//! After a start, the higher mark counts. An outdated copy, in a base backup or on a promoted standby, is harmless:
-//! it excludes only numbers that have been granted, and these are not granted again.
+//! After a start, the server uses the higher mark. An outdated copy in a base backup or on a promoted standby is
+//! harmless, because it excludes only numbers that are not granted again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,12 +36,12 @@ pub struct RangeFile {
     segments: BTreeMap<String, Had>,
     #[serde(default)]
     signed: Signed,
-    /// Whether the last attempt to store the records failed.
+    /// True if the last attempt to store the records failed.
     #[serde(skip)]
     is_unwritable: bool,
 }
 
-/// Contents of the file, with a text that explains the file to its readers.
+/// The contents of the file, with an explanation for administrators.
 #[derive(Serialize, Deserialize)]
 struct Contents<P> {
     about: String,
@@ -64,7 +64,7 @@ impl RangeFile {
         Ok(range_file)
     }
 
-    /// Changes the records, after storing the new ones: a change that cannot be stored does not take effect.
+    /// Stores changed records, and then applies the change. A change that cannot be stored is not applied.
     pub fn keep(&mut self, change: impl FnOnce(&mut RangeFile)) -> Result<(), String> {
         let mut range_file = self.clone();
         change(&mut range_file);
@@ -76,8 +76,8 @@ impl RangeFile {
         Ok(())
     }
 
-    /// If the last attempt to store the records failed, tries again. A range that is fetched when it cannot be
-    /// recorded is lost.
+    /// Tries again to store the records if the last attempt failed. A range is lost if it is fetched but cannot be
+    /// recorded.
     pub fn prove_writable(&mut self) -> Result<(), String> {
         if self.is_unwritable { self.write(&self.clone()) } else { Ok(()) }
     }
@@ -92,24 +92,24 @@ impl RangeFile {
         written
     }
 
-    /// Stores marks again that are missing from the database, for example because the extension was dropped and
-    /// created again.
+    /// Restores marks that are missing from the database, for example because the extension was dropped and created
+    /// again.
     pub fn note_again(&self) -> Result<(), String> {
         taken::write(&self.segments)
     }
 
-    /// Run in a transaction in the keeper's database: returns whether any records exist, or may exist in an
-    /// unreadable file.
+    /// Returns whether any records exist, or may exist in an unreadable file. The function must be called in a
+    /// transaction in the keeper's database.
     pub fn is_there(extension: Extension) -> bool {
         !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }
 
-    /// Iterates over all names of which this server has been granted numbers.
+    /// Iterates over the names of all segments for which this server has been granted numbers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.segments.keys().map(String::as_str)
     }
 
-    /// Returns the tokens of a name that this registry has signed.
+    /// Returns the tokens that this registry has signed for a name.
     pub fn tokens(&self, registry_id: Option<Uuid>, name: &str) -> Vec<String> {
         self.signed.tokens(registry_id, name)
     }
@@ -123,18 +123,18 @@ impl RangeFile {
         self.segments.get(name).cloned().unwrap_or_default()
     }
 
-    /// Returns the number above which a granted range must start; `None` if there is no such limit.
+    /// Returns the number above which a granted range must start, or `None` if there is no such limit.
     pub fn bound(&self, name: &str, granted: &Granted) -> Option<i64> {
         self.segments.get(name)?.bound(granted)
     }
 
-    /// Whether a range that was fetched earlier can no longer be used, because a later range has been used since.
+    /// Returns whether a fetched range can no longer be used because a later range has already been used.
     pub fn is_over(&self, name: &str, granted: &Granted) -> bool {
         let now = self.segments.get(name).and_then(|had| had.now.as_ref());
         now.is_some_and(|now| granted.range.first <= now.until)
     }
 
-    /// Records that a range is about to be used. The mark of a later period is kept.
+    /// Records that a range is about to be used. The high-water mark of a later period does not change.
     pub fn enter(&mut self, name: &str, granted: &Granted) {
         let end = self.end_of(granted);
         self.segments.entry(name.into()).or_default().enter(end);

@@ -1,4 +1,4 @@
-//! Segments that this backend has used: the slot of each name, and the last number taken.
+//! Segments that this backend has used, with the slot of each segment and the last number taken.
 //!
 //! Once a number has been taken from a slot, the slot keeps its name, so the backend can keep a reference to it.
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::pg::backend_local::BackendLocal;
 use crate::shared::segments::Slot;
 
-/// A segment from which this session has taken a number.
+/// A segment that this session has used.
 pub struct Known {
     /// In the encoding of this database.
     name: Box<[u8]>,
@@ -31,10 +31,11 @@ impl Known {
 
 /// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All segments that this session has used. They are never freed; there are at most as many as slots.
+/// All segments that this session has used. These entries are never freed, but there cannot be more entries than
+/// slots.
 static ALL: Mutex<Vec<&Known>> = Mutex::new(Vec::new());
 
-/// Returns the segment of this name, if the session has taken a number from it.
+/// Returns the segment with this name if this session has used the segment.
 #[inline]
 pub fn find(name: &[u8]) -> Option<&'static Known> {
     match CURRENT.get() {

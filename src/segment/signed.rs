@@ -1,5 +1,5 @@
-//! Tokens, which are signed statements of registries about the numbers that they granted to this server or to other
-//! servers.
+//! Stores tokens. A token is a statement, signed by a registry, about the numbers that the registry granted to this
+//! server or to other servers.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use uuid::Uuid;
 /// Number of registries whose tokens are kept. The tokens of the registries that signed most recently are kept.
 const MOST_REGISTRIES: usize = 8;
 
-/// The tokens of each registry, starting with the registry that signed last. A token proves nothing to another
-/// registry, and says nothing about the numbers that another registry granted.
+/// The tokens of each registry, with the most recent signer first. A token proves nothing to another registry, and
+/// says nothing about the numbers that another registry granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed(Vec<OfRegistry>);
 
@@ -20,9 +20,9 @@ struct OfRegistry {
     segments: BTreeMap<String, Tokens>,
 }
 
-/// The tokens kept for one name. Only the registry can verify a signature. A forged token may therefore be stored as
-/// `most` if it states more than any real token. The last token is kept as well, so that a forged token does not
-/// displace the registry's next token.
+/// The tokens kept for one name. Only the registry can verify a signature. A forged token may therefore be stored in
+/// the field `most` if it states more than any real token. The last token is kept as well, so that a forged token
+/// does not displace the registry's next token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Tokens {
     /// The token that states the most. A registry that is restored from a backup may later sign tokens that state
@@ -59,7 +59,7 @@ impl Signed {
     }
 }
 
-/// Returns the position that a token states: where the segment continues in its period and in the next period.
+/// Returns the position in a token, which is the next number of the segment in its period and in the next period.
 /// Returns `None` for an invalid token.
 fn shown(token: &str) -> Option<(u128, u128)> {
     let (statement, _) = token.split_once('.')?;

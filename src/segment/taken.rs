@@ -1,14 +1,14 @@
-//! High-water marks of segments in the WAL: materialized view `snowflake_internal.segment_taken` in the keeper's
-//! database, with one row for each name.
+//! Stores the high-water marks of segments in materialized view `snowflake_internal.segment_taken` in the keeper's
+//! database, and thereby in the WAL. The view contains exactly one row for each name.
 //!
-//! A mark is stored here before a call gets a number of the range: the commit has flushed the WAL, and has waited for
-//! synchronous standbys. So the WAL record of the mark precedes that of every row that contains one of the numbers,
-//! and a server that has the row also has the mark. This holds after the promotion of a standby, after a restore, and
-//! after `pg_upgrade`, no matter which registry granted the numbers.
+//! The worker stores and commits the mark of a range before any call gets a number of the range. The commit flushes
+//! the WAL, and waits for synchronous standbys. The WAL record of the mark therefore precedes the WAL record of every
+//! row that contains one of the numbers, and a server with such a row also has the mark. The order remains the same
+//! after a promotion, a restore or `pg_upgrade`, and for numbers from any registry.
 //!
-//! Rows are overwritten in place ([`crate::pg::rows`]). They are excluded from dumps and publications, and protected
-//! from SQL, in the same way as the horizon: see [`crate::keeper`]. The database may have a malicious owner, and the
-//! worker is a superuser: [`crate::pg::relation`] describes the precautions.
+//! Rows are overwritten in place ([`crate::pg::rows`]). Like the horizon, the rows are excluded from dumps and
+//! publications, and protected from changes in SQL (see [`crate::keeper`]). The database may have a malicious owner,
+//! and the worker is a superuser: [`crate::pg::relation`] describes the precautions.
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -22,8 +22,8 @@ use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::rows::{bytes_of, uuid_of};
 
-/// Names are stored in UTF-8, whatever the encoding of the database. No column is NULL, so that rows keep their
-/// length.
+/// Names are stored in UTF-8, whatever the encoding of the database. The columns are never NULL, so the length of a
+/// row never changes.
 const COLUMNS: [(&CStr, pg_sys::Oid); 9] = [
     (c"name", pg_sys::BYTEAOID),
     (c"until_value", pg_sys::INT8OID),
@@ -47,8 +47,9 @@ pub fn read() -> Result<Noted, String> {
     transaction(|| Ok(stored(lock()?)), || ()).map_err(|Problem(text)| text)
 }
 
-/// Stores the marks that are not stored yet. They are durable when this returns, unless the process [is
-/// stopping](crate::background::stop::is_stopping): then they may not have reached a synchronous standby.
+/// Stores the marks that are not stored yet. The marks are durable when this function returns. However, if the
+/// process [is stopping](crate::background::stop::is_stopping), a synchronous standby may not have received the
+/// marks.
 pub fn write(wanted: &Noted) -> Result<(), String> {
     let write = || {
         let relation = lock()?;
@@ -66,7 +67,7 @@ pub fn write(wanted: &Noted) -> Result<(), String> {
     transaction(write, || ()).map_err(|Problem(text)| text)
 }
 
-/// Run in a transaction: returns whether any marks are stored in this database.
+/// Returns whether this database contains any marks. The caller must have started a transaction.
 pub fn is_there(extension: Extension) -> bool {
     find(extension).is_some_and(|relation| !stored(relation).is_empty())
 }
@@ -92,7 +93,7 @@ fn stored(relation: Relation) -> Noted {
                 period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
             })
         };
-        // Each name has one row. If there were two, the higher marks would count.
+        // Each name has one row. Duplicate rows are merged to the higher marks.
         noted.entry(name).or_default().merge(Had { now: end(1), next: end(5) });
     });
     noted

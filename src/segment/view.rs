@@ -10,7 +10,7 @@ use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
 use crate::shared::segments::{self, SegmentState, Trouble, segments};
 
-/// One row for each segment in use.
+/// Returns one row for each segment in use.
 #[pg_extern(volatile, parallel_safe)]
 #[allow(clippy::type_complexity)] // pgrx reads the columns from the type itself.
 fn snowflake_segments_in_use() -> TableIterator<
@@ -34,7 +34,7 @@ fn snowflake_segments_in_use() -> TableIterator<
     let now_us = segments.registry_clock_us();
     let rows = segments.in_use().into_iter().map(move |(_, record, slot)| {
         let standing = slot.segment.standing();
-        // A range that is exhausted, or whose period has ended, has no position.
+        // The position is NULL if the range is exhausted or its period has ended.
         let current =
             standing.current.filter(|range| standing.offset < range.count && range.ends_us > now_us);
         let next = standing.next.filter(|range| range.ends_us > now_us);

@@ -1,5 +1,5 @@
-//! The slow path of taking numbers: asks the worker for a range and waits for it. The wait takes at most `max_wait`,
-//! holds no lock, can be canceled, and is visible in `pg_stat_activity`.
+//! The slow path of taking numbers, which requests a range from the worker and waits for the range. The wait takes at
+//! most `max_wait`, holds no lock, can be canceled, and is visible in `pg_stat_activity`.
 
 use std::num::NonZeroU64;
 use std::sync::atomic::Ordering;
@@ -19,8 +19,8 @@ use crate::shared::segments::{
 use crate::shared::wait::{Deadline, Watch};
 use crate::wait_event::WaitEvent;
 
-/// How long calls wait for a registry that does not answer. The registry may be restarting or failing over. After
-/// this time, calls fail immediately, so that they do not accumulate.
+/// The maximum time that calls wait for a registry that does not answer. The registry may be restarting or failing
+/// over. After this time, calls fail immediately, so that waiting calls do not accumulate.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 /// Takes up to `n` numbers of a segment, and waits until at least one number is available.
@@ -30,8 +30,8 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
         return Err(Error::SegmentsInRecovery);
     }
     let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
-    // Do not convert a name that is too long in any encoding. The name may be huge, and a failed allocation would
-    // abort the process.
+    // Do not convert a name that would be too long in every encoding. Such a name may be huge, and a failed
+    // allocation would abort the process.
     if name.len() > 4 * LONGEST_NAME {
         return Err(bad_length(name.len()));
     }
@@ -47,8 +47,8 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
             if taken.is_next_wanted {
                 segments.request_worker();
             }
-            // The slot may have been reassigned to another name since it was found. If the slot was reassigned, the
-            // numbers are lost. Otherwise, the slot keeps its name from now on.
+            // The slot may have been reassigned to another name in the meantime. In this case, the numbers are lost.
+            // Otherwise, the slot keeps its name from now on.
             if segments.record_of(at, &text).is_some() {
                 return Ok((slot, taken));
             }
@@ -65,7 +65,7 @@ struct Waiting<'a> {
     name: &'a str,
     deadline: Deadline,
     changes: Watch<'a>,
-    /// The number of the first round in which the worker takes this call into account.
+    /// The number of the first round in which the worker considers this call.
     round: Option<u64>,
 }
 
@@ -75,17 +75,17 @@ impl<'a> Waiting<'a> {
         Waiting { segments, name, deadline, changes: Watch::of(&segments.changes), round: None }
     }
 
-    /// Asks the worker for numbers, and sleeps until the worker has published something or ended a round. Fails if
-    /// the registry has answered that there are no numbers, if the registry did not answer, or if the deadline has
-    /// passed.
+    /// Requests numbers from the worker, and sleeps until the worker has published a change or finished a round.
+    /// Returns an error if the registry refuses to grant numbers, if the registry does not answer, or if the deadline
+    /// has passed.
     fn ask(&mut self, slot: &Slot, record: impl Fn() -> Option<Record>) -> Result<(), Error> {
         if self.round.is_none() {
             slot.calls_waited.fetch_add(1, Ordering::Relaxed);
         }
         if self.round.is_some_and(|round| self.segments.has_ended(round)) {
-            // The record must be read after the end of the round, because an older record may be out of date.
+            // The record must be read after the end of the round, because an older record may be outdated.
             self.refuse(record())?;
-            // Either other calls have taken the new numbers, or another request may succeed.
+            // Try again, because other calls have taken the new numbers or another request may succeed.
             self.round = None;
         }
         slot.want();
@@ -99,8 +99,8 @@ impl<'a> Waiting<'a> {
         Ok(())
     }
 
-    /// Returns the error that matches the registry's last answer. Returns `Ok` if the registry has granted numbers,
-    /// or if the call should ask the registry again.
+    /// Returns the error that corresponds to the registry's last answer. Returns `Ok` if the registry has granted
+    /// numbers, or if the call should ask the registry again.
     fn refuse(&self, record: Option<Record>) -> Result<(), Error> {
         if let Some(problem) = segments::registry_problem() {
             let silent_us = clock::clock_us().saturating_sub(problem.since_us);

@@ -20,8 +20,8 @@ use super::range_file::RangeFile;
 use crate::background::rounds;
 use crate::config;
 
-/// The maximum time that the worker sleeps without being woken. The first value applies without a connection to the
-/// registry, the second with a connection.
+/// The maximum time that the worker sleeps without being woken. The first constant applies while the worker
+/// has no connection to the registry. The second constant applies while the worker is connected.
 const IDLE_TIME: Duration = Duration::from_secs(10);
 const IDLE_TIME_IN_TOUCH: Duration = Duration::from_secs(2);
 
@@ -41,8 +41,8 @@ impl Worker {
         }
     }
 
-    /// Runs one round: finds the segments that need numbers, requests ranges, and publishes them. Fails if the
-    /// process has to stop.
+    /// Runs one round: finds the segments that need numbers, requests ranges, and publishes them. Returns an
+    /// error if the process must stop.
     fn round(&mut self) -> Result<(), ()> {
         self.segments.begin_round();
         if self.range_file.is_err() {
@@ -69,7 +69,7 @@ impl Worker {
         });
     }
 
-    /// Returns how long the worker may sleep before the next work is due.
+    /// Returns the time until the next work is due.
     fn idle_time(&self) -> Duration {
         let idle_time = if self.connection.is_open() { IDLE_TIME_IN_TOUCH } else { IDLE_TIME };
         let until_report = self.report_at.saturating_duration_since(Instant::now());

@@ -6,8 +6,8 @@
 //! the old memory is removed. After the new memory has been created, the postmaster copies the history back.
 //! No other process reads the variable.
 //!
-//! The crashed process may have damaged the memory. Each word is read once, and all words are plain numbers.
-//! In the worst case, no IDs are issued until an administrator intervenes.
+//! The crashed process may have damaged the memory. The postmaster therefore reads each word only once, and
+//! each word is a plain number. In the worst case, no IDs are issued until an administrator intervenes.
 
 use std::cell::RefCell;
 
@@ -24,8 +24,8 @@ static COPY: BackendLocal<RefCell<HistoryWords>> = BackendLocal::new(RefCell::ne
 static PREVIOUS_HOOK: BackendLocal<RefCell<pg_sys::shmem_startup_hook_type>> =
     BackendLocal::new(RefCell::new(None));
 
-/// Installs the hook that copies the history. The postmaster calls this function after it has requested the
-/// shared memory.
+/// Installs the hook that copies the history into new shared memory. The postmaster must request the shared
+/// memory before it calls this function.
 pub(super) fn request() {
     let (clock_us, since_boot_us) = clock::clocks_us();
     COPY.borrow().set_clock_offset(clock_us - since_boot_us);

@@ -1,4 +1,5 @@
-//! The values of the clock sequence: which layouts request another one, and up to when each value was used.
+//! Shared state of the clock sequence. The state contains the requests for another value, and the recorded
+//! high-water mark of each value.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
@@ -6,13 +7,14 @@ use snowflake_id_core::clock_sequence::{MAX_VALUE, Widths};
 use snowflake_id_core::used::Uses;
 use snowflake_id_core::{Identity, Layout};
 
-/// `asked` is set by calls and cleared by the keeper; `ends_us` is written only by the keeper.
+/// The shared words for values of the clock sequence. Calls set `asked`, and the keeper clears it. Only the
+/// keeper writes `ends_us`.
 pub struct ValueWords {
     /// The layouts whose calls wait for the clock and have requested another value: [`Widths`].
     asked: AtomicU8,
-    /// For each value, the recorded high-water mark under the current identity, in microseconds of Unix time;
-    /// 0 if the value was never used. These are hints and statistics only: the keeper decides by what is
-    /// stored.
+    /// The recorded high-water mark of each value under the current identity, in microseconds of Unix time,
+    /// or 0 if the value was never used. These marks are only hints and statistics. The keeper bases its
+    /// decisions on the stored marks.
     ends_us: [AtomicI64; MAX_VALUE as usize + 1],
 }
 
@@ -23,7 +25,7 @@ impl Default for ValueWords {
 }
 
 impl ValueWords {
-    /// Asks the keeper for another value that the layout can have.
+    /// Asks the keeper for another value that fits the layout.
     pub fn ask(&self, layout: &Layout) {
         self.asked.fetch_or(Widths::of(layout).0, Ordering::AcqRel);
     }
@@ -40,15 +42,16 @@ impl ValueWords {
         }
     }
 
-    /// Returns the values that were used, each with its high-water mark. The value in use has no final mark
-    /// yet.
+    /// Returns the values that were used, each with its high-water mark. The mark of the current value can
+    /// still rise.
     pub fn used(&self) -> impl Iterator<Item = (u8, i64)> {
         let ends = (0..=MAX_VALUE).zip(&self.ends_us).skip(1);
         ends.map(|(value, end_us)| (value, end_us.load(Ordering::Relaxed))).filter(|&(_, end_us)| end_us > 0)
     }
 
-    /// Returns when the first value from 1 to `max_value`, other than `in_use`, becomes free, in microseconds
-    /// of Unix time. Returns `None` if there is no such value.
+    /// Returns the earliest time at which a value other than `in_use` becomes free, in microseconds of Unix
+    /// time. Only values from 1 to `max_value` are considered. If no other value is in this range, returns
+    /// `None`.
     pub fn free_from_us(&self, max_value: u8, in_use: u8) -> Option<i64> {
         let others = (1..=max_value).filter(|&value| value != in_use);
         others.map(|value| self.ends_us[usize::from(value)].load(Ordering::Relaxed)).min()

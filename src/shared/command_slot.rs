@@ -1,4 +1,4 @@
-//! The command slot: passes requests of administrators to the keeper, one at a time.
+//! The command slot, which passes administrators' requests to the keeper one at a time.
 //!
 //! ```text
 //!                   submit            claim             answer
@@ -8,10 +8,11 @@
 //!                          withdraw             give_up              (the answer is discarded)
 //! ```
 //!
-//! Each arrow is one atomic exchange of a word that holds the phase and a number, the ticket. A withdrawn
-//! request is never carried out: withdrawing and claiming both exchange the same old value, so only one of
-//! them succeeds. The keeper claims a request right before the first irreversible step. A caller either
-//! gets the answer or, if it leaves earlier, reports that the request may still be carried out.
+//! Each arrow is one atomic exchange of a word that contains the phase and the ticket, the number of the
+//! request. A withdrawn request is never carried out, because withdrawing and claiming both exchange the same
+//! old value and only one exchange can succeed. The keeper claims a request right before the first
+//! irreversible step. A caller that stops waiting for a claimed request reports that the request may still be
+//! carried out.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -22,12 +23,12 @@ use super::wait::Signal;
 /// A request of an administrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Follow a clock that has jumped ahead.
+    /// Accept the clock although the clock has jumped ahead.
     AcceptClock,
-    /// Issue no more IDs with a time before this instant, in microseconds of Unix time.
+    /// Issue only IDs with this time or a later time, in microseconds of Unix time.
     Advance(i64),
-    /// Reset the horizon to the present, under this identity; if `None`, under another identity that the
-    /// registry leases.
+    /// Reset the horizon to the current time under this identity. `None` requests another identity from the
+    /// registry.
     Reset(Option<Identity>),
 }
 
@@ -37,13 +38,13 @@ pub enum Request {
 pub enum Answer {
     /// The request was carried out, durably.
     Done = 0,
-    /// The request was not carried out; the keeper's report says why.
+    /// The request was not carried out. The keeper's report contains the reason.
     Failed = 1,
-    /// Refused: IDs are being issued under the identity.
+    /// The request was refused because IDs are being issued under the identity.
     IdentityInUse = 2,
-    /// Refused: IDs were issued under the identity.
+    /// The request was refused because IDs were issued under the identity.
     IdentityUsed = 3,
-    /// Refused: it is not known which identities were used.
+    /// The request was refused because the identities that the server has used are not known.
     HistoryUnknown = 4,
 }
 
@@ -54,7 +55,7 @@ impl Answer {
     }
 }
 
-/// The phase of a request. The word of the slot holds it beside the ticket.
+/// The phase of a request. The phase and the ticket are stored in the same word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 enum Phase {
@@ -67,11 +68,11 @@ enum Phase {
     Claimed = 3,
     /// The answer waits for the caller.
     Answered = 4,
-    /// The keeper is carrying out the request, but the caller has left.
+    /// The keeper is carrying out the request, but the caller has stopped waiting.
     Abandoned = 5,
 }
 
-/// The number of a request, by which the caller and the keeper identify it.
+/// The number by which the caller and the keeper identify a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
@@ -82,7 +83,7 @@ impl Ticket {
 }
 
 /// The slot. The caller writes the request in phase `Filling`, and the keeper writes the answer in phase
-/// `Claimed`. The exchange that ends a phase (Release) and the exchange or load that finds the next phase
+/// `Claimed`. The exchange that ends a phase (Release) and the exchange or load that reads the next phase
 /// (Acquire) order these writes.
 #[derive(Default)]
 pub struct CommandSlot {
@@ -91,7 +92,7 @@ pub struct CommandSlot {
     instant_us: AtomicI64,
     identity: AtomicU64,
     answer: AtomicU8,
-    /// Sent when a request was answered, or when it has left the slot.
+    /// A signal that is sent when a request is answered or the slot becomes free.
     pub changes: Signal,
 }
 
@@ -123,8 +124,8 @@ impl CommandSlot {
         Some(ticket)
     }
 
-    /// Withdraws a request. Returns true if it will not be carried out, and false if the keeper has claimed
-    /// it.
+    /// Withdraws a request. Returns true if the request was withdrawn, and false if the keeper has already
+    /// claimed the request.
     pub fn withdraw(&self, ticket: Ticket) -> bool {
         let is_withdrawn = self.exchange(ticket, Phase::Waiting, Phase::Free);
         if is_withdrawn {
@@ -133,7 +134,7 @@ impl CommandSlot {
         is_withdrawn
     }
 
-    /// Takes the answer and frees the slot. Returns `None` if there is no answer yet.
+    /// Takes the answer and frees the slot. Returns `None` if the keeper has not answered yet.
     pub fn take_answer(&self, ticket: Ticket) -> Option<Answer> {
         if self.word.load(Ordering::Acquire) != ticket.word(Phase::Answered) {
             return None;
@@ -144,19 +145,21 @@ impl CommandSlot {
         Some(answer)
     }
 
-    /// Stops waiting for a request that the keeper has claimed. Returns false if the keeper has answered it.
+    /// Stops waiting for a request that the keeper has claimed. Returns false if the keeper has already
+    /// answered the request.
     pub fn give_up(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Claimed, Phase::Abandoned)
     }
 
-    /// Stops waiting, whatever the phase of the request: withdraws it, abandons it, or discards the answer.
+    /// Stops waiting for a request in any phase. Depending on the phase, the request is withdrawn or
+    /// abandoned, or its answer is discarded.
     pub fn leave(&self, ticket: Ticket) {
         if !self.withdraw(ticket) && !self.give_up(ticket) {
             self.take_answer(ticket);
         }
     }
 
-    /// Returns the request that waits for the keeper, if there is one.
+    /// Returns the request that is waiting for the keeper, if any.
     pub fn waiting(&self) -> Option<(Ticket, Request)> {
         let word = self.word.load(Ordering::Acquire);
         let ticket = Ticket(word >> 3);
@@ -171,13 +174,13 @@ impl CommandSlot {
         Some((ticket, request))
     }
 
-    /// Claims a request. Returns false if it was withdrawn. A request that was submitted later is not
-    /// claimed, as its ticket differs.
+    /// Claims a request. Returns false if the request was withdrawn. A later request is not claimed, because
+    /// its ticket differs.
     pub fn claim(&self, ticket: Ticket) -> bool {
         self.exchange(ticket, Phase::Waiting, Phase::Claimed)
     }
 
-    /// Answers the claimed request, if there is one.
+    /// Answers the claimed request, if any.
     pub fn answer_claimed(&self, answer: Answer) {
         let word = self.word.load(Ordering::Acquire);
         let ticket = Ticket(word >> 3);

@@ -1,5 +1,5 @@
-//! The server's own record of its history, kept independently of what is stored: horizons, identities, the
-//! clock. It survives a reinitialization of shared memory: see [`super::carry_over`].
+//! The server's record of its horizons, its identities and its clock, independent of the stored state. The
+//! record survives a reinitialization of shared memory (see [`super::carry_over`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -7,20 +7,20 @@ use snowflake_id_core::Identity;
 use snowflake_id_core::track::{Horizon, TRACKS};
 use snowflake_id_core::used::History;
 
-/// The history words. Only the keeper writes the individual words. [`super::carry_over`] copies all of them
-/// at once.
+/// The history words. Only the keeper writes these words. [`super::carry_over`] copies the whole history.
 pub struct HistoryWords {
     tracks: [TrackWords; TRACKS],
     highest_us: AtomicI64,
     last_identity: AtomicU64,
-    /// The OIDs of the database and of the relation in which the horizon was last stored; 0 if it was never
-    /// stored.
+    /// The OIDs of the database and the relation of the stored horizon, or 0 if no horizon was ever stored.
     stored_at: AtomicU64,
-    /// The clock minus the time since boot, in microseconds, when the two last agreed; 0 if they never did.
+    /// The clock minus the time since boot, in microseconds, as last recorded by the clock watch, or 0 if
+    /// never recorded.
     clock_offset_us: AtomicI64,
 }
 
-/// The horizons of a track, as made by [`Horizon::to_word`]; see [`snowflake_id_core::track::Track`].
+/// The horizons of a track, encoded by [`Horizon::to_word`]. For their meaning, see
+/// [`snowflake_id_core::track::Track`].
 struct TrackWords {
     published: AtomicU64,
     promised: AtomicU64,
@@ -52,25 +52,26 @@ impl HistoryWords {
         History { highest_us: self.highest_us.load(Ordering::Acquire), last_identity: self.last_identity() }
     }
 
-    /// Returns the last published horizon of a track. A slot that is assigned later gets this horizon.
+    /// Returns the last published horizon of a track. Slots that are assigned later also get this horizon.
     pub fn published(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].published.load(Ordering::Acquire))
     }
 
-    /// Returns the value of a track that was last opened or about to be opened. Its horizon is the highest
-    /// one that may have been stored for this value.
+    /// Returns the value that was last promised for a track, with the highest horizon that may have been
+    /// stored for this value.
     pub fn promised(&self, track: usize) -> Horizon {
         Horizon::from_word(self.tracks[track].promised.load(Ordering::Acquire))
     }
 
-    /// Release: a process that sees a horizon also sees everything that was done to make it durable.
+    /// The store uses Release, so that a process that sees the horizon also sees all earlier writes that made
+    /// the horizon durable.
     pub(super) fn set_published(&self, track: usize, horizon: Horizon) {
         self.tracks[track].published.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Records a horizon before it is stored. If the stored rows are dropped before the commit, the process
-    /// that stores the history again finds every horizon that may still be published. A promise for another
-    /// value is overwritten, because the other value is no longer used or was never used.
+    /// Records that a horizon is about to be stored. If the stored rows are dropped before the commit, this
+    /// record still contains every horizon that may be published. A promise for another value is overwritten,
+    /// because the other value is no longer used or was never used.
     pub fn promise(&self, track: usize, horizon: Horizon) {
         self.note_high(horizon.until_us());
         if self.promised(track).until_us_of(horizon.value()) <= horizon.until_us() {
@@ -78,24 +79,24 @@ impl HistoryWords {
         }
     }
 
-    /// Lowers the promise to this horizon. The caller must ensure that nothing beyond the horizon was used or
-    /// will be used.
+    /// Lowers the promise to the given horizon. The caller must ensure that no time at or after the horizon
+    /// was used or will be used.
     pub fn lower_promise(&self, track: usize, horizon: Horizon) {
         self.tracks[track].promised.store(horizon.to_word(), Ordering::Release);
     }
 
-    /// Raises the high-water mark to the given instant, in microseconds of Unix time. The mark covers IDs
-    /// that may have been issued before this shared memory was created.
+    /// Raises the high-water mark to `instant_us`, in microseconds of Unix time. The mark also covers IDs
+    /// that were issued before the current shared memory was created.
     pub fn note_high(&self, instant_us: i64) {
         self.highest_us.fetch_max(instant_us, Ordering::AcqRel);
     }
 
-    /// Prepares for a reset, which lowers the horizons below times that the last identity has used. If the
-    /// stored state is lost, only the last identity may continue above its promise. Therefore, the last
-    /// identity is cleared before the promises are lowered, so that no process reads the last identity
-    /// together with low promises (see [`HistoryWords::snapshot`]). This function must be called after a
-    /// fence. It must also be called before the low horizons can be read from the store, so that they are
-    /// recognized as this server's own.
+    /// Lowers the horizons for a reset. The new horizons can be lower than the times that the last identity
+    /// has used. If the stored state is lost, only the last identity may continue above its promise.
+    /// Therefore, the last identity is cleared first, so that no process reads this identity together with
+    /// the lowered promises (see [`HistoryWords::snapshot`]). The caller must run a fence before this call.
+    /// The lowered horizons must not be visible in the store before this call. Otherwise, the keeper would
+    /// find that the stored horizons differ from its own.
     pub fn reset(&self, horizons: [Horizon; TRACKS]) {
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {
@@ -112,7 +113,7 @@ impl HistoryWords {
         self.last_identity.store(identity.to_word(), Ordering::Release);
     }
 
-    /// Returns the OIDs of the database and of the relation in which the horizon was last stored.
+    /// Returns the OIDs of the database and the relation in which a horizon was last stored.
     pub fn stored_at(&self) -> Option<(u32, u32)> {
         match self.stored_at.load(Ordering::Acquire) {
             0 => None,
@@ -124,7 +125,7 @@ impl HistoryWords {
         self.stored_at.store(u64::from(database) << 32 | u64::from(relation), Ordering::Release);
     }
 
-    /// Returns the clock minus the time since boot, in microseconds, when the two last agreed.
+    /// Returns the clock minus the time since boot, in microseconds, as last recorded by the clock watch.
     pub fn clock_offset_us(&self) -> Option<i64> {
         Some(self.clock_offset_us.load(Ordering::Relaxed)).filter(|&offset_us| offset_us != 0)
     }

@@ -9,50 +9,56 @@ use snowflake_id_core::{Identity, Lease};
 /// The words of the keeper.
 #[derive(Default)]
 pub struct KeeperWords {
-    /// When the current commit of a horizon started.
+    /// The start time of the current commit of a horizon.
     pub committing_since_us: AtomicI64,
-    /// How far the clock has jumped ahead, in microseconds, if that is too far to be followed.
+    /// The length of a forward clock jump that the keeper does not follow, in microseconds.
     pub clock_jump_us: AtomicI64,
-    /// The clock minus the time since boot in the last cycle, in microseconds.
+    /// The clock minus the time since boot, in microseconds, as of the last cycle.
     pub last_clock_offset_us: AtomicI64,
-    /// Whether the running keeper has completed a cycle. A keeper that fails before that cannot extend the
-    /// horizon.
+    /// True if the running keeper has completed a cycle. A keeper that fails during its first cycle cannot
+    /// extend the horizon.
     pub has_succeeded: AtomicBool,
-    /// Why the gate is closed: a [`Closed`].
+    /// The reason why the gate is closed, encoded as a [`Closed`].
     closed: AtomicU8,
-    /// Whether the extension was created while a dump was restored. Written by the session that creates it.
+    /// True if the extension was created while a dump was restored. The session that creates the extension
+    /// sets this flag.
     pub is_restored: AtomicBool,
-    /// The part of the identity that is too large for the server's default layout: a [`Misfit`]; 0 if there is none.
+    /// A [`Misfit`] if the server's default layout cannot issue IDs, and 0 otherwise.
     misfit: AtomicU8,
-    /// The range of the lease for which the gate was last opened: see [`Lease`]. Written before the gate is
-    /// opened.
+    /// The start of the [`Lease`] for which the gate was last opened. The keeper writes the lease before it
+    /// opens the gate.
     lease_from_us: AtomicI64,
     lease_until_us: AtomicI64,
-    /// The number of the lease status (see [`super::lease`]) whose lease is unusable, so that another
-    /// identity is needed; 0 if no other identity is needed.
+    /// The number of the lease status (see [`super::lease`]) whose lease the keeper cannot use. The registry
+    /// worker then requests another identity. The number is 0 if no other identity is needed.
     pub another_needed_after: AtomicU64,
 }
 
-/// Why the gate is closed.
+/// The reason why the gate is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Closed {
     /// The keeper has not completed its first cycle, or has exited.
     Starting = 0,
-    /// Neither the settings nor the table give an identity.
+    /// Neither the settings nor table `snowflake_worker` specify an identity.
     NoWorkerId = 1,
-    /// See the problem in the report.
+    /// The report contains the problem that keeps the gate closed.
     Problem = 2,
     /// The registry has not granted an identity.
     NoLease = 3,
 }
 
-/// The part of an identity that is too large for the server's default layout.
+/// The reason why the server's default layout cannot issue IDs: a part of the identity that is too large, or a
+/// clock that is outside the layout's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Misfit {
     Worker = 1,
     Datacenter = 2,
+    /// The clock is before the epoch.
+    Epoch = 3,
+    /// The clock is past the last tick.
+    End = 4,
 }
 
 impl KeeperWords {
@@ -60,6 +66,8 @@ impl KeeperWords {
         match self.misfit.load(Ordering::Relaxed) {
             1 => Some(Misfit::Worker),
             2 => Some(Misfit::Datacenter),
+            3 => Some(Misfit::Epoch),
+            4 => Some(Misfit::End),
             _ => None,
         }
     }
@@ -88,12 +96,12 @@ impl KeeperWords {
         Lease { identity, from_us, until_us }
     }
 
-    /// Returns the times that the lease allows, in microseconds of Unix time.
+    /// Returns the range of times for which the lease is valid, in microseconds of Unix time.
     pub fn range_us(&self) -> std::ops::Range<i64> {
         self.lease_from_us.load(Ordering::Acquire)..self.until_us()
     }
 
-    /// Returns the end of the lease in microseconds of Unix time; `i64::MAX` if the lease has no end.
+    /// Returns the end of the lease in microseconds of Unix time, or `i64::MAX` if the lease has no end.
     pub fn until_us(&self) -> i64 {
         match self.lease_until_us.load(Ordering::Acquire) {
             0 => i64::MAX,

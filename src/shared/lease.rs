@@ -1,8 +1,8 @@
-//! The lease status that the registry worker publishes: the lease that the server holds, and the state of the
-//! registry. Only the registry worker writes it, under the exclusive lock.
+//! The lease status, which contains the server's lease and the state of the registry. Only the registry
+//! worker changes the lease status, while it holds the exclusive lock.
 //!
 //! **The gate is never opened for a lease that was withdrawn.** The keeper opens the gate while it holds the
-//! shared lock, and only if the lease status still has the number with which the keeper made its plan. To
+//! shared lock, and only if the number of the lease status has not changed since the keeper made its plan. To
 //! withdraw a lease, the registry worker first removes it from the lease status, under the exclusive lock,
 //! and then closes the gate.
 
@@ -33,14 +33,14 @@ pub enum RegistryState {
     Quarantine,
     /// The clocks of the registry and of this server differ too much.
     ClockDiffers,
-    /// The registry is not the one whose lease this server holds.
+    /// This server holds a lease of a different registry.
     Foreign,
-    /// The request of this server fits no layout, or is invalid for another reason.
+    /// The request of this server does not fit in any layout, or is invalid for another reason.
     Misconfigured,
 }
 
 impl RegistryState {
-    /// Returns the name of the state as view `snowflake_status` shows it.
+    /// Returns the name of the state in view `snowflake_status`.
     pub fn name(self) -> &'static str {
         match self {
             RegistryState::Starting => "starting",
@@ -57,49 +57,49 @@ impl RegistryState {
     }
 }
 
-/// The lease status. Instants are microseconds of Unix time, 0 for none.
+/// The lease status. Times are in microseconds of Unix time, and 0 means that a time is not known.
 #[derive(Clone, Copy, Default)]
 pub struct LeaseStatus {
-    /// The number of leases so far; the first lease has number 1. A renewal is not counted.
+    /// The number of changes of the lease, not counting renewals.
     pub number: u64,
     /// The lease that the server holds. It is stored durably.
     pub lease: Option<Lease>,
-    /// Whether the lease was granted before the registry worker was started.
+    /// True if the lease was granted before the registry worker was started.
     pub is_inherited: bool,
     pub state: RegistryState,
-    /// When a lease was last granted or renewed.
+    /// The time at which a lease was last granted or renewed.
     pub renewed_at_us: i64,
-    /// The clock of this server minus that of the registry, if it is known.
+    /// The clock of this server minus the clock of the registry, if known.
     pub clock_offset_us: Option<i64>,
-    /// The clock of this server minus the time since boot, when the registry last found that the clocks
-    /// agree; `None` if it has since found that they do not, or has not answered.
+    /// This server's clock minus the time since boot, as of the last time that the registry confirmed the
+    /// clock. The value is `None` if the registry has later rejected the clock, or has not answered.
     pub confirmed_clock_us: Option<i64>,
-    /// When the first identity will be free, if all are leased.
+    /// The time at which the next identity becomes free, if all identities are leased.
     pub free_from_us: i64,
     problem: BoundedText,
     warning: BoundedText,
 }
 
-/// Whether the clock was set between two readings of the clock minus the time since boot. A difference of up
-/// to 1 s counts as slewing.
+/// Returns whether the clock was set between two measurements. Each argument is the measured difference
+/// between the clock and the time since boot. A change of up to 1 s is attributed to slewing.
 fn is_another_clock(before_us: i64, now_us: i64) -> bool {
     const SLEWED_US: u64 = 1_000_000;
     before_us.abs_diff(now_us) > SLEWED_US
 }
 
 impl LeaseStatus {
-    /// Resets the status: no registry is configured any more.
+    /// Resets the status after the registry has been removed from the settings.
     pub fn forget(&mut self) {
         *self = LeaseStatus { number: self.number, ..LeaseStatus::default() };
     }
 
-    /// Whether the registry has confirmed the present clock, which is `offset_us` ahead of the time since
-    /// boot.
+    /// Returns whether the registry has confirmed the current clock. `offset_us` is the clock minus the time
+    /// since boot.
     pub fn is_clock_confirmed(&self, offset_us: i64) -> bool {
         self.confirmed_clock_us.is_some_and(|confirmed_us| !is_another_clock(confirmed_us, offset_us))
     }
 
-    /// Whether the clock was set after the registry had confirmed it.
+    /// Returns whether the clock was set after the registry had confirmed the clock.
     pub fn is_clock_set_since(&self, offset_us: i64) -> bool {
         self.confirmed_clock_us.is_some_and(|confirmed_us| is_another_clock(confirmed_us, offset_us))
     }
@@ -109,7 +109,7 @@ impl LeaseStatus {
         self.problem.text()
     }
 
-    /// Returns a warning about a condition that an administrator should fix before it stops IDs.
+    /// Returns a warning about a condition that may later prevent the server from issuing IDs.
     pub fn warning(&self) -> Option<String> {
         self.warning.text()
     }
@@ -139,8 +139,7 @@ pub fn lease_status() -> LeaseStatus {
     *LEASE_STATUS.share()
 }
 
-/// Changes the lease status. Its number is raised unless the lease is unchanged or a renewal of the previous
-/// lease.
+/// Changes the lease status. Increments the number of the status unless the lease is unchanged or renewed.
 pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
     let mut lease_status = LEASE_STATUS.exclusive();
     let before = lease_status.lease;
@@ -155,7 +154,7 @@ pub fn tell(change: impl FnOnce(&mut LeaseStatus)) {
 }
 
 impl State {
-    /// Opens the gate for a lease, unless the lease status has changed since the plan was made. `number` is
+    /// Opens the gate for a lease, unless the lease has changed since the keeper made its plan. `number` is
     /// the number of the lease status in the plan.
     pub fn open_gate(&self, lease: &Lease, number: u64) {
         let lease_status = LEASE_STATUS.share();

@@ -11,11 +11,11 @@ use super::server_status::ServerStatus;
 use super::slot_table::{Directory, SlotTable};
 use crate::error::Error;
 
-/// The state that consists of atomics only.
+/// The part of the shared state that consists only of atomics.
 #[derive(Default)]
 #[repr(C)]
 pub struct State {
-    /// The gate has cache lines of its own: every call reads it, and it is hardly ever written.
+    /// The gate has its own cache lines, because every call reads the gate and writes are very rare.
     pub gate: CachePadded<Gate>,
     pub server_status: CachePadded<ServerStatus>,
     pub statistics: CachePadded<Statistics>,
@@ -25,7 +25,7 @@ pub struct State {
 // pgrx refuses to start if the alignment is larger than that of PostgreSQL's shared memory.
 const _: () = assert!(align_of::<State>() <= pg_sys::PG_CACHE_LINE_SIZE as usize);
 
-/// Statistics since shared memory was created. All accesses are Relaxed: no decision depends on these
+/// Statistics since shared memory was created. All accesses are Relaxed, because no decision depends on these
 /// numbers.
 #[derive(Default)]
 pub struct Statistics {
@@ -46,10 +46,10 @@ pub(super) static STATE: PgAtomic<State> = unsafe { PgAtomic::new(c"snowflake_id
 // SAFETY: as above.
 pub(super) static DIRECTORY: PgLwLock<Directory> = unsafe { PgLwLock::new(c"snowflake_id directory") };
 
-/// Whether the postmaster loaded the library, so that shared memory exists.
+/// True if the postmaster loaded the library, so that shared memory exists.
 static IS_PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Requests the shared memory. Called by the postmaster while it loads the library.
+/// Requests the shared memory. The postmaster calls this function while it loads the library.
 pub(super) fn request() {
     IS_PRELOADED.store(true, Ordering::Relaxed);
     pg_shmem_init!(STATE);
@@ -58,7 +58,7 @@ pub(super) fn request() {
 
 /// Returns the shared state.
 /// # Errors
-/// [`Error::NotPreloaded`] if the library is not in `shared_preload_libraries`.
+/// Returns [`Error::NotPreloaded`] if the library is not in `shared_preload_libraries`.
 pub fn state() -> Result<&'static State, Error> {
     match IS_PRELOADED.load(Ordering::Relaxed) {
         true => Ok(STATE.get()),

@@ -1,10 +1,10 @@
-//! The state in shared memory. Its main parts are the gate, the slots, and `server_status`, in which
-//! processes publish their state to one another.
+//! The state in shared memory. The main parts are the gate, the slots, and `server_status`. Processes publish
+//! their state in `server_status`.
 //!
 //! Who writes what:
 //!
-//! * `gate` (one word): opened only by the keeper; closed by the keeper, and by the registry worker when a
-//!   lease is withdrawn; read in every attempt to take an ID.
+//! * `gate` (one word): the keeper opens and closes the gate. The registry worker closes the gate when a
+//!   lease is withdrawn. Every attempt to take an ID reads the gate.
 //! * the slots and their directory: see [`slots`] and [`tracks`].
 //! * `server_status`: see [`server_status`]. Each writer has a separate type in `server_status`.
 //! * the statistics: any process adds to them, and nothing depends on them.
@@ -16,7 +16,7 @@
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
 //!
 //! After a crash of a backend, the postmaster reinitializes all of this memory. The history of the server is
-//! carried over (see [`carry_over`]). What must survive a restart of the server is stored (see
+//! carried over (see [`carry_over`]). State that must survive a restart of the server is stored on disk (see
 //! [`crate::keeper`]).
 
 mod bounded_text;

@@ -1,16 +1,16 @@
-//! The keeper's report: its current problem, and warnings for administrators. Only the keeper writes it,
-//! under the exclusive lock.
+//! The keeper's report, with its current problem and warnings for administrators. Only the keeper writes the
+//! report, under the exclusive lock.
 
 use pgrx::prelude::*;
 use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
 use super::bounded_text::BoundedText;
 
-/// The keeper's current problem, and its warning.
+/// The keeper's current problem and current warning.
 #[derive(Clone, Copy, Default)]
 pub struct Report {
     error: BoundedText,
-    /// When the error happened, in microseconds of Unix time.
+    /// The time of the error, in microseconds of Unix time.
     pub error_at_us: i64,
     warning: BoundedText,
 }
@@ -21,7 +21,7 @@ impl Report {
         self.error.text()
     }
 
-    /// Returns a warning about a condition that an administrator should fix although IDs can be issued.
+    /// Returns a warning about a problem that an administrator should fix although IDs can be issued.
     pub fn warning(&self) -> Option<String> {
         self.warning.text()
     }
@@ -43,14 +43,14 @@ pub fn report() -> Report {
     *REPORT.share()
 }
 
-/// Sets the error of the keeper and its time, in microseconds of Unix time; `None` clears the error.
+/// Sets the keeper's error, with its time in microseconds of Unix time. `None` clears the error.
 pub fn report_error(text: Option<&str>, at_us: i64) {
     let mut report = REPORT.exclusive();
     report.error.set(text.unwrap_or_default());
     report.error_at_us = at_us;
 }
 
-/// Sets the warning; `None` clears it.
+/// Sets the warning. `None` clears the warning.
 pub fn report_warning(text: Option<&str>) {
     REPORT.exclusive().warning.set(text.unwrap_or_default());
 }

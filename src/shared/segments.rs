@@ -1,4 +1,4 @@
-//! Segments in shared memory: one slot for each segment that is in use on this server.
+//! Stores the segments in shared memory, with one slot for each segment in use on this server.
 //!
 //! Who writes what:
 //!
@@ -8,10 +8,11 @@
 //! * the directory, which says to which segment a slot belongs, and what the registry last answered about it:
 //!   backends assign slots to names, and the worker writes the rest, both under the exclusive lock.
 //! * whether a slot is wanted: set by backends that wait, cleared by the worker before it asks the registry.
-//! * the rounds: counted by the worker. A round that starts after a backend has asked answers that backend.
+//! * the rounds: counted by the worker. A backend's request is answered by a round that starts after the
+//!   request.
 //!
-//! A slot that has ever had a number keeps its name until the server is restarted, so that backends may cache
-//! it. The slot of a name that the registry does not know may be assigned to another name.
+//! Once a slot has had a number, it keeps its name until the server is restarted, so backends may cache the
+//! slot. The slot of a name that the registry does not know may be assigned to another name.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -28,8 +29,8 @@ use crate::pg::clock;
 
 /// The maximum of `snowflake_id.max_segments`.
 const MOST_SEGMENTS: usize = 256;
-/// A name about which the registry has not answered may lose its slot when no call has waited for it for this
-/// long.
+/// A name may lose its slot if the registry has not answered a request for the name, and if no call has
+/// waited for the name for this time.
 const IDLE_AFTER_US: i64 = 10_000_000;
 /// The maximum length of a segment's name, in bytes.
 pub const LONGEST_NAME: usize = 63;
@@ -39,15 +40,15 @@ pub const LONGEST_NAME: usize = 63;
 pub struct Segments {
     /// The wakeup of the segments worker.
     pub wakeup: Wakeup,
-    /// Whether any segment was ever used, so that the worker has to run.
+    /// Whether any segment was ever used. If so, the worker must run.
     pub is_used: AtomicBool,
-    /// The number of rounds that the worker has started, and the number of the last one that has ended.
+    /// The number of rounds that the worker has started. The field `ended` is the number of the last completed round.
     begun: AtomicU64,
     ended: AtomicU64,
-    /// Sent by the worker when a range was published, and when a round has ended.
+    /// The signal that the worker sends after publishing a range and after ending a round.
     pub changes: Signal,
-    /// The registry's clock minus the time since boot, in microseconds. Written by the worker before any
-    /// range that ends at a certain time.
+    /// The registry's clock minus the time since boot, in microseconds. The worker writes this value before
+    /// publishing any range that has an end time.
     clock_offset_us: AtomicI64,
     slots: Slots,
 }
@@ -66,58 +67,59 @@ pub struct Slot {
     pub segment: Segment,
     /// Whether a call waits for numbers.
     is_wanted: AtomicBool,
-    /// When a call last waited, in microseconds since boot. Relaxed: the value is used only to find an idle
-    /// slot.
+    /// The time of the last wait for numbers, in microseconds since boot. Relaxed: the value only serves to find an
+    /// idle slot.
     wanted_at_us: AtomicI64,
-    /// How many calls have waited. Relaxed: for statistics only.
+    /// The number of calls that have waited. Relaxed: the number is used only for statistics.
     pub calls_waited: AtomicU64,
 }
 
 impl Slot {
-    /// Records that a call waits for numbers. SeqCst: see [`Segments::begin_round`].
+    /// Records that a call is waiting for numbers. SeqCst: see [`Segments::begin_round`].
     pub fn want(&self) {
         self.wanted_at_us.store(clock::since_boot_us(), Ordering::Relaxed);
         self.is_wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether a call has waited since this was last called.
+    /// Returns whether a call has waited since the previous call of this function.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether no call has waited in the last 10 s.
+    /// Returns whether the last wait for numbers was more than 10 seconds ago.
     fn is_idle(&self) -> bool {
         let waited_us = clock::since_boot_us() - self.wanted_at_us.load(Ordering::Relaxed);
         waited_us > IDLE_AFTER_US
     }
 }
 
-/// What is known about the segment in a slot.
+/// The directory entry of a segment.
 #[derive(Clone, Copy, Default)]
 pub struct Record {
     name: Name,
     pub state: SegmentState,
-    /// When the registry last answered, in microseconds of Unix time.
+    /// The time of the registry's last answer, in microseconds of Unix time.
     pub answered_at_us: i64,
-    /// When the newest range was taken, in microseconds of Unix time.
+    /// The time at which the worker received the newest range, in microseconds of Unix time.
     pub taken_at_us: i64,
-    /// How many numbers the newest range has.
+    /// The size of the newest range.
     pub step: i64,
-    /// The last number that the segment can ever give; 0 if the registry has not reported it.
+    /// The last number that the segment can ever provide, or 0 if this number is unknown.
     pub max_value: i64,
     detail: BoundedText,
     /// The name of an existing segment of which this name is probably a misspelling.
     near: Name,
 }
 
-/// The registry's last answer about a segment.
+/// The state of a segment according to the registry's last answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SegmentState {
-    /// No answer yet.
+    /// The registry has not answered yet.
     #[default]
     Asked,
     Open,
-    /// The registry has no segment with this name. Neither the registry nor this server knows of an earlier one.
+    /// The registry has no segment with this name. The registry and this server have no record of an earlier segment
+    /// with this name.
     Unknown,
     /// The segment was dropped.
     Dropped,
@@ -129,9 +131,9 @@ pub enum SegmentState {
     Exhausted,
     /// Other transactions held the row for too long.
     Busy,
-    /// This server is in a later period than the registry.
+    /// The registry is still in an earlier period than this server.
     Ahead,
-    /// The request or the answer was invalid.
+    /// The registry's answer or the server's request was invalid.
     Invalid,
 }
 
@@ -158,7 +160,7 @@ impl Record {
         self.name.text()
     }
 
-    /// Returns details about the state, for administrators.
+    /// Returns details about the state for administrators.
     pub fn detail(&self) -> Option<String> {
         self.detail.text()
     }
@@ -181,7 +183,7 @@ impl Record {
     }
 }
 
-/// The name of a segment, in UTF-8.
+/// The name of a segment in UTF-8.
 #[derive(Clone, Copy)]
 struct Name {
     bytes: [u8; LONGEST_NAME],
@@ -196,7 +198,7 @@ impl Default for Name {
 
 impl Name {
     /// # Panics
-    /// If the text is longer than [`LONGEST_NAME`].
+    /// Panics if the text exceeds [`LONGEST_NAME`].
     fn new(text: &str) -> Name {
         let mut name = Name { length: text.len() as u8, ..Name::default() };
         name.bytes[..text.len()].copy_from_slice(text.as_bytes());
@@ -208,13 +210,13 @@ impl Name {
     }
 }
 
-/// What is known about all segments and about the registry.
+/// The state of all segments and of the registry.
 #[derive(Clone, Copy)]
 pub struct Directory {
     records: [Record; MOST_SEGMENTS],
-    /// Why the registry does not answer.
+    /// The reason why the registry does not answer.
     problem: BoundedText,
-    /// Since when the registry does not answer, in microseconds of Unix time.
+    /// The time at which the registry stopped answering, in microseconds of Unix time.
     pub problem_since_us: i64,
     pub trouble: Trouble,
 }
@@ -230,7 +232,7 @@ impl Default for Directory {
     }
 }
 
-/// Why no numbers are available.
+/// The reason why no numbers are available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trouble {
     /// The registry does not answer, or its answer is invalid.
@@ -276,7 +278,7 @@ pub struct RegistryProblem {
     pub trouble: Trouble,
 }
 
-/// Returns the reason why the registry does not answer, or `None` if it answers.
+/// Returns the reason why the registry does not answer, or `None` if the registry answers.
 pub fn registry_problem() -> Option<RegistryProblem> {
     let directory = DIRECTORY.share();
     Some(RegistryProblem {
@@ -286,7 +288,7 @@ pub fn registry_problem() -> Option<RegistryProblem> {
     })
 }
 
-/// Sets the reason why the registry does not answer; `None` clears it.
+/// Sets or clears the reason why the registry does not answer.
 pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     let mut directory = DIRECTORY.exclusive();
     if text.is_some() && directory.problem.text().is_none() {
@@ -296,8 +298,8 @@ pub fn report_problem(text: Option<&str>, trouble: Trouble) {
     directory.trouble = trouble;
 }
 
-/// Returns the slot of a name and the slot's index. A name without a slot is assigned one. Until a number is
-/// taken from the slot, it may be reassigned to another name: see [`Segments::record_of`].
+/// Returns the slot of a name and the slot's index. A name without a slot is assigned a slot. Another name can take
+/// over the slot until a number is taken from the slot: see [`Segments::record_of`].
 pub fn find_or_assign(name: &str, max_segments: usize) -> Result<(usize, &'static Slot), Error> {
     let segments = segments()?;
     if let Some(at) = find(&DIRECTORY.share().records, name) {
@@ -318,9 +320,9 @@ fn find(records: &[Record], name: &str) -> Option<usize> {
 }
 
 impl Segments {
-    /// Returns the index of a slot that can be assigned to a new name: a free slot if there is one. Otherwise
-    /// a slot without any number, either of a name that the registry does not know or rejects, or of an idle
-    /// name about which the registry has not answered. Of these, the slot with the oldest answer is returned.
+    /// Returns the index of a slot for a new name. A free slot is preferred. If no slot is free, a slot can be
+    /// reassigned if it has had no number, and if the registry does not know the name, rejects the name, or has not
+    /// answered about an idle name. Among several such slots, the function chooses the slot with the oldest answer.
     fn room_in(&self, records: &[Record]) -> Option<usize> {
         let is_useless = |at: &usize| {
             let slot = &self.slots.0[*at];
@@ -345,14 +347,14 @@ impl Segments {
         records.map(|(at, record)| (at, *record, &self.slots.0[at])).collect()
     }
 
-    /// Calls `action` with a slot if the slot belongs to this name. The slot cannot be reassigned meanwhile,
-    /// because that requires the exclusive lock and a slot without ranges.
+    /// Calls the closure `action` with the slot at this index if the slot belongs to this name. The slot cannot be
+    /// reassigned meanwhile, because that requires the exclusive lock and a slot without ranges.
     pub fn with_slot_of<T>(&self, at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
         let directory = DIRECTORY.share();
         (directory.records[at].name() == name).then(|| action(&self.slots.0[at]))
     }
 
-    /// Returns what is known about the segment in a slot, or `None` if the slot does not belong to this name.
+    /// Returns the directory entry of a slot, or `None` if the slot does not belong to this name.
     pub fn record_of(&self, at: usize, name: &str) -> Option<Record> {
         Some(DIRECTORY.share().records[at]).filter(|record| record.name() == name)
     }
@@ -366,7 +368,8 @@ impl Segments {
         }
     }
 
-    /// Wakes the worker. If the worker is not running, wakes the keeper, which starts it.
+    /// Wakes the worker. If the worker is not running, the function wakes the keeper, and the keeper starts the
+    /// worker.
     pub fn request_worker(&self) {
         self.is_used.store(true, Ordering::Relaxed);
         match (self.wakeup.pid(), memory::state()) {
@@ -375,7 +378,7 @@ impl Segments {
         }
     }
 
-    /// Returns the number of the first round that answers what is asked now.
+    /// Returns the number of the first round that will answer a new request.
     pub fn next_round(&self) -> u64 {
         self.begun.load(Ordering::SeqCst) + 1
     }
@@ -385,24 +388,24 @@ impl Segments {
         self.ended.load(Ordering::Acquire) >= round
     }
 
-    /// Starts a round. SeqCst: if a caller asked before this number changed, the round sees its request.
+    /// Starts a round. SeqCst ensures that the round sees all requests made before the number of the round changed.
     pub fn begin_round(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Ends the round. To be called after all its results are written.
+    /// Ends the round. The function must be called after all results of the round are written.
     pub fn end_round(&self) {
         self.ended.store(self.begun.load(Ordering::SeqCst), Ordering::Release);
         self.changes.send();
     }
 
     /// Returns the registry's clock in microseconds: its value at the last answer, plus the time that has
-    /// passed since then. Setting the clock of this server does not change it.
+    /// passed since then. Setting the clock of this server does not change the result.
     pub fn registry_clock_us(&self) -> i64 {
         clock::since_boot_us().saturating_add(self.clock_offset_us.load(Ordering::Relaxed))
     }
 
-    /// Records the registry's clock, as of a given time since boot.
+    /// Records the registry's clock at a given time since boot.
     pub fn set_registry_clock(&self, clock_us: i64, since_boot_us: i64) {
         self.clock_offset_us.store(clock_us.saturating_sub(since_boot_us), Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
-//! What the keeper, the backends and administrators publish to one another: one type for each writer.
+//! Values by which the keeper, the backends and administrators inform one another. Each writer has its own
+//! type.
 //!
-//! Times are microseconds of Unix time; 0 means none. Unless a comment says otherwise, no word orders
-//! accesses to another word, so Relaxed suffices.
+//! Times are microseconds of Unix time; 0 means none. Accesses to the words are Relaxed, unless a comment
+//! states that one word orders the accesses to another word.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
@@ -26,12 +27,12 @@ pub struct ServerStatus {
     /// The wakeup of the registry worker.
     pub registry_wakeup: Wakeup,
     pub commands: CommandSlot,
-    /// Sent by the keeper at the end of each cycle.
+    /// The signal that the keeper sends at the end of each cycle.
     pub cycles: Signal,
 }
 
-/// The value of a track, and the floor of its slots: see [`Begun`]. Written by the keeper, under the
-/// exclusive lock of the directory.
+/// The value of a track, and the floor of the slots of that track (see [`Begun`]). The keeper writes these
+/// words under the exclusive lock of the directory.
 #[derive(Default)]
 struct BegunWords {
     value: AtomicU8,
@@ -45,7 +46,7 @@ impl ServerStatus {
         Begun { value: words.value.load(Ordering::Acquire), floor_us: words.floor_us.load(Ordering::Acquire) }
     }
 
-    /// Whether the keeper has determined the floors since shared memory was created.
+    /// Returns whether the keeper has determined the floors since shared memory was created.
     pub fn is_begun(&self) -> bool {
         self.begun(0).floor_us != 0
     }
@@ -56,13 +57,13 @@ impl ServerStatus {
         words.value.store(begun.value, Ordering::Release);
     }
 
-    /// Returns the value of the clock sequence that is in use; 0 if no other value was opened.
+    /// Returns the current value of the clock sequence. The value is 0 until another value is opened.
     pub fn value(&self) -> u8 {
         self.begun(1).value
     }
 
-    /// Returns the earliest instant, in microseconds of Unix time, at which a layout could get another value
-    /// of the clock sequence than the current one. `max_value` is the highest value that fits the layout.
+    /// Returns the earliest time at which a layout can switch to another value of the clock sequence, in
+    /// microseconds of Unix time. `max_value` is the highest value that fits the layout.
     pub fn another_value_from_us(&self, max_value: u8) -> Option<i64> {
         let lease = self.keeper.range_us();
         let from_us = self.values.free_from_us(max_value, self.value())?.max(lease.start);

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use pgrx::PGRXSharedMemory;
 use snowflake_id_core::{Layout, Slot, SlotKey};
 
-/// How many layouts can be in use at a time.
+/// The maximum number of layouts in use at a time.
 pub const MAX_LAYOUTS: usize = 16;
-/// How many slots there are. Each reset retires the slots in use until the server is restarted.
+/// The total number of slots. Each reset retires the slots in use until the server is restarted.
 pub const MAX_SLOTS: usize = 256;
 
 /// The slots.
 pub(super) struct SlotTable {
     pub(super) slots: [Slot; MAX_SLOTS],
-    /// Kept apart from the slots, whose cache lines are contended.
+    /// The records are stored separately from the slots, because the cache lines of the slots are contended.
     pub(super) records: [Record; MAX_SLOTS],
 }
 
 impl Default for SlotTable {
-    /// Every slot starts with horizon 0, so no tick may be used.
+    /// Every slot starts with horizon 0, which permits no ticks.
     fn default() -> SlotTable {
         SlotTable {
             slots: std::array::from_fn(|_| Slot::new(0, 0)),
@@ -27,34 +27,35 @@ impl Default for SlotTable {
     }
 }
 
-/// What is known about a slot, in addition to its contents.
+/// The data of a slot that is stored outside the slot.
 #[derive(Default)]
 pub(super) struct Record {
-    /// How many IDs were taken, as counted so far. All backends add to it.
+    /// The number of IDs that backends have reported so far. All backends add their counts.
     pub(super) issued: AtomicU64,
-    /// The slot's word after it was last set other than by taking IDs. While the word is unchanged, no ID has
-    /// been taken since. This and the next field are written under the exclusive lock.
+    /// The slot's word after the last change other than taking an ID. As long as the slot still has this
+    /// word, no ID has been taken since that change. The fields `set_to` and `end_of_use_us` are written
+    /// under the exclusive lock.
     set_to: AtomicU64,
-    /// The high-water mark of the IDs issued before `set_to` was set, in microseconds of Unix time.
+    /// The high-water mark of the IDs issued before the change to `set_to`, in microseconds of Unix time.
     end_of_use_us: AtomicI64,
 }
 
 impl Record {
-    /// Records that the slot was set to this word, which has a value of the clock sequence with which the
-    /// slot has issued no ID.
+    /// Records that the slot was set to a new word. The server has issued no ID from this slot with the clock
+    /// sequence value of the new word.
     pub(super) fn note_new(&self, word: u64) {
         self.end_of_use_us.store(0, Ordering::Relaxed);
         self.set_to.store(word, Ordering::Relaxed);
     }
 
-    /// Records that the slot was raised from one word to another.
+    /// Records that the keeper has raised the slot from one word to another.
     pub(super) fn note_raised(&self, key: &SlotKey, before: u64, after: u64) {
         self.end_of_use_us.store(self.end_of_use_us(key, before), Ordering::Relaxed);
         self.set_to.store(after, Ordering::Relaxed);
     }
 
-    /// Returns the high-water mark of the issued IDs, given the slot's word. IDs that were skipped do not
-    /// count as issued.
+    /// Returns the high-water mark of the issued IDs, given the slot's word. The high-water mark does not
+    /// include IDs that were skipped.
     pub(super) fn end_of_use_us(&self, key: &SlotKey, word: u64) -> i64 {
         match word == self.set_to.load(Ordering::Relaxed) {
             true => self.end_of_use_us.load(Ordering::Relaxed),
@@ -63,7 +64,7 @@ impl Record {
     }
 }
 
-/// Which slot belongs to which layout.
+/// The assignment of slots to layouts.
 #[derive(Clone, Copy)]
 pub(super) struct Directory {
     pub(super) entries: [SlotEntry; MAX_SLOTS],
@@ -82,11 +83,12 @@ unsafe impl PGRXSharedMemory for Directory {}
 pub(super) enum SlotEntry {
     #[default]
     Free,
-    /// The slot belongs to this layout on this track, and to all layouts with the same key. On track 0, the
-    /// entry names a layout without a clock sequence as soon as there is one: the other layouts leave the
-    /// slot when the clock is set back.
+    /// The slot belongs to this layout on this track, and to all other layouts with the same key. On track 0,
+    /// the entry names a layout without a clock sequence as soon as such a layout exists, because the other
+    /// layouts leave the slot when the clock is set back.
     InUse(Layout, usize),
-    /// The slot belongs to no layout any more. Backends may still have cached it.
+    /// A reset has retired the slot, so no layout uses the slot any more. Backends may still have the slot in
+    /// their caches.
     Retired,
 }
 
@@ -98,7 +100,8 @@ impl SlotEntry {
         }
     }
 
-    /// Whether every layout has left this slot, while the server's value of the clock sequence is `current`.
+    /// Returns whether all layouts have left this slot. The parameter `current` is the server's current value
+    /// of the clock sequence.
     pub(super) fn is_left(&self, current: u8) -> bool {
         match self {
             SlotEntry::InUse(layout, track) => SlotKey::at(layout, current).track() != *track,

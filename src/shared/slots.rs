@@ -1,4 +1,4 @@
-//! The assignment of slots to layouts. Operations on all slots at once are in [`super::tracks`].
+//! The assignment of slots to layouts. Operations that affect all slots at once are in [`super::tracks`].
 //!
 //! * The directory is written under the exclusive lock and read under the shared lock. A backend may cache a
 //!   slot that it has found, so that the hot path takes no lock: a slot is never assigned to another layout.
@@ -14,7 +14,7 @@ use super::memory::{DIRECTORY, State, state};
 use super::slot_table::{MAX_LAYOUTS, MAX_SLOTS, Record, SlotEntry};
 use crate::error::Error;
 
-/// A slot that belongs to a layout, with a counter of the IDs that were taken from the slot.
+/// The slot of a layout, with a counter of the issued IDs.
 #[derive(Clone, Copy)]
 pub struct SlotInUse {
     pub slot: &'static Slot,
@@ -23,22 +23,22 @@ pub struct SlotInUse {
     pub clock_seq: u8,
 }
 
-/// A snapshot of a slot in use.
+/// A snapshot of the state of a slot.
 pub struct SlotFacts {
-    /// The layout that gives the slot its name. Other layouts may share the slot.
+    /// The layout after which the slot is named. Other layouts may share the slot.
     pub layout: Layout,
     pub key: SlotKey,
-    /// Whether no layout uses the slot any more, because the clock was set back.
+    /// Whether all layouts have left the slot because the clock was set back.
     pub is_left: bool,
     /// The value of the clock sequence.
     pub clock_seq: u8,
-    /// The next free value of the counter.
+    /// The next unused value of the counter.
     pub counter: u64,
-    /// How many IDs were taken, as counted so far.
+    /// The number of issued IDs that backends have reported so far.
     pub issued: u64,
 }
 
-/// Returns the slot of a layout, or `None` if it has none.
+/// Returns the slot of a layout, or `None` if the layout has no slot.
 pub fn find(layout: &Layout) -> Result<Option<SlotInUse>, Error> {
     let state = state()?;
     let directory = DIRECTORY.share();
@@ -46,7 +46,8 @@ pub fn find(layout: &Layout) -> Result<Option<SlotInUse>, Error> {
     Ok(directory.find(key).map(|at| state.slot_at(at, &key)))
 }
 
-/// Returns the slot of a layout. A layout without a slot is assigned one, which starts at the floor.
+/// Returns the slot of a layout. If the layout has no slot, the function assigns a slot that starts at the
+/// floor.
 pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     let state = state()?;
     let mut directory = DIRECTORY.exclusive();
@@ -69,8 +70,8 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     Ok(state.slot_at(free, &key))
 }
 
-/// Names the slot of a layout after this layout if the layout keeps the slot for longer than the layout in
-/// the entry. On track 0, a layout keeps the slot for longer if its clock sequence is narrower. On track 1,
+/// Names a slot after this layout if this layout will use the slot for longer than the layout in the
+/// directory. On track 0, a layout keeps the slot for longer if its clock sequence is narrower. On track 1,
 /// it keeps the slot for longer if its clock sequence is wider.
 pub fn name_after(layout: &Layout) -> Result<(), Error> {
     let key = state()?.key_of(layout);
@@ -101,7 +102,7 @@ impl State {
         SlotKey::at(layout, self.server_status.value())
     }
 
-    /// Returns the first counter for a newly assigned slot.
+    /// Returns the first counter of a new slot.
     pub fn first_counter(&self, key: &SlotKey) -> u64 {
         key.first_counter_from(self.server_status.begun(key.track()).floor_us)
     }

@@ -1,6 +1,6 @@
-//! The hosts of a registry at which connection attempts got stuck. Later processes ask these hosts after the
-//! others, and connect after a pause. Written by the registry worker and the segments worker, under the
-//! exclusive lock.
+//! The hosts of a registry at which connection attempts got stuck. Processes that start later try these hosts
+//! last, and pause before they connect. The registry worker and the segments worker write this state under
+//! the exclusive lock.
 
 use std::time::Duration;
 
@@ -9,24 +9,25 @@ use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
 
 use crate::pg::clock;
 
-/// How many hosts are remembered.
+/// The maximum number of remembered hosts.
 const MOST_HOSTS: usize = 64;
-/// How long a host is still asked after the others once a connection has succeeded again, in microseconds.
+/// After a connection succeeds, the recorded hosts are still tried last for this time, in microseconds.
 const TIME_ASIDE_US: i64 = 60_000_000;
-/// The pause before a connection attempt. It is doubled for each process that has exited without a
-/// connection.
+/// The first pause before a connection attempt. The pause doubles with each process that exits without having
+/// connected.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// The maximum of this pause.
+/// The maximum pause before a connection attempt.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// A host. Instants are microseconds since boot.
 #[derive(Clone, Copy, Default)]
 struct Mark {
-    /// A hash of the host's name. If two hosts have the same hash, both are asked late, which does no harm.
+    /// A hash of the host's name. If two hosts have the same hash, both hosts are tried late, which is
+    /// harmless.
     host: u64,
-    /// When a process last got stuck there; 0 if this entry is unused.
+    /// The time at which a process last got stuck at this host, or 0 if this entry is unused.
     at_us: i64,
-    /// Until when the host is asked after the others.
+    /// The time until which this host is tried last.
     until_us: i64,
 }
 
@@ -34,8 +35,7 @@ struct Mark {
 #[derive(Clone, Copy)]
 pub struct Stuck {
     marks: [Mark; MOST_HOSTS],
-    /// How many processes have exited without a connection since the last successful one, and when the last
-    /// of them exited.
+    /// The number of processes that have exited without a connection since the last successful connection.
     ended: u32,
     ended_at_us: i64,
 }
@@ -62,7 +62,8 @@ pub fn stuck() -> Stuck {
     *STUCK.share()
 }
 
-/// Marks hosts that took too long to answer. `is_end` says that the process is about to exit for this reason.
+/// Records the hosts that took too long to answer. `is_end` is true if the process is about to exit for this
+/// reason.
 pub fn note(hosts: &[u64], is_end: bool) {
     if hosts.is_empty() && !is_end {
         return;
@@ -99,16 +100,16 @@ impl Stuck {
         self.ended > 0 || self.marks.iter().any(|mark| mark.until_us == i64::MAX)
     }
 
-    /// Returns a sort key for hosts: hosts at which no process got stuck come first, then the hosts at which
-    /// that was longest ago.
+    /// Returns a sort key for a host. Hosts at which no process got stuck sort first. The other hosts are
+    /// sorted by the time at which a process last got stuck, in ascending order.
     pub fn order_of(&self, host: u64) -> i64 {
         let now_us = clock::since_boot_us();
         let mark = self.marks.iter().find(|mark| mark.host == host && mark.until_us > now_us);
         mark.map_or(0, |mark| mark.at_us)
     }
 
-    /// Returns how long to wait before the next connection attempt: a stuck process may keep a processor
-    /// busy.
+    /// Returns the remaining pause before the next connection attempt. Without a pause, stuck processes could
+    /// keep a processor busy.
     pub fn pause(&self) -> Duration {
         if self.ended == 0 {
             return Duration::ZERO;

@@ -1,13 +1,14 @@
-//! Operations on all slots of a track. They publish a horizon, fence the slots, switch to another value of
-//! the clock sequence, or retire the slots.
+//! Operations on all slots of a track. The operations publish a horizon, fence the slots, switch to another
+//! value of the clock sequence, or retire the slots.
 //!
 //! * Every slot is limited by the published horizon or the end of the lease, whichever is earlier. Under the
 //!   shared lock, the keeper first writes the horizon and the lease to `server_status`, and then the limit to
 //!   the slots. A slot that is assigned to a layout gets its limit from `server_status` under the exclusive
 //!   lock.
-//! * Layouts with a clock sequence have a slot on track 0. After the clock is set back, they also have a slot
-//!   on track 1. When the second slot switches to another value, its word contains the new value. Attempts
-//!   with the old value then fail, and sessions look up the slot again.
+//! * Layouts with a clock sequence have a slot on track 0. After the clock is set back, these layouts also
+//!   have a slot on track 1. When the slot on track 1 switches to another value, its word is replaced by a
+//!   word with the new value. Attempts with the old value then fail, and their sessions look up the slot
+//!   again.
 
 use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
@@ -41,14 +42,14 @@ impl State {
     }
 
     /// Returns the high-water mark of the IDs issued so far, over all slots of a track, in microseconds of
-    /// Unix time. A horizon at this instant covers all of them.
+    /// Unix time. A horizon at this instant is sufficient for all these IDs.
     fn end_of_use_us(&self, directory: &Directory, track: usize) -> i64 {
         let slots = self.on_track(directory, track);
         slots.map(|(key, slot, record)| record.end_of_use_us(&key, slot.word())).fold(0, i64::max)
     }
 
-    /// Publishes horizons for all slots, including slots that are assigned later. The horizons must be
-    /// durable.
+    /// Publishes the horizons of the tracks. The horizons apply to all slots, including slots that are
+    /// assigned later. The caller must ensure that the horizons are durable.
     pub fn publish(&self, horizons: [Option<Horizon>; TRACKS]) {
         self.publish_in(&DIRECTORY.share(), horizons);
     }
@@ -86,17 +87,18 @@ impl State {
         }
     }
 
-    /// Returns the last published horizon of a track, in microseconds of Unix time; 0 if there is none.
+    /// Returns the last published horizon of a track, in microseconds of Unix time, or 0 if no horizon was
+    /// published.
     pub fn published_us(&self, track: usize) -> i64 {
         self.server_status.history.published(track).until_us_of(self.server_status.begun(track).value)
     }
 
-    /// Sets the value of each track and the floor of its slots. The keeper calls this when it has determined
-    /// the values and floors.
+    /// Sets the value and the floor of each track. The keeper calls this function after it has determined the
+    /// values and the floors.
     pub fn begin(&self, begun: [Begun; TRACKS]) {
         let _directory = DIRECTORY.exclusive();
-        // Track 0 comes last, because
-        // [`ServerStatus::is_begun`](super::server_status::ServerStatus::is_begun) tests it.
+        // Track 0 is set last, because
+        // [`ServerStatus::is_begun`](super::server_status::ServerStatus::is_begun) checks track 0.
         self.server_status.begin(1, begun[1]);
         self.server_status.begin(0, begun[0]);
     }
@@ -105,17 +107,17 @@ impl State {
     /// high-water mark of the old value must be durable. All IDs with the new value must be before
     /// `floor_us`.
     ///
-    /// A slot that already has the new value is raised to the floor, so that paused attempts from an earlier
-    /// use of the value fail.
+    /// If a slot already has the new value, its counter is raised to the floor. Attempts that were paused
+    /// during an earlier use of the value then fail.
     pub fn open_value(&self, floor_us: i64, horizon: Horizon) {
         let directory = DIRECTORY.exclusive();
         let value = horizon.value();
-        // The value is set before the words change, so that a call that finds a changed word looks up its new
-        // slot.
+        // The value is set before the words are changed. A call that finds a changed word can then look up
+        // its new slot.
         self.server_status.begin(1, Begun { value, floor_us });
         for (key, slot, record) in directory.in_use(&self.slot_table).filter(|(key, ..)| key.track() == 1) {
             if !key.has_room_for(value) {
-                slot.set_horizon(0); // The layouts of this slot now use value 0 and track 0.
+                slot.set_horizon(0); // If the new value does not fit, the layouts use value 0 on track 0.
                 continue;
             }
             let first = key.word(value, key.first_counter_from(floor_us));
@@ -130,17 +132,17 @@ impl State {
         self.publish_in(&directory, [None, Some(horizon)]);
     }
 
-    /// Whether there are enough free slots to switch all layouts to another value of the clock sequence.
+    /// Returns whether enough slots are free to switch all layouts to another value of the clock sequence.
     pub fn has_room_for_value(&self) -> bool {
         self.server_status.value() > 0
             || DIRECTORY.share().entries.iter().filter(|entry| **entry == SlotEntry::Free).count()
                 >= MAX_LAYOUTS
     }
 
-    /// Closes the gate, and raises every slot to the floor of its track. If `is_another` is true, every slot
-    /// is raised at least to its next tick, so that IDs of the new identity sort after IDs of the old
-    /// identity. When this function returns, no attempt that started before the call can succeed. Slots that
-    /// are assigned later start at or above the floors.
+    /// Closes the gate, and raises every slot to the floor of its track. If the identity changes
+    /// (`is_another`), every slot is raised at least to its next tick, so that IDs of the new identity sort
+    /// after IDs of the old identity. When this function returns, no attempt that started before the call can
+    /// succeed. Slots that are assigned later start at or above the floors.
     pub fn fence(&self, floors_us: [i64; TRACKS], is_another: bool) {
         self.fence_in(&DIRECTORY.exclusive(), floors_us, is_another);
     }
@@ -171,9 +173,9 @@ impl State {
         }
     }
 
-    /// Fences, and lowers the published horizons so that no more IDs can be issued. For each track, returns
-    /// the high-water mark of the issued IDs, or the floor if the floor is higher. IDs below the floor may
-    /// have been issued earlier.
+    /// Runs a fence, and lowers the published horizons so that no more IDs can be issued. Returns for each
+    /// track the high-water mark of the issued IDs. If the floor of a track is higher, returns the floor,
+    /// because IDs below the floor may have been issued earlier.
     pub fn shutdown_horizons(&self) -> [Horizon; TRACKS] {
         let directory = DIRECTORY.exclusive();
         self.fence_in(&directory, [0; TRACKS], false);
@@ -185,10 +187,10 @@ impl State {
         ends
     }
 
-    /// Whether there are enough free slots for the layouts in use after a reset.
+    /// Returns whether enough slots will be free for the layouts in use after a reset.
     pub fn has_room_for_reset(&self) -> bool {
         let directory = DIRECTORY.share();
-        // A layout may have two slots now, but will need only one slot after a reset.
+        // A layout with two slots will need only one slot after a reset.
         let current = self.server_status.value();
         let is_in_use = |entry: &&SlotEntry| entry.in_use().is_some() && !entry.is_left(current);
         let is_free = |entry: &&SlotEntry| **entry == SlotEntry::Free;
@@ -196,12 +198,12 @@ impl State {
         entries().filter(is_free).count() >= entries().filter(is_in_use).count()
     }
 
-    /// Retires all slots. Layouts are assigned new slots, which start at `floor_us`. This function must be
-    /// called after a fence and after [`HistoryWords::reset`](super::history::HistoryWords::reset). The
-    /// records that keep used identities from continuing below their high-water marks must be durable.
+    /// Retires all slots. Layouts then get new slots that start at `floor_us`. The caller must first run a
+    /// fence and call [`HistoryWords::reset`](super::history::HistoryWords::reset). The high-water marks of
+    /// all used identities must be durable, so that these identities cannot continue below their marks.
     ///
-    /// Slots are not reused, because an attempt that was paused before the fence must never find the word
-    /// that it has read in its slot again.
+    /// Retired slots are never reused. If a slot were reused, an attempt that was paused before the fence
+    /// could find the same word again and succeed.
     pub fn reset(&self, floor_us: i64) {
         let mut directory = DIRECTORY.exclusive();
         for (_, slot, _) in directory.in_use(&self.slot_table) {

@@ -1,5 +1,5 @@
-//! Functions by which calls wait for background workers. A call sleeps until a worker signals a change, and
-//! then checks its condition again.
+//! Functions that calls use to wait for background workers. A call sleeps until a worker signals a change,
+//! and then checks its condition again.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::pg::condition::Condition;
 use crate::wait_event::WaitEvent;
 
-/// Counts events, and wakes the calls that wait for them.
+/// A signal, which counts events and wakes the waiting calls.
 #[derive(Default)]
 pub struct Signal {
     /// The counter is incremented (Release) after the result of the event is written, and read (Acquire)
@@ -24,20 +24,20 @@ impl Signal {
         self.condition.broadcast();
     }
 
-    /// Returns the number of events so far. A call misses no event if it reads this number, then checks its
-    /// condition, and then waits for a higher number.
+    /// Returns the number of events so far. To avoid missing an event, a call reads this number, then checks
+    /// its condition, and then waits for a higher number.
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until the count is higher than `seen`, for at most `timeout`.
+    /// Waits until the count exceeds `seen` or `timeout` has elapsed.
     pub fn wait_beyond(&self, seen: u64, timeout: Duration, event: WaitEvent) {
         self.condition.wait_until(timeout, event.number(), || self.count() > seen);
     }
 }
 
-/// The count of a signal that a call has last seen. The call checks its condition once before it first
-/// sleeps, so that every later event wakes it.
+/// The last count of a signal that a call has seen. The call checks its condition once before it first
+/// sleeps, so that it does not miss an event.
 pub struct Watch<'a> {
     signal: &'a Signal,
     seen: Cell<Option<u64>>,
@@ -48,8 +48,8 @@ impl<'a> Watch<'a> {
         Watch { signal, seen: Cell::new(None) }
     }
 
-    /// Sleeps until an event has happened since the previous call of this function, for at most `timeout`.
-    /// The first call returns at once.
+    /// Sleeps until an event has occurred since the previous call of this function, or until `timeout` has
+    /// elapsed. The first call returns immediately.
     pub fn wait(&self, timeout: Duration, event: WaitEvent) {
         if let Some(seen) = self.seen.replace(Some(self.signal.count())) {
             self.signal.wait_beyond(seen, timeout, event);
@@ -60,7 +60,7 @@ impl<'a> Watch<'a> {
 /// The time at which a call stops waiting.
 #[derive(Clone, Copy)]
 pub struct Deadline {
-    /// The total time that the call may wait.
+    /// The maximum total time that the call may wait.
     pub max_wait: Duration,
     at: Instant,
 }

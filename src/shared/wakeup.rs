@@ -7,17 +7,16 @@ use pgrx::pg_sys;
 /// Wakes a background worker by its latch.
 #[derive(Default)]
 pub struct Wakeup {
-    /// Whether the worker was requested. Set by the process that requests it, and cleared by the worker. Only
-    /// the process that sets it wakes the worker.
+    /// True if the worker was requested. A process that requests the worker sets this flag, and the worker
+    /// clears it. Only the process that sets the flag wakes the worker.
     is_wanted: AtomicBool,
-    /// Written by the worker, as is its latch.
+    /// The process ID of the worker, or 0 if no worker is registered. The worker writes `pid` and `latch`.
     pid: AtomicI32,
     latch: AtomicPtr<pg_sys::Latch>,
 }
 
 impl Wakeup {
-    /// Registers the worker. Called by the worker when it starts. Returns false if another worker is
-    /// registered.
+    /// Registers the calling process as the worker. Returns false if another worker is registered.
     pub fn attach(&self) -> bool {
         // SAFETY: plain variables of this process; the latch is in shared memory and is never freed.
         let (pid, latch) = unsafe { (pg_sys::MyProcPid, pg_sys::MyLatch) };
@@ -29,7 +28,7 @@ impl Wakeup {
         is_first
     }
 
-    /// Removes the registration. Called by the worker when it exits.
+    /// Removes the registration of the worker. The worker calls this function when it exits.
     pub fn detach(&self) {
         self.latch.store(std::ptr::null_mut(), Ordering::Release);
         self.pid.store(0, Ordering::Relaxed);
@@ -40,22 +39,22 @@ impl Wakeup {
         Some(self.pid.load(Ordering::Relaxed)).filter(|&pid| pid != 0)
     }
 
-    /// Wakes the worker, unless it was already requested.
+    /// Requests the worker. The worker is woken unless a request is already pending.
     pub fn request(&self) {
         let latch = self.latch.load(Ordering::Acquire);
         if !latch.is_null() && !self.is_wanted.swap(true, Ordering::AcqRel) {
             // SAFETY: latches of processes are in shared memory for as long as the server runs. If the worker
-            // has exited meanwhile, another process may own this latch, and is woken in vain.
+            // has exited, another process may own this latch. Waking that process is harmless.
             unsafe { pg_sys::SetLatch(latch) };
         }
     }
 
-    /// Whether the worker was requested since it last called [`Wakeup::take_wanted`].
+    /// Returns whether the worker was requested since the last call of [`Wakeup::take_wanted`].
     pub fn is_wanted(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the worker was requested since the last call, and clears the request.
+    /// Returns whether the worker was requested since the last call of this function, and clears the request.
     pub fn take_wanted(&self) -> bool {
         self.is_wanted.swap(false, Ordering::AcqRel)
     }

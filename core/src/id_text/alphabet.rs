@@ -1,22 +1,22 @@
-//! IDs written in the digits of an alphabet, most significant digit first, and the faults of such texts.
+//! Encodes IDs with the digits of an alphabet, most significant digit first, and detects invalid texts.
 
 /// What is wrong with a text. Positions are those of characters in the text, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The text has no digits.
     Empty,
-    /// The character at this position is not a digit of the encoding. In `base64url`, the last character is
-    /// also invalid if it sets bits beyond the 64 bits of an ID.
+    /// The character at this position is not valid in the encoding. In base64url, this error also means that
+    /// the last character sets bits beyond the 64 bits of an ID.
     Character(usize),
-    /// The text ends after the character at this position.
+    /// The text is too short and ends after the character at this position.
     TooShort(usize),
-    /// The character at this position is the first one that is too many.
+    /// The text is too long, and the character at this position is the first extra character.
     TooLong(usize),
-    /// The number exceeds the largest ID at the character at this position.
+    /// The number exceeds the largest ID, starting with the character at this position.
     TooLarge(usize),
 }
 
-/// The digits of a number, in order, and the characters that are read as these digits.
+/// The digits of an encoding, in ascending order, and the characters that are accepted for each digit.
 ///
 /// No existing crate reads and writes numbers of a fixed width. data-encoding writes whole bytes, and base62
 /// does not pad. lexical-core, for radices up to 36, does not pad either, and accepts signs. bs58 is made for
@@ -24,9 +24,9 @@ pub enum Fault {
 ///
 /// The radix is a constant, so the compiler turns divisions by it into multiplications.
 pub struct Alphabet<const RADIX: usize> {
-    /// The digits that are written.
+    /// The digits for encoding.
     digits: [u8; RADIX],
-    /// The value of each character when read, or [`NO_DIGIT`], or [`IGNORED`].
+    /// The value of each character: a digit, [`NO_DIGIT`] or [`IGNORED`].
     values: [u8; 256],
 }
 
@@ -39,7 +39,7 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         Alphabet { digits: *digits, values: [NO_DIGIT; 256] }.reading(digits)
     }
 
-    /// Adds alternative characters, which are read as 0, 1, 2 and so on.
+    /// Accepts alternative characters for the digits 0, 1, 2 and so on.
     pub const fn reading(mut self, characters: &[u8]) -> Alphabet<RADIX> {
         let mut value = 0;
         while value < characters.len() {
@@ -49,7 +49,7 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         self
     }
 
-    /// Adds a character that is ignored when read, at any position.
+    /// Makes the decoder ignore a character at any position.
     pub const fn ignoring(mut self, character: u8) -> Alphabet<RADIX> {
         self.values[character as usize] = IGNORED;
         self
@@ -64,20 +64,20 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         }
     }
 
-    /// Returns the ID that a text denotes. `width` is the number of digits of the largest ID, which is the
-    /// maximum for a text.
+    /// Decodes a text and returns the ID. The parameter `width` is the maximum number of digits, which is the
+    /// number of digits of the largest ID.
     #[inline]
     pub fn decode(&self, text: &[u8], width: usize) -> Result<i64, Fault> {
         let mut number: u64 = 0;
         let mut count = 0;
-        // The leftmost fault is reported. All characters before the fault are ASCII, so its byte position is
-        // also its character position.
+        // The leftmost fault is reported. All characters before the fault are ASCII, so the byte position of
+        // the fault is also its character position.
         for (index, character) in text.iter().enumerate() {
             match self.values[usize::from(*character)] {
                 IGNORED => continue,
                 _ if count == width => return Err(Fault::TooLong(index + 1)),
                 NO_DIGIT => return Err(Fault::Character(index + 1)),
-                // Only the last digit can make the number saturate.
+                // Only the last digit can saturate the number.
                 value => number = number.saturating_mul(RADIX as u64).saturating_add(value.into()),
             }
             count += 1;
@@ -88,8 +88,7 @@ impl<const RADIX: usize> Alphabet<RADIX> {
         i64::try_from(number).map_err(|_| Fault::TooLarge(self.first_too_large(text, width)))
     }
 
-    /// Returns the position of the digit at which a number of full width exceeds the largest ID, whatever
-    /// follows.
+    /// Returns the position of the first digit at which a number of full width exceeds the largest ID.
     #[cold]
     fn first_too_large(&self, text: &[u8], width: usize) -> usize {
         let mut place = (RADIX as u128).pow(width as u32);

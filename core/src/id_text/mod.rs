@@ -40,11 +40,11 @@ pub use alphabet::Fault;
 
 mod alphabet;
 
-/// The length of the longest text of an ID, in bytes: that of `decimal`.
+/// The maximum length of an ID in text form, in bytes. Encoding `decimal` has this length.
 pub const MAX_WIDTH: usize = 19;
 
-/// The alphabet of <https://www.crockford.com/base32.html>. Letters that look like digits are read as these
-/// digits.
+/// The alphabet of <https://www.crockford.com/base32.html>. A letter that looks like a digit is read as that
+/// digit.
 static CROCKFORD32: Alphabet<32> = Alphabet::new(b"0123456789ABCDEFGHJKMNPQRSTVWXYZ")
     .reading(b"0123456789abcdefghjkmnpqrstvwxyz")
     .reading(b"OI")
@@ -121,7 +121,8 @@ impl Encoding {
         })
     }
 
-    /// Returns the length of every text, in characters, which is the number of characters of the largest ID.
+    /// Returns the length of an ID in this encoding, in characters. All texts of an encoding have the same
+    /// length.
     pub const fn width(self) -> usize {
         match self {
             Encoding::Base58 | Encoding::Base62 | Encoding::Base64url => 11,
@@ -131,10 +132,10 @@ impl Encoding {
         }
     }
 
-    /// Writes the text of an ID into the buffer, and returns it.
+    /// Writes an ID into the buffer in text form, and returns the text.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn encode(self, id: i64, buffer: &mut [u8; MAX_WIDTH]) -> Result<&str, RangeError> {
         let number = u64::try_from(id).map_err(|_| RangeError::NegativeId(id))?;
@@ -151,14 +152,13 @@ impl Encoding {
         Ok(from_utf8(text).expect("bug: not all digits are ASCII"))
     }
 
-    /// Returns the ID of a text. The text can be in any character encoding in which ASCII bytes stand only
+    /// Converts a text to an ID. The text can be in any character encoding in which ASCII bytes stand only
     /// for ASCII characters.
     ///
-    /// The text may be shorter than one returned by [`encode`](Encoding::encode) if only leading zeros are
-    /// missing, except in `base64url`.
+    /// Leading zeros that [`encode`](Encoding::encode) writes may be omitted, except in `base64url`.
     ///
     /// # Errors
-    /// A [`TextError`] with the leftmost fault of the text.
+    /// Returns a [`TextError`] that describes the leftmost error in the text.
     pub fn decode(self, text: &[u8]) -> Result<i64, TextError> {
         let width = self.width();
         match self {
@@ -197,7 +197,7 @@ impl Encoding {
 
 /// Decodes an ID from a `base64url` text. The digits are aligned to the left, so none of them may be omitted.
 fn decode_base64url(text: &[u8]) -> Result<i64, Fault> {
-    // An invalid character is reported before a wrong length.
+    // If a text has both an invalid character and a wrong length, report the invalid character.
     let mut digits = [b'A'; Encoding::Base64url.width()];
     let present = text.len().min(digits.len());
     digits[..present].copy_from_slice(&text[..present]);
@@ -209,17 +209,17 @@ fn decode_base64url(text: &[u8]) -> Result<i64, Fault> {
         0 => Err(Fault::Empty),
         length if length < digits.len() => Err(Fault::TooShort(length)),
         length if length > digits.len() => Err(Fault::TooLong(1 + digits.len())),
-        // The sign bit is in the first character.
+        // The sign bit is part of the first character, so the error is at character 1.
         _ => u64::from_be_bytes(bytes).try_into().map_err(|_| Fault::TooLarge(1)),
     }
 }
 
-/// The reason why a text is not that of an ID.
+/// The error for a text that cannot be decoded to an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// The expected encoding of the text.
     pub encoding: Encoding,
-    /// What is wrong with the text.
+    /// The first error in the text.
     pub fault: Fault,
 }
 

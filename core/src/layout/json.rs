@@ -20,7 +20,7 @@ use crate::error::LayoutError;
 use crate::field::Field;
 use crate::message::instant;
 
-/// A layout as read by serde: the text form or an object.
+/// The two JSON forms of a layout that can be read, a string and an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Form {

@@ -1,4 +1,4 @@
-//! Layouts: how the 63 usable bits of an ID are divided.
+//! Layouts, which divide the 63 usable bits of an ID into fields.
 
 use crate::error::{LayoutError, RangeError};
 use crate::field::{Field, MAX_TOTAL_BITS};
@@ -10,11 +10,11 @@ pub mod json;
 pub mod parse;
 pub mod presets;
 
-/// The number of bits of the largest integer up to which JavaScript numbers are exact.
+/// The maximum width, in bits, of integers that JavaScript numbers can represent exactly.
 const JAVASCRIPT_BITS: u32 = 53;
 const US_PER_SECOND: f64 = 1_000_000.0;
 
-/// The position of a field in the ID. A field that the layout lacks has 0 bits.
+/// The position of a field in the ID. The width is 0 if the layout does not have the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Span {
     shift: u8,
@@ -31,18 +31,18 @@ impl Span {
     }
 }
 
-/// How the bits of an ID are divided, the unit of its time, and the epoch from which its time counts.
+/// The division of an ID into fields, and the unit and epoch of its time.
 ///
-/// Every `Layout` is valid: its fields fit 63 bits and do not overlap, `time` comes first, and each of its
-/// ticks is an instant that a PostgreSQL `timestamptz` can hold. A layout is created from text (see
-/// [`parse`]), from JSON, or by [`Layout::new`].
+/// Every `Layout` is valid. The fields fit in 63 bits and do not overlap, `time` is the first field, and
+/// PostgreSQL's type `timestamptz` can represent the start of every tick. A layout is created from text (see
+/// [`parse`]), from JSON, or with [`Layout::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     spans: [Span; Field::ALL.len()],
     scale: TimeScale,
 }
 
-/// The raw fields of an ID. A field that the layout lacks is 0.
+/// The raw fields of an ID. Fields that the layout does not have are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     /// Ticks since the epoch.
@@ -57,10 +57,11 @@ pub struct Parts {
     pub sequence: u64,
 }
 
-/// The contents of an ID in terms that do not depend on its layout. A field that the layout lacks is `None`.
+/// The contents of an ID, in a form that is independent of the layout. Fields that the layout does not have
+/// are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Decoded {
-    /// When the tick of the ID started, in microseconds of Unix time.
+    /// The start of the ID's tick, in microseconds of Unix time.
     pub generated_at: i64,
     /// The `datacenter` field.
     pub datacenter_id: Option<u32>,
@@ -73,13 +74,14 @@ pub struct Decoded {
 }
 
 impl Layout {
-    /// Creates a layout from its fields, most significant first, each with its number of bits.
+    /// Creates a layout from a list of fields and their widths in bits. The most significant field comes
+    /// first.
     ///
     /// `unit_us` is the length of a tick in microseconds (1 to 10,000,000). `epoch_us` is the start of tick 0
     /// in microseconds of Unix time.
     ///
     /// # Errors
-    /// A [`LayoutError`] that names the invalid field or option, and what is allowed in its place.
+    /// Returns a [`LayoutError`] that contains the invalid field or option and the allowed values.
     pub fn new(fields: &[(Field, u32)], unit_us: u64, epoch_us: i64) -> Result<Layout, LayoutError> {
         if fields.first().map(|&(field, _)| field) != Some(Field::Time) {
             return Err(LayoutError::TimeNotFirst { found: fields.first().map(|&(field, _)| field.name()) });
@@ -118,9 +120,9 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Checks that the end of the layout, in microseconds of Unix time, fits an `i64` (up to the year
-    /// 294247). This limit is thirty years before the last `timestamptz`. It makes overflow checks
-    /// unnecessary in all arithmetic on times of a layout.
+    /// Checks that the end of the layout, in microseconds of Unix time, fits in an `i64`. The limit is in the
+    /// year 294247, thirty years before the last `timestamptz`. Because of this check, arithmetic on times of
+    /// a layout cannot overflow.
     fn check_end(&self) -> Result<(), LayoutError> {
         match self.scale.checked_start_us(self.ticks()) {
             Ok(_) => Ok(()),
@@ -134,7 +136,7 @@ impl Layout {
         self.spans[field as usize]
     }
 
-    /// Returns the number of bits of a field; 0 if the layout lacks it.
+    /// Returns the width of a field in bits, or 0 if the layout does not have the field.
     pub fn bits(&self, field: Field) -> u32 {
         self.span(field).bits.into()
     }
@@ -144,12 +146,12 @@ impl Layout {
         self.span(field).shift.into()
     }
 
-    /// Returns the largest value of a field; 0 if the layout lacks it.
+    /// Returns the largest value of a field, or 0 if the layout does not have the field.
     pub fn max(&self, field: Field) -> u64 {
         self.span(field).max()
     }
 
-    /// Returns the fields that the layout has, most significant first, each with its number of bits.
+    /// Returns the fields of the layout and their widths in bits. The most significant field comes first.
     pub fn fields(&self) -> Vec<(Field, u32)> {
         let mut fields = Field::ALL.to_vec();
         fields.retain(|&field| self.bits(field) > 0);
@@ -175,34 +177,32 @@ impl Layout {
         self.scale.epoch_us
     }
 
-    /// Returns the number of ticks of the layout. The last tick is one less.
+    /// Returns the number of ticks of the layout, which is one more than the last tick.
     pub fn ticks(&self) -> u64 {
         1 << self.bits(Field::Time)
     }
 
-    /// Returns the instant at which the layout is exhausted (the end of its last tick), in microseconds of
-    /// Unix time.
+    /// Returns the end of the layout's last tick, in microseconds of Unix time.
     pub fn end_us(&self) -> i64 {
         self.start_of(self.ticks())
     }
 
-    /// Returns the number of bits of the largest ID.
+    /// Returns the width of the largest ID, in bits.
     pub fn total_bits(&self) -> u32 {
         self.shift(Field::Time) + self.bits(Field::Time)
     }
 
-    /// Returns how many servers can create IDs of this layout at the same time: the number of combinations of
-    /// datacenter and worker.
+    /// Returns the maximum number of servers, which is the number of combinations of datacenter and worker.
     pub fn workers(&self) -> u64 {
         1 << (self.bits(Field::Datacenter) + self.bits(Field::Worker))
     }
 
-    /// Returns how many IDs per second one worker can create continuously.
+    /// Returns the maximum sustained rate of one worker, in IDs per second.
     pub fn ids_per_second(&self) -> f64 {
         (1u64 << self.bits(Field::Sequence)) as f64 * US_PER_SECOND / self.unit_us() as f64
     }
 
-    /// Returns whether every ID fits the 53 bits that a JavaScript number holds exactly.
+    /// Returns whether a JavaScript number can represent every ID of the layout exactly.
     pub fn fits_in_53_bits(&self) -> bool {
         self.total_bits() <= JAVASCRIPT_BITS
     }
@@ -213,10 +213,10 @@ impl Layout {
         self.scale.start_us(tick)
     }
 
-    /// Returns the tick that contains an instant (microseconds of Unix time).
+    /// Returns the tick that contains a given time, in microseconds of Unix time.
     ///
     /// # Errors
-    /// [`RangeError::Time`] before the epoch, and at or after the end of the layout.
+    /// Returns [`RangeError::Time`] if the time is before the epoch, or at or after the end of the layout.
     pub fn tick_at(&self, unix_us: i64) -> Result<u64, RangeError> {
         match self.scale.tick_at(unix_us).filter(|&tick| tick < self.ticks()) {
             Some(tick) => Ok(tick),
@@ -224,7 +224,7 @@ impl Layout {
         }
     }
 
-    /// Returns the name of the layout's preset, or its text if it is no preset.
+    /// Returns the name of the preset, or the layout's text if the layout is not a preset.
     pub fn label(&self) -> String {
         match presets::PRESETS.iter().find(|preset| preset.layout() == *self) {
             Some(preset) => preset.name.into(),
@@ -232,16 +232,17 @@ impl Layout {
         }
     }
 
-    /// Checks whether both parts of an identity fit their fields.
+    /// Checks whether both parts of an identity fit in the fields of the layout.
     ///
     /// # Errors
-    /// [`RangeError::Field`] for the first part that does not fit.
+    /// Returns [`RangeError::Field`] for the first part that does not fit.
     pub fn check_identity(&self, identity: Identity) -> Result<(), RangeError> {
         let (datacenter, worker) = (identity.datacenter.into(), identity.worker.into());
         self.pack(&Parts { datacenter, worker, ..Parts::default() }).map(|_| ())
     }
 
-    /// Describes an error of [`Layout::check_identity`] in one clause that contains the layout and the limit.
+    /// Returns a clause that describes an error of [`Layout::check_identity`], including the layout and the
+    /// limit.
     pub fn explain_misfit(&self, problem: &RangeError) -> String {
         let label = self.label();
         match problem {
@@ -260,7 +261,7 @@ impl Layout {
     /// Combines the fields of an ID.
     ///
     /// # Errors
-    /// [`RangeError::Field`] for the first part that does not fit its field.
+    /// Returns [`RangeError::Field`] for the first value that does not fit in its field.
     pub fn pack(&self, parts: &Parts) -> Result<i64, RangeError> {
         let values = [parts.tick, parts.datacenter, parts.worker, parts.clock_seq, parts.sequence];
         let mut id = 0;
@@ -277,7 +278,8 @@ impl Layout {
     /// Splits an ID into its fields.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`], or [`RangeError::IdPastEnd`] for an ID that has more bits than the layout.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative, and [`RangeError::IdPastEnd`] if the ID has
+    /// more bits than the layout.
     #[inline]
     pub fn unpack(&self, id: i64) -> Result<Parts, RangeError> {
         let bits = self.checked(id)?;
@@ -294,16 +296,17 @@ impl Layout {
     /// Returns the start of the tick in which an ID was created, in microseconds of Unix time.
     ///
     /// # Errors
-    /// The same as those of [`Layout::unpack`].
+    /// Returns the same errors as [`Layout::unpack`].
     #[inline]
     pub fn time_of(&self, id: i64) -> Result<i64, RangeError> {
         Ok(self.start_of(self.span(Field::Time).extract(self.checked(id)?)))
     }
 
-    /// Returns one field of an ID, or `None` if the layout lacks the field. For `time` this is the tick.
+    /// Returns one field of an ID, or `None` if the layout does not have the field. The value of `time` is
+    /// the tick.
     ///
     /// # Errors
-    /// The same as those of [`Layout::unpack`].
+    /// Returns the same errors as [`Layout::unpack`].
     #[inline]
     pub fn field_of(&self, field: Field, id: i64) -> Result<Option<u64>, RangeError> {
         let bits = self.checked(id)?;
@@ -314,7 +317,7 @@ impl Layout {
     /// Returns the contents of an ID.
     ///
     /// # Errors
-    /// The same as those of [`Layout::unpack`].
+    /// Returns the same errors as [`Layout::unpack`].
     pub fn decode(&self, id: i64) -> Result<Decoded, RangeError> {
         let parts = self.unpack(id)?;
         let present = |field: Field, value: u64| (self.bits(field) > 0).then_some(value);

@@ -5,10 +5,11 @@
 //! twitter epoch=2024-01-01T00:00:00Z
 //! ```
 //!
-//! Words are separated by ASCII white space. The first words are all fields (`name:bits`), most significant
-//! first, or the name of a preset. `unit=` and `epoch=` can follow, in any order. The default unit and epoch
-//! are those of the preset, or for fields those of `standard`. Every layout is printed in one canonical form:
-//! all fields, unit, epoch.
+//! Words are separated by ASCII white space. A layout starts with its fields (`name:bits`), most significant
+//! first, or with the name of a preset. `unit=` and `epoch=` can follow, in any order. If the unit or the
+//! epoch is omitted, the layout uses the default of its preset. A layout that starts with fields uses the
+//! defaults of preset `standard`. A layout is always printed in the canonical form, which lists all fields,
+//! the unit and the epoch.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,20 +24,21 @@ use crate::time_scale::{EPOCH_RANGE_US, MAX_UNIT_US};
 
 const UNIT: &str = "unit";
 const EPOCH: &str = "epoch";
-/// The default unit and epoch for fields: those of the preset `standard`.
+/// The default unit of a layout that starts with fields. Preset `standard` has the same unit and epoch.
 const DEFAULT_UNIT_US: u64 = 1_000;
 const DEFAULT_EPOCH_US: i64 = 1_704_067_200_000_000;
 /// The suffixes of a unit, longest first, with their values in microseconds.
 const UNIT_SUFFIXES: [(&str, u64); 3] = [("ms", 1_000), ("us", 1), ("s", 1_000_000)];
-/// The length of the longest text that is read, in bytes. A layout with all fields and both options takes 150
-/// bytes. A text beyond the limit is rejected before any memory is allocated for it.
+/// The maximum length of the text form of a layout, in bytes. A layout with all fields and both options takes
+/// 150 bytes. A longer text is rejected before any memory is allocated for it.
 const MAX_TEXT_BYTES: usize = 1_000;
 
 impl Layout {
-    /// Reads a layout from its text form, in any character encoding. Text that is not ASCII is not a layout.
+    /// Reads a layout from its text form, in any character encoding. Only ASCII characters are valid in a
+    /// layout.
     ///
     /// # Errors
-    /// The same as those of [`str::parse`].
+    /// Returns the same errors as [`str::parse`].
     pub fn from_bytes(text: &[u8]) -> Result<Layout, LayoutError> {
         if text.len() > MAX_TEXT_BYTES {
             return Err(LayoutError::TooLong { most: MAX_TEXT_BYTES });
@@ -117,7 +119,8 @@ fn preset(name: &str) -> Result<Layout, LayoutError> {
     }
 }
 
-/// Returns the error for `word`. The word contains `name`, which is not among the candidates.
+/// Returns the error for a word with an unknown name. `word` is the word that contains `name`, and
+/// `candidates` are the known names.
 fn not_a_name(word: &str, name: &str, candidates: Vec<&'static str>) -> LayoutError {
     let known = Field::from_name(name).map(Field::example).or(match name {
         UNIT => Some("unit=1ms"),
@@ -146,7 +149,7 @@ fn set_once<T>(name: &'static str, option: &mut Option<T>, value: T) -> Result<(
     }
 }
 
-/// Parses a number that consists of digits only, without a sign.
+/// Parses a number that consists of digits only. A sign is not accepted.
 fn parse_digits<T: FromStr>(digits: &str) -> Option<T> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }

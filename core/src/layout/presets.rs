@@ -5,7 +5,7 @@ use super::Layout;
 /// A layout with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// The name of the preset, which can be used in place of the layout's text.
+    /// The name of the preset, which can replace the text of the layout.
     pub name: &'static str,
     /// The layout in canonical text form.
     pub text: &'static str,
@@ -14,7 +14,7 @@ pub struct Preset {
 impl Preset {
     /// Returns the layout of the preset.
     pub fn layout(&self) -> Layout {
-        // A test parses every text in the table, so a failure here can only be a bug in the table.
+        // A test parses every text in the table, so an error here would be a bug in the table.
         self.text.parse().expect("a preset is a valid layout")
     }
 }
@@ -24,9 +24,9 @@ pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// All presets. Some projects use the sign bit for time as well (Discord, Instagram, TSID). The presets of
+/// All presets. Some projects also use the sign bit for the time (Discord, Instagram, TSID). The presets of
 /// these projects have a time field that is one bit narrower. Until the middle of the project's time range,
-/// the IDs are the same. They are never negative.
+/// the IDs are the same. The IDs of the presets are never negative.
 pub static PRESETS: &[Preset] = &[
     Preset { name: "standard", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2024-01-01T00:00:00Z" },
     // twitter-archive/snowflake, tag snowflake-2010, IdWorker.scala: twepoch = 1288834974657.
@@ -34,7 +34,8 @@ pub static PRESETS: &[Preset] = &[
         name: "twitter",
         text: "time:41 datacenter:5 worker:5 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z",
     },
-    // Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: Twitter's epoch, one worker field of 10 bits.
+    // Meituan-Dianping/Leaf, SnowflakeIDGenImpl.java: The file uses Twitter's epoch and one worker field of
+    // 10 bits.
     Preset { name: "leaf", text: "time:41 worker:10 sequence:12 unit=1ms epoch=2010-11-04T01:42:54.657Z" },
     // discord/discord-api-docs, Reference, Snowflakes: epoch 1420070400000. Discord's "internal worker" is
     // the datacenter here, its "internal process" the worker, and its "increment" the sequence.
@@ -52,8 +53,8 @@ pub static PRESETS: &[Preset] = &[
     Preset { name: "sonyflake", text: "time:39 sequence:8 worker:16 unit=10ms epoch=2014-09-01T00:00:00Z" },
     // sony/sonyflake, v2/sonyflake.go: the defaults of version 2.
     Preset { name: "sonyflake2", text: "time:39 sequence:8 worker:16 unit=10ms epoch=2025-01-01T00:00:00Z" },
-    // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. Its time ended on 2024-11-20,
-    // so this preset is for decoding only.
+    // baidu/uid-generator, DefaultUidGenerator.java: epochSeconds = 1463673600. The time field overflowed on
+    // 2024-11-20, so this preset can only decode IDs.
     Preset { name: "baidu", text: "time:28 worker:22 sequence:13 unit=1s epoch=2016-05-19T16:00:00Z" },
     // baidu/uid-generator, README: the configuration that lasts 68 years, and the one for frequent restarts.
     Preset { name: "baidu_long", text: "time:31 worker:23 sequence:9 unit=1s epoch=2016-05-19T16:00:00Z" },

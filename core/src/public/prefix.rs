@@ -1,4 +1,4 @@
-//! The prefix of a public ID, which tells what kind of object the ID belongs to.
+//! The prefix of a public ID, which indicates the kind of object.
 
 use std::error::Error;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::fmt;
 /// The maximum length of a prefix, in bytes.
 pub const MAX_PREFIX: usize = 16;
 
-/// A prefix of 1 to 16 characters `a-z` and `0-9`, or an empty one where no prefix is needed.
+/// A prefix of 1 to 16 characters from `a-z` and `0-9`. The prefix is empty if a public ID has no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Prefix {
-    /// The characters of the prefix, followed by zeros.
+    /// The characters of the prefix, padded with zeros.
     bytes: [u8; MAX_PREFIX],
     length: u8,
 }
@@ -21,14 +21,15 @@ impl Prefix {
     /// Creates a prefix from a text, which must not be empty.
     ///
     /// # Errors
-    /// A [`PrefixError`], which names the first invalid character.
+    /// Returns a [`PrefixError`] that names the first invalid character.
     #[inline]
     pub fn new(text: &[u8]) -> Result<Prefix, PrefixError> {
         if text.is_empty() {
             return Err(PrefixError::Empty);
         }
         let is_allowed = |character: &u8| character.is_ascii_lowercase() || character.is_ascii_digit();
-        // Everything before the first invalid character is ASCII, so a byte position is a character position.
+        // All characters before the first invalid character are ASCII, so byte positions equal character
+        // positions.
         match text.iter().take(MAX_PREFIX).position(|character| !is_allowed(character)) {
             Some(at) => Err(PrefixError::Character(at + 1)),
             None if text.len() > MAX_PREFIX => Err(PrefixError::TooLong),
@@ -53,12 +54,12 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// The reason why a text is not a prefix.
+/// The reason why a text is not a valid prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrefixError {
     /// The text is empty.
     Empty,
-    /// The character at this position, counted from 1, is not allowed.
+    /// The text contains an invalid character at this position, counted from 1.
     Character(usize),
     /// The text has more than [`MAX_PREFIX`] characters.
     TooLong,

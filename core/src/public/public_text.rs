@@ -17,7 +17,7 @@ use crate::error::RangeError;
 use crate::id_text::{BASE58, Encoding, Fault};
 use crate::mask::KEY_BYTES;
 
-/// The name of this form in the derivation of subkeys.
+/// The label of public IDs in the derivation of subkeys.
 const LABEL: &[u8] = b"snowflake_id public";
 const SEPARATOR: u8 = b'_';
 const ID_LETTERS: usize = Encoding::Base58.width();
@@ -30,15 +30,15 @@ pub const MAX_TEXT: usize = MAX_PREFIX + 1 + ID_LETTERS + TAG_LETTERS;
 
 /// Converts IDs to texts and back, with a given prefix and an optional key.
 ///
-/// If there is a key, each text contains a tag of 29 bits. Of all well-formed texts that were not made with
-/// this key and prefix, one in 537 million is accepted as an ID by chance.
+/// If there is a key, each text contains a tag of 29 bits. About one in 537 million well-formed texts is
+/// accepted as an ID although the text was made with another key or prefix.
 pub struct PublicIds {
     prefix: Prefix,
     seal: Option<Seal>,
 }
 
 impl PublicIds {
-    /// Prepares a prefix, and a key if there is one.
+    /// Creates a converter with a prefix and an optional key.
     ///
     /// # Panics
     /// If the prefix is empty.
@@ -77,7 +77,7 @@ impl PublicIds {
     /// for ASCII characters.
     ///
     /// # Errors
-    /// Returns a [`PublicTextError`] unless [`text`](PublicIds::text) returns exactly this text for some ID.
+    /// Returns a [`PublicTextError`] if the text is not exactly the [text](PublicIds::text) of an ID.
     #[inline]
     pub fn id(&self, text: &[u8]) -> Result<i64, PublicTextError> {
         let letters =
@@ -102,7 +102,7 @@ impl PublicIds {
         }
     }
 
-    /// Returns the number of characters that follow the prefix and the `_`.
+    /// Returns the number of characters after the prefix and the underscore.
     fn letters(&self) -> usize {
         match self.seal {
             None => ID_LETTERS,
@@ -117,7 +117,7 @@ impl PublicIds {
         match fault {
             Fault::Character(position) => PublicTextError::Character(before + position),
             Fault::TooLarge(_) => PublicTextError::TooLarge,
-            // The decoded text is never longer than the width.
+            // The decoded text never exceeds the given width.
             Fault::Empty | Fault::TooShort(_) | Fault::TooLong(_) => {
                 PublicTextError::Length { found: 0, expected: self.letters() }
             }
@@ -128,20 +128,20 @@ impl PublicIds {
 /// The reason why a text is not a public ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicTextError {
-    /// The text does not start with this prefix and `_`.
+    /// The text does not start with this prefix and an underscore.
     OtherPrefix(Prefix),
     /// The character at this position, counted from 1, is not a Base58 character.
     Character(usize),
     /// The number of characters is wrong.
     Length {
-        /// The number of bytes that follow the prefix and the `_`.
+        /// The number of bytes after the prefix and the underscore.
         found: usize,
-        /// How many there should be.
+        /// The correct number of characters.
         expected: usize,
     },
-    /// The number is larger than any ID.
+    /// The number exceeds the largest ID.
     TooLarge,
-    /// The tag does not belong to the number.
+    /// The tag is wrong for this number.
     Tag,
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for PublicTextError {
 }
 
 impl PublicTextError {
-    /// Returns a sentence for the user that says what is allowed.
+    /// Returns a sentence that tells the user which texts are allowed.
     pub fn allowed(&self) -> String {
         let with_key = ID_LETTERS + TAG_LETTERS;
         match self {

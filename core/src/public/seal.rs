@@ -1,10 +1,10 @@
-//! Sealing of public IDs: a key hides the ID, and proves that the public ID was made with that key.
+//! Sealing of public IDs, which hides the ID and proves that the public ID was created with the same key.
 //!
-//! Two subkeys are derived from the key. They differ for each form (text, UUID) and each prefix. The ID is
-//! [masked](crate::mask) with the first subkey. The masked number gets a tag that is computed with the second
-//! subkey. This is encrypt-then-MAC (Bellare and Namprempre, "Authenticated Encryption", 2000), so a forged
-//! public ID is rejected before anything is decrypted. Masking is a permutation, so different IDs have
-//! different masked numbers.
+//! Two subkeys are derived from the key. The subkeys differ for each form (text, UUID) and each prefix. The
+//! ID is [masked](crate::mask) with the first subkey. The masked number gets a tag that is computed with the
+//! second subkey. This method is known as encrypt-then-MAC (Bellare and Namprempre, "Authenticated
+//! Encryption", 2000). A forged public ID is rejected before it is decrypted. Masking is a permutation, so
+//! different IDs have different masked numbers.
 //!
 //! | step | algorithm |
 //! | --- | --- |
@@ -12,7 +12,7 @@
 //! | masked number | CAST-128 with cycle walking, see [`mask`](crate::mask) |
 //! | tag | the leftmost bits of one block encrypted with AES-128: the masked number in 8 bytes, most significant byte first, followed by 8 zero bytes |
 //!
-//! The tag is a CBC-MAC of messages that all have one block.
+//! The tag is a CBC-MAC of messages that always consist of one block.
 
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes128Enc};
@@ -27,14 +27,14 @@ use crate::mask::{KEY_BYTES, Mask};
 /// The number of subkeys derived from a key.
 const SUBKEYS: u32 = 2;
 
-/// A key prepared for one form and one prefix. It is wiped from memory when dropped.
+/// A key prepared for one form and one prefix. The key is erased from memory when this value is dropped.
 pub struct Seal {
     mask: Mask,
     tag: Aes128Enc,
 }
 
 impl Seal {
-    /// Derives the subkeys. This takes as long as sealing a few IDs.
+    /// Derives the subkeys, which takes as long as sealing a few IDs.
     ///
     /// `label` is the name of the form.
     pub fn new(key: &[u8; KEY_BYTES], label: &[u8], prefix: &Prefix) -> Seal {
@@ -51,19 +51,19 @@ impl Seal {
         Seal { mask: Mask::new(&subkey(1)), tag: Aes128Enc::new((&*subkey(2)).into()) }
     }
 
-    /// Returns the masked number of an ID, and its tag of `tag_bits` bits (1 to 64). The masked number is not
+    /// Returns the masked number of an ID, and a tag of `tag_bits` bits (1 to 64). The masked number is not
     /// negative.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn seal(&self, id: i64, tag_bits: u32) -> Result<(i64, u64), RangeError> {
         let masked = self.mask.mask(id)?;
         Ok((masked, self.tag_of(masked, tag_bits)))
     }
 
-    /// Returns the ID of a masked number, or `None` if the tag of `tag_bits` bits does not belong to it. The
-    /// time taken does not depend on which bits of the tag are wrong.
+    /// Returns the ID of a masked number, or `None` if the tag of `tag_bits` bits is invalid. Tags are
+    /// compared in constant time.
     #[inline]
     pub fn open(&self, masked: i64, tag: u64, tag_bits: u32) -> Option<i64> {
         let is_genuine = self.tag_of(masked, tag_bits).ct_eq(&tag);

@@ -1,7 +1,8 @@
 //! IDs as UUIDs of version 8 (RFC 9562), in which all bits except version and variant are free to use.
 //!
-//! Without a key, the first 18 hexadecimal digits are the 16 digits of the ID, with one `8` for the version
-//! and one for the variant among them. All other digits are 0. These UUIDs therefore sort as the IDs do.
+//! A UUID made without a key begins with the 16 hexadecimal digits of the ID. Two digits are inserted among
+//! these digits: an `8` for the version, and a digit for the variant. All other digits of the UUID are 0.
+//! These UUIDs therefore sort in the same order as the IDs.
 //!
 //! ```text
 //! ID                 1565b3a2c4d5e6f7
@@ -35,8 +36,8 @@ pub struct Uuids {
 }
 
 impl Uuids {
-    /// Prepares a key, if there is one. The prefix may be empty. The same key gives different UUIDs for
-    /// different prefixes.
+    /// Creates a converter, with a key and a prefix if they are given. The prefix may be empty. The same key
+    /// gives different UUIDs for different prefixes.
     #[inline]
     pub fn new(key: Option<(&[u8; KEY_BYTES], Prefix)>) -> Uuids {
         Uuids { seal: key.map(|(key, prefix)| Seal::new(key, LABEL, &prefix)) }
@@ -45,7 +46,7 @@ impl Uuids {
     /// Returns the UUID of an ID.
     ///
     /// # Errors
-    /// [`RangeError::NegativeId`] if the ID is negative.
+    /// Returns [`RangeError::NegativeId`] if the ID is negative.
     #[inline]
     pub fn uuid(&self, id: i64) -> Result<[u8; 16], RangeError> {
         let bits = match &self.seal {
@@ -61,14 +62,14 @@ impl Uuids {
     /// Returns the ID of a UUID.
     ///
     /// # Errors
-    /// A [`UuidError`], if the UUID is not exactly one that [`uuid`](Uuids::uuid) returns.
+    /// Returns a [`UuidError`] if the UUID is not a result of [`uuid`](Uuids::uuid).
     #[inline]
     pub fn id(&self, uuid: &[u8; 16]) -> Result<i64, UuidError> {
         let bits = without_version(u128::from_be_bytes(*uuid))?;
         match &self.seal {
             None => {
                 let id = (bits >> 58 & !0xF | bits >> 56 & 0xF) as u64;
-                // All other bits have to be 0.
+                // The bits that do not belong to the ID must be 0.
                 if plain_bits(id) != bits {
                     return Err(UuidError::NotPlain);
                 }
@@ -82,21 +83,21 @@ impl Uuids {
     }
 }
 
-/// Returns the 122 free bits for an ID without a key: 60 bits of the ID, two zeros after the variant, the
-/// other 4 bits of the ID, and zeros.
+/// Returns the 122 free bits of a UUID made without a key. The free bits contain 60 bits of the ID, two zero
+/// bits after the variant, and the other 4 bits of the ID. The remaining bits are zero.
 #[inline]
 fn plain_bits(id: u64) -> u128 {
     u128::from(id >> 4) << 62 | u128::from(id & 0xF) << 56
 }
 
-/// Inserts version and variant into the 122 free bits.
+/// Inserts the version and the variant into the 122 free bits of a UUID.
 #[inline]
 fn with_version(bits: u128) -> u128 {
     let (first_48, next_12, last_62) = (bits >> 74, bits >> 62 & 0xFFF, bits & ((1 << 62) - 1));
     first_48 << 80 | VERSION << VERSION_SHIFT | next_12 << 64 | VARIANT << VARIANT_SHIFT | last_62
 }
 
-/// Removes version and variant, and returns the 122 free bits.
+/// Checks the version and the variant of a UUID, and returns its 122 free bits.
 #[inline]
 fn without_version(uuid: u128) -> Result<u128, UuidError> {
     let (version, variant) = (uuid >> VERSION_SHIFT & 0xF, uuid >> VARIANT_SHIFT & 0b11);
@@ -109,14 +110,14 @@ fn without_version(uuid: u128) -> Result<u128, UuidError> {
     Ok(uuid >> 80 << 74 | (uuid >> 64 & 0xFFF) << 62 | uuid & ((1 << 62) - 1))
 }
 
-/// The reason why a UUID is not that of an ID.
+/// The error for a UUID that does not represent an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UuidError {
     /// The UUID does not have the variant of RFC 9562.
     Variant,
-    /// The UUID has this version, not 8.
+    /// The version of the UUID is not 8. The field contains the actual version.
     Version(u8),
-    /// Bits are set that are 0 in every UUID made without a key.
+    /// The UUID has nonzero bits where a UUID made without a key has only zeros.
     NotPlain,
     /// The number is larger than any ID.
     TooLarge,

@@ -191,7 +191,7 @@ BEGIN
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
-        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL;
+        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false;
     PERFORM snowflake_registry.end_request();
 END
 $$;

@@ -283,11 +283,11 @@ BEGIN
             -- continues above the numbers in the token.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
-                dropped_at
+                dropped_at, was_lost
             )
             VALUES (
                 shown.name, greatest(shown.next_value, shown.ahead_value), 0, 1, 1000, 1000000, 1000,
-                9223372036854775807, true, moment, moment
+                9223372036854775807, true, moment, moment, true
             )
             ON CONFLICT DO NOTHING;
         END IF;

@@ -107,19 +107,20 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'enables the guard triggers with ENABLE ALWAYS';
 PERFORM snowflake_registry.switch_guards_on();
 
--- DROP EXTENSION and DROP SCHEMA fail while a fleet or segments are in use, because views depend on the tables. PostgreSQL
+-- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
 -- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error first. Only a
 -- superuser can create an event trigger. Without the event trigger, PostgreSQL's error contains the name of the view, which
 -- contains the name of the function to call. The event trigger does not prevent DROP ... CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    command CONSTANT text := substring(
-        current_query(), '(?i)[[:<:]]drop[[:space:]]+(?:extension[[:>:]][^;]*[[:<:]]snowflake_id_registry|'
-                         'schema[[:>:]][^;]*[[:<:]]snowflake_registry)[[:>:]][^;]*');
+    -- The event trigger handles only a single statement that drops the extension, without CASCADE.
+    is_meant CONSTANT boolean := current_query() ~* (
+        '^[[:space:]]*drop[[:space:]]+extension[[:space:]]+(if[[:space:]]+exists[[:space:]]+)?([a-z0-9_"]+[[:space:]]*,[[:space:]]*)*'
+        '"?snowflake_id_registry"?([[:space:]]*,[[:space:]]*[a-z0-9_"]+)*([[:space:]]+restrict)?[[:space:]]*;?[[:space:]]*$');
     guards name[];
 BEGIN
-    IF command IS NULL OR command ~* '[[:<:]]cascade[[:>:]]' THEN
+    IF NOT is_meant THEN
         RETURN;
     END IF;
     SELECT array_agg(class.relname) INTO guards
@@ -148,7 +149,7 @@ COMMENT ON FUNCTION snowflake_registry.explain_drop() IS
     'event trigger function: raises an error with instructions if the registry is dropped while it is in use';
 IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
     CREATE EVENT TRIGGER snowflake_registry_in_use ON ddl_command_start
-        WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA') EXECUTE FUNCTION snowflake_registry.explain_drop();
+        WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION snowflake_registry.explain_drop();
     COMMENT ON EVENT TRIGGER snowflake_registry_in_use IS
         'raises an error with instructions if the registry is dropped while it is in use';
 END IF;

@@ -141,6 +141,7 @@ CREATE TABLE snowflake_registry.segment (
     taken_by text,
     updated_at timestamptz NOT NULL,
     dropped_at timestamptz,
+    was_lost boolean NOT NULL DEFAULT false,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -167,6 +168,11 @@ COMMENT ON COLUMN snowflake_registry.segment.closed_reason IS
 COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
     'highest number reported since the segment was closed, by the registry''s own server or by a server with numbers of '
     'another registry';
+
+COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
+    'true if the creation of the segment was lost, and the row was created from a token of a server';
+CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
+COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
 
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (

@@ -1,6 +1,6 @@
 -- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
 CREATE FUNCTION snowflake_registry.take_ranges(
-    registry_id uuid, requests jsonb, node_name text, is_here boolean
+    registry_id uuid, requests jsonb, node_name text, is_local boolean
 )
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -17,7 +17,7 @@ DECLARE
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
-    IF is_here THEN
+    IF is_local THEN
         -- Unlike other callers, the background worker holds locks of its own. The timeout is less than deadlock_timeout, so
         -- that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
@@ -64,13 +64,13 @@ BEGIN
     END IF;
 
     -- As in open_registry(), this check before the lock avoids a lock upgrade.
-    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+    loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     registry := snowflake_registry.open_registry(
         loss IS NOT NULL, evidence,
         -- Without a fleet there is no floor, so the quarantine can end although the server does not report its clock.
         NOT (SELECT settings.is_started FROM snowflake_registry.settings AS settings));
     IF loss IS NOT NULL THEN
-        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_here);
+        loss := snowflake_registry.lost_numbers(take_ranges.registry_id, take_ranges.requests, is_local);
     END IF;
     IF loss IS NOT NULL THEN
         PERFORM snowflake_registry.enter_quarantine(loss);
@@ -88,7 +88,7 @@ BEGIN
     LOOP
         BEGIN
             answer := snowflake_registry.take_range(
-                asked, said.node_name, is_here,
+                asked, said.node_name, is_local,
                 -- After a loss, all affected segments are closed, and open segments need not wait.
                 CASE WHEN registry.waits > '0' AND registry.is_restarted
                      THEN format('quarantine until %s: %s',

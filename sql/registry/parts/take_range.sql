@@ -50,7 +50,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.read_request(bigint, jsonb, uuid) IS
     'parses a request for numbers of one segment';
 
-CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_here boolean)
+CREATE FUNCTION snowflake_registry.lost_numbers(registry_id uuid, requests jsonb, is_local boolean)
 RETURNS text
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -64,7 +64,7 @@ BEGIN
          snowflake_registry.segment AS segment
     WHERE segment.name = asked.name AND asked.is_ours AND segment.closed_reason IS NULL
       -- A claim of another server without a token proves nothing.
-      AND lost_numbers.is_here AND (segment.has_left OR snowflake_registry.serves_others())
+      AND lost_numbers.is_local AND (segment.has_left OR snowflake_registry.serves_others())
       AND CASE
               WHEN segment.period IS NULL THEN asked.had_until >= segment.next_value
               WHEN snowflake_registry.key_of_number(segment.digits, asked.had_until) = segment.ahead_key
@@ -85,38 +85,26 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'reason to assume that commits were lost, if a server has numbers that the registry has not granted; otherwise NULL';
 
--- Returns the name of the segment that the caller probably meant. The two names differ only in case or, if the name has at
--- least four letters, by one typing error.
+-- The function finds only names that differ in case, because these can be found through an index. Servers request unknown
+-- names repeatedly, and the call holds locks.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    wanted CONSTANT text := lower(name);
 BEGIN
     RETURN (
         SELECT segment.name
-        FROM snowflake_registry.segment AS segment, lower(segment.name) AS known
-        WHERE segment.dropped_at IS NULL AND abs(length(known) - length(wanted)) <= 1
-          AND (known = wanted OR length(wanted) > 3 AND EXISTS (
-              SELECT FROM generate_series(0, length(wanted)) AS at
-              WHERE left(known, at) = left(wanted, at)
-                -- A typing error is a wrong letter, an extra letter, a missing letter, or two transposed letters.
-                AND (substr(known, at + 2) = substr(wanted, at + 2)
-                     OR substr(known, at + 1) = substr(wanted, at + 2)
-                     OR substr(known, at + 2) = substr(wanted, at + 1)
-                     OR reverse(substr(known, at + 1, 2)) = substr(wanted, at + 1, 2)
-                        AND substr(known, at + 3) = substr(wanted, at + 3))
-          ))
-        ORDER BY known = wanted DESC, segment.name
+        FROM snowflake_registry.segment AS segment
+        WHERE lower(segment.name) = lower(segment_like.name) AND segment.dropped_at IS NULL
+        ORDER BY segment.name
         LIMIT 1
     );
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
-    'name of the segment that was probably meant by a misspelled name, or NULL';
+    'name of the segment that differs from a name only in case, or NULL';
 
 -- Takes a range of one segment. The row is locked until the commit.
 CREATE FUNCTION snowflake_registry.take_range(
-    asked snowflake_registry.request, node_name text, is_here boolean, waits_for text
+    asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
 )
 RETURNS snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -137,7 +125,10 @@ BEGIN
     FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
         answer.is_known := false;
-        IF stored.dropped_at IS NOT NULL THEN
+        IF stored.was_lost THEN
+            answer.outcome := 'lost';
+            answer.detail := 'the creation of the segment was lost';
+        ELSIF stored.dropped_at IS NOT NULL THEN
             answer.outcome := 'dropped';
             answer.detail := format('the segment was dropped at %s',
                                     snowflake_registry.in_words(stored.dropped_at));
@@ -167,7 +158,7 @@ BEGIN
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
         -- If other servers have proved that they hold higher numbers of this registry, next_value was already raised.
         IF stored.closed_reason IS NOT NULL
-           AND (asked.is_ours AND is_here OR NOT asked.is_ours AND asked.is_report)
+           AND (asked.is_ours AND is_local OR NOT asked.is_ours AND asked.is_report)
            AND asked.had_until > coalesce(stored.seen_until, -1)
            AND snowflake_registry.number_is_credible(stored, asked.had_until, clock_timestamp()) THEN
             UPDATE snowflake_registry.segment AS segment
@@ -182,7 +173,7 @@ BEGIN
         answer.outcome := 'noted';
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
-          AND NOT (is_here AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
+          AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
         -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the registry's
         -- tables are as recent as the rows with these numbers, so this server does not wait.
         answer.outcome := 'busy';
@@ -195,7 +186,7 @@ BEGIN
     answer.period_key := segment.period_key;
     IF segment.period IS NULL THEN
         IF asked.had_until >= segment.next_value
-           AND (asked.is_ours AND NOT is_here
+           AND (asked.is_ours AND NOT is_local
                 OR NOT snowflake_registry.number_is_credible(segment, asked.had_until, moment)) THEN
             answer.outcome := 'invalid';
             answer.detail := CASE
@@ -300,7 +291,7 @@ BEGIN
     END IF;
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
-        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_here,
+        ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
         taken_at = moment, taken_by = take_range.node_name, updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;

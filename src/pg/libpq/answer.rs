@@ -8,16 +8,16 @@ use pq_sys::*;
 
 use super::text::message;
 
-/// Length limit for a value of an answer, in bytes.
+/// The maximum length of a value in an answer, in bytes.
 const LONGEST_VALUE: c_int = 8_192;
 
 /// One row of an answer. NULL is `None`.
 pub type Row = Vec<Option<String>>;
 
-/// A result of libpq. It is freed when it is dropped.
+/// A query result from libpq, which is freed when this value is dropped.
 pub struct ResultOfQuery(pub NonNull<PGresult>);
 
-/// The reason why a result is not accepted.
+/// The reason why a result is rejected.
 pub enum Refusal {
     /// The statement failed.
     Failed,
@@ -34,8 +34,9 @@ impl From<TryReserveError> for Refusal {
 }
 
 impl ResultOfQuery {
-    /// Returns the rows. Fails if the result is not that of a query: libpq would return COPY, for example, again and
-    /// again until the copy is done. The other side may send any amount of data, so every allocation may fail.
+    /// Returns the rows. Returns an error if the result does not come from a query. During COPY, for example, libpq
+    /// returns the same result repeatedly until the copy is complete. Every allocation may fail, because the server
+    /// may send any amount of data.
     pub fn rows(&self) -> Result<Vec<Row>, Refusal> {
         use ExecStatusType::*;
         let result = self.0.as_ptr();
@@ -87,7 +88,7 @@ impl ResultOfQuery {
         let (hint, state) = (field(PG_DIAG_MESSAGE_HINT), field(PG_DIAG_SQLSTATE));
         let mut text = field(PG_DIAG_MESSAGE_PRIMARY);
         if text.is_empty() {
-            // The error is one of libpq itself.
+            // The error comes from libpq itself.
             // SAFETY: as above.
             text = unsafe { message(PQresultErrorMessage(result)) };
         }
@@ -99,6 +100,7 @@ impl ResultOfQuery {
         StatementError {
             message: text,
             is_denied: state == "42501",
+            is_from_inside: !field(PG_DIAG_CONTEXT).is_empty(),
             is_elsewhere: ["3F000", "42883"].contains(&state.as_str()),
             has_hint: !hint.is_empty(),
         }
@@ -108,13 +110,15 @@ impl ResultOfQuery {
 /// The error of a statement.
 #[derive(Clone, Debug, Default)]
 pub struct StatementError {
-    /// The server's message with its DETAIL and HINT, in one line.
+    /// The server's message with DETAIL and HINT, in one line.
     pub message: String,
-    /// Whether a privilege is missing.
+    /// True if a privilege is missing.
     pub is_denied: bool,
+    /// Whether a function that the statement called has raised the error.
+    pub is_from_inside: bool,
     /// Whether the schema or the function does not exist.
     pub is_elsewhere: bool,
-    /// Whether the message contains a HINT.
+    /// True if the message contains a HINT.
     pub has_hint: bool,
 }
 

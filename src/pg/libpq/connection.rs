@@ -1,4 +1,4 @@
-//! A connection without blocking calls: the caller waits for its socket, then calls it again.
+//! Connects to a server without blocking. The caller waits for the socket between calls.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_void};
@@ -14,32 +14,32 @@ use crate::pg::wait::Interest;
 /// Limit for the total length of all values in an answer, in bytes.
 const LONGEST_ANSWER: usize = 1 << 20;
 
-/// How much memory libpq may allocate for an answer, in bytes.
+/// The maximum memory that libpq may allocate for an answer, in bytes.
 const MOST_MEMORY: usize = 16 << 20;
 
-/// A connection. It is closed when it is dropped.
+/// A connection, which is closed when the value is dropped.
 pub struct Connection {
     handle: NonNull<PGconn>,
-    /// Whether the server has sent a warning since the last query. The flag is on the heap, because libpq keeps a
-    /// pointer to it.
+    /// Whether the server has sent a warning since the last query. The flag is on the heap, because libpq stores a
+    /// pointer to the flag.
     has_warned: NonNull<Cell<bool>>,
     answer: Result<Vec<Row>, StatementError>,
-    /// The total length of the values received so far, in bytes.
+    /// The total length of all values received so far, in bytes.
     length: usize,
-    /// How much memory was in use before the query, in bytes.
+    /// The memory in use before the query was sent, in bytes.
     memory_before: usize,
 }
 
-// SAFETY: libpq allows any thread to use a connection, one thread at a time. This type has no shared references.
-// `has_warned` is accessed only by calls that use this connection.
+// SAFETY: libpq allows any thread to use a connection, one thread at a time. This type has no shared references. Only
+// calls that use this connection access `has_warned`.
 unsafe impl Send for Connection {}
 
 impl Connection {
     /// Starts to connect. A later parameter overrides an earlier one of the same name, unless it is empty. The
     /// connection string is the value of `dbname`.
     ///
-    /// A name service or a server can make this function and [`Connection::connect`] block or compute for an
-    /// unlimited time.
+    /// A name service or a server can make this function and [`Connection::connect`] block or run for an unlimited
+    /// time.
     pub fn start(parameters: &[(&CStr, &CStr)]) -> Result<Connection, String> {
         let memory_before = memory_in_use();
         let handle = start(parameters).ok_or("out of memory")?;
@@ -55,14 +55,14 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Continues to connect. Returns `None` when the connection is established; otherwise what to wait for on the
-    /// socket.
+    /// Continues to connect. Returns `None` when the connection is established. Otherwise, returns the socket
+    /// condition to wait for.
     pub fn connect(&mut self) -> Result<Option<Interest>, String> {
         // libpq keeps all parameters that the server reports, no matter how many.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
             return Err("the registry's greeting is too long".into());
         }
-        // SAFETY: `handle` is valid, and the connection is being established.
+        // SAFETY: `handle` is valid, and the connection attempt is in progress.
         match unsafe { PQconnectPoll(self.handle.as_ptr()) } {
             PostgresPollingStatusType::PGRES_POLLING_OK => {
                 // SAFETY: `handle` is valid until `self` is dropped.
@@ -75,7 +75,7 @@ impl Connection {
         }
     }
 
-    /// Returns the socket to wait for. Each call of [`Connection::connect`] may change the socket.
+    /// Returns the socket to wait for. A call of [`Connection::connect`] may change the socket.
     pub fn socket(&self) -> c_int {
         // SAFETY: `handle` is valid until `self` is dropped.
         unsafe { PQsocket(self.handle.as_ptr()) }
@@ -88,7 +88,7 @@ impl Connection {
         self.has_warned().set(false);
         self.answer = Ok(vec![]);
         (self.length, self.memory_before) = (0, memory_in_use());
-        // SAFETY: `handle` is valid. The query and the values are C strings, and the list of values has the given
+        // SAFETY: `handle` is valid. The query and the values are C strings, and the list of values has the stated
         // length. All parameters are in text format.
         let is_sent = unsafe {
             PQsendQueryParams(
@@ -102,8 +102,8 @@ impl Connection {
                 0,
             )
         };
-        // Request single-row mode, because libpq would otherwise collect all rows in memory.
-        // SAFETY: `handle` is valid, and a query was just sent.
+        // Request single-row mode. Otherwise, libpq would collect all rows in memory. SAFETY: `handle` is valid, and
+        // the preceding call sent a query.
         let is_sent = is_sent == 1 && unsafe { PQsetSingleRowMode(self.handle.as_ptr()) } == 1;
         if is_sent { Ok(()) } else { Err(self.problem()) }
     }
@@ -118,9 +118,9 @@ impl Connection {
         }
     }
 
-    /// Continues to receive the answer. Returns `None` when the answer is complete: see [`Connection::answer`]. After
-    /// an error the connection cannot be used again. The server is not trusted, so the amount of data that it may
-    /// send is limited.
+    /// Continues to receive the answer. Returns `None` when the answer is complete and [`Connection::answer`] can
+    /// return the answer. The connection is unusable after an error. The amount of received data is limited, because
+    /// the server is not trusted.
     pub fn receive(&mut self) -> Result<Option<Interest>, String> {
         // SAFETY: here and below, `handle` is valid, and a query was sent.
         if unsafe { PQconsumeInput(self.handle.as_ptr()) } != 1 {
@@ -137,12 +137,11 @@ impl Connection {
         }
         // SAFETY: as above.
         if let Some(notification) = NonNull::new(unsafe { PQnotifies(self.handle.as_ptr()) }) {
-            // SAFETY: libpq has passed the ownership of the notification to the caller.
+            // SAFETY: libpq has transferred ownership of the notification to the caller.
             unsafe { PQfreemem(notification.as_ptr().cast()) };
             return Err("the registry sent unexpected notifications".into());
         }
-        // libpq allocates the memory for a message as soon as it knows the length, before it reads the rest of the
-        // message.
+        // libpq allocates memory for a whole message as soon as it has received the length of the message.
         if memory_in_use() > self.memory_before.saturating_add(MOST_MEMORY) {
             return Err("the registry's reply is too long".into());
         }
@@ -151,7 +150,7 @@ impl Connection {
 
     fn take_in(&mut self, result: &ResultOfQuery) -> Result<(), String> {
         let Err(refusal) = result.rows().and_then(|rows| self.add(rows)) else { return Ok(()) };
-        // Free the rows before the error text is created. The text needs memory, and a failed allocation aborts the
+        // Free the rows before creating the error text. The text needs memory, and a failed allocation aborts the
         // process.
         self.answer = Ok(vec![]);
         match refusal {
@@ -177,8 +176,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Returns the rows of the answer, or the server's error message. Also returns whether the server has sent a
-    /// warning, as it does when a commit may not have reached the standby.
+    /// Returns the rows of the answer, or the server's error message. The second value is true if the server has sent
+    /// a warning. The server sends a warning when a commit may not have reached the standby.
     pub fn answer(&mut self) -> (Result<Vec<Row>, StatementError>, bool) {
         (std::mem::replace(&mut self.answer, Ok(vec![])), self.has_warned().get())
     }
@@ -189,7 +188,7 @@ impl Connection {
         unsafe { text_of(PQuser(self.handle.as_ptr())) }
     }
 
-    /// Whether the connection is established, as far as libpq knows.
+    /// Returns whether libpq considers the connection established.
     pub fn is_good(&self) -> bool {
         // SAFETY: `handle` is valid until `self` is dropped.
         unsafe { PQstatus(self.handle.as_ptr()) == ConnStatusType::CONNECTION_OK }
@@ -209,8 +208,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: `handle` is valid, and is not used after this. After PQfinish, libpq no longer uses `has_warned`,
-        // which was created from a box.
+        // SAFETY: `handle` is valid, and this is its last use. After PQfinish, libpq no longer uses `has_warned`. The
+        // pointer was created from a box.
         unsafe {
             PQfinish(self.handle.as_ptr());
             drop(Box::from_raw(self.has_warned.as_ptr()));
@@ -218,7 +217,8 @@ impl Drop for Connection {
     }
 }
 
-/// Returns how much memory this process has allocated from the C library, in bytes; 0 if the library cannot tell.
+/// Returns the memory that this process has allocated from the C library, in bytes. Returns 0 if the library does not
+/// report the amount.
 fn memory_in_use() -> usize {
     #[cfg(target_env = "gnu")]
     {
@@ -234,8 +234,8 @@ fn memory_in_use() -> usize {
 /// server, so it needs no guard. A panic would abort the process instead of unwinding into libpq, because the
 /// function is not `extern "C-unwind"`.
 unsafe extern "C" fn on_notice(has_warned: *mut c_void, notice: *const PGresult) {
-    // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. Its severity is a C
-    // string or null.
+    // SAFETY: the first pointer is the one given to PQsetNoticeReceiver, the second one a notice. The severity of the
+    // notice is a C string or null.
     unsafe {
         let severity = message(PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED.into()));
         if severity == "WARNING" {

@@ -1,4 +1,4 @@
-//! libpq without blocking: connections, and parsing of connection strings.
+//! Non-blocking use of libpq: connections, and parsing of connection strings.
 
 mod answer;
 mod connection;

@@ -8,20 +8,21 @@ use pq_sys::*;
 use super::start::start;
 use super::text::{message, text_of};
 
-/// The options of a connection string that are not empty. They may contain passwords, so none of them may be shown.
+/// The nonempty options of a connection string. The options must not be shown, because the values may contain
+/// passwords.
 pub struct Options(Vec<(String, String)>);
 
 impl Options {
     /// Parses a connection string.
     ///
     /// # Errors
-    /// The message of libpq, if the string is invalid.
+    /// Returns the message of libpq if the string is invalid.
     pub fn parse(text: &CStr) -> Result<Options, String> {
         let mut problem: *mut c_char = null_mut();
         // SAFETY: the text is a C string, and `problem` is a variable for a message.
         let list = unsafe { PQconninfoParse(text.as_ptr(), &mut problem) };
         if !problem.is_null() {
-            // SAFETY: libpq has stored a C string there, which the caller has to free.
+            // SAFETY: libpq has stored a C string in `problem`, which the caller has to free.
             return Err(unsafe {
                 let text = message(problem);
                 PQfreemem(problem.cast());
@@ -32,11 +33,11 @@ impl Options {
         unsafe { Options::take(list) }.ok_or_else(|| "out of memory".into())
     }
 
-    /// Returns the options that take effect with these parameters, including those of a service file and of the
-    /// environment, but without `sslmode`. Makes no connection.
+    /// Returns the options that libpq would use for a connection with these parameters, except `sslmode`. The result
+    /// includes options from a service file and from the environment.
     pub fn in_effect(parameters: &[(&CStr, &CStr)]) -> Options {
-        // libpq reports options only for a connection. The invalid `sslmode` makes libpq refuse the connection after
-        // it has read all options.
+        // libpq reports options only for a connection object. Because of the invalid `sslmode`, libpq reads all
+        // options and then fails without connecting.
         let refused = (c"sslmode", c"none: this is no connection");
         let parameters: Vec<_> = parameters.iter().copied().chain([refused]).collect();
         let none = Options(vec![]);
@@ -53,10 +54,10 @@ impl Options {
         self.0.iter().find(|(known, _)| known == keyword).map(|(_, value)| value.as_str())
     }
 
-    /// Copies a list of options, and frees it. Returns `None` if it is null.
+    /// Copies a list of options, and frees the list. Returns `None` if the pointer is null.
     ///
     /// # Safety
-    /// `list` is null, or a list of libpq that belongs to the caller.
+    /// `list` must be null, or must be a list from libpq that belongs to the caller.
     unsafe fn take(list: *mut PQconninfoOption) -> Option<Options> {
         if list.is_null() {
             return None;

@@ -1,11 +1,12 @@
-//! Texts from libpq and from a server.
+//! Conversion of texts that libpq or a server returns.
 
 use std::ffi::{CStr, c_char};
 
 /// Length limit for a message, in bytes. The rest is cut off.
 const LONGEST_MESSAGE: usize = 400;
 
-/// Converts a message of libpq or of a server to one line of limited length: `line 1; line 2`.
+/// Converts a message of libpq or of a server to one line of limited length: `line 1; line 2`. Other control characters
+/// become spaces, because the message is shown in logs and on terminals.
 ///
 /// # Safety
 /// `text` is null or a C string.
@@ -16,7 +17,13 @@ pub unsafe fn message(text: *const c_char) -> String {
     // SAFETY: by this function's contract.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     let start = String::from_utf8_lossy(&text[..text.len().min(LONGEST_MESSAGE)]);
-    start.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    start
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
+        .replace(char::is_control, " ")
 }
 
 /// Converts a text of libpq.

@@ -5,9 +5,10 @@ use super::periods::has_begun;
 use super::state::{Worker, clock_offset_us};
 use super::wishes::Wish;
 use crate::background::stop::is_stopping;
+use crate::shared::segments::SegmentState;
 
 impl Worker {
-    /// Sends these requests and publishes the granted ranges.
+    /// Requests ranges from the registry and publishes the granted ranges.
     pub fn ask(&mut self, wishes: &[Wish]) -> Result<(), Option<Failure>> {
         let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
         range_file.prove_writable().map_err(|problem| Failure::of_file(&problem))?;
@@ -24,8 +25,8 @@ impl Worker {
         }
         self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
         self.clock_offset_us = clock_offset_us();
-        // The registry may already be in the next period. The held ranges of that period must be published first,
-        // because the new range is above them.
+        // The registry may have reached the next period already. Publish the held ranges of that period first,
+        // because the new range is above the held ranges.
         self.enter_periods();
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;
@@ -34,6 +35,17 @@ impl Worker {
         range_file.registry_id = answer.registry_id;
         for (name, token) in signed {
             range_file.prove(answer.registry_id, &name, token);
+        }
+        for (index, Wish { at, request }) in wishes.iter().enumerate() {
+            let is_answered = answer.about.iter().any(|(answered, _)| *answered == index);
+            if !is_answered && self.known.is_suspected(*at) {
+                // The statement no longer fails because of this name. What the failure said is outdated.
+                self.segments.note(*at, &request.name, |record| {
+                    record.state = SegmentState::Asked;
+                    record.set_detail(None);
+                });
+                self.known.of(*at, &request.name).failed_at = None;
+            }
         }
         let mut granted = vec![];
         let mut is_refused = false;

@@ -1,4 +1,5 @@
-//! Names for which the registry's statement fails. Only these names get no numbers.
+//! Handling of names that make the registry's statement fail. The server continues to get numbers for all
+//! other names.
 
 use std::time::Instant;
 
@@ -11,8 +12,9 @@ use crate::segment::answer::About;
 use crate::shared::segments::SegmentState;
 
 impl Worker {
-    /// Sends all these requests. If the statement fails because of one name, the requests are split in halves and
-    /// sent again until that name is found. Only that name gets no numbers. Fails if the process has to stop.
+    /// Sends the requests in portions. If a statement fails because of one name, its portion is split in
+    /// halves, and the halves are sent again until the name is found. All other names get numbers. Returns an
+    /// error if the process must stop.
     pub fn ask_in_portions(&mut self, wishes: Vec<Wish>) -> Result<(), ()> {
         let mut portions = self.portions(wishes);
         let mut has_answered = false;
@@ -27,7 +29,7 @@ impl Worker {
                 Err(Some(failure)) => failure,
             };
             if failure.is_of_statement && !has_answered {
-                // If a statement without names fails as well, no name is the cause.
+                // Send a statement without names. If this statement fails too, the cause is not a name.
                 has_answered = match self.ask(&[]) {
                     Ok(()) => true,
                     Err(None) => return Err(()),
@@ -46,8 +48,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Divides the requests into portions, one for each statement; there is at least one. Each suspected name gets a
-    /// portion of its own, after the others.
+    /// Divides the requests into portions, one for each statement. The result contains at least one portion.
+    /// The last portions contain one suspected name each.
     fn portions(&self, wishes: Vec<Wish>) -> Portions<Wish> {
         let is_suspected = |wish: &Wish| self.known.is_suspected(wish.at);
         let (suspects, others): (Vec<_>, Vec<_>) = wishes.into_iter().partition(is_suspected);
@@ -59,10 +61,10 @@ impl Worker {
         portions
     }
 
-    /// Records that the registry's statement fails because of this name.
+    /// Marks the name of a request as the cause of a failed statement.
     fn suspect(&mut self, wish: &Wish, problem: String) {
         let Wish { at, request } = wish;
-        // Waiting calls repeat the request, so warn only once.
+        // Waiting calls repeat the request, but the warning is logged only once.
         if self.known.of(*at, &request.name).failed_at.is_none() {
             warning!("snowflake_id: could not get numbers of segment \"{}\": {problem}", request.name);
         }

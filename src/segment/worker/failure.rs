@@ -7,13 +7,13 @@ use crate::shared::segments::Trouble;
 pub struct Failure {
     pub problem: String,
     pub trouble: Trouble,
-    /// Whether the registry answered that the statement failed. One of the names in the requests may be the
-    /// cause of the failure.
+    /// Whether the registry reported that the statement failed. In this case, one of the names in the
+    /// requests may be the cause.
     pub is_of_statement: bool,
 }
 
 impl Failure {
-    /// The registry did not answer, or not as expected.
+    /// The registry has sent no answer or an unexpected answer.
     pub fn of_silence(problem: &str) -> Failure {
         Failure { problem: problem.into(), trouble: Trouble::Silence, is_of_statement: false }
     }
@@ -26,7 +26,7 @@ impl Failure {
         Failure::of_silence("replies came from different registries")
     }
 
-    /// Returns `None` if the process has to stop.
+    /// Returns `None` if the process must stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
         let (problem, trouble, is_of_statement) = match why {
             NoAnswer::Stopping => return None,

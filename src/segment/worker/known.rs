@@ -1,4 +1,4 @@
-//! What the worker knows about the segments in use, and does not share with other processes.
+//! The segments worker's private information about the segments in use.
 
 use std::time::{Duration, Instant};
 
@@ -8,31 +8,31 @@ use crate::pg::random::random_time;
 use crate::segment::answer::Granted;
 use crate::segment::fetch::Lasted;
 
-/// How long before a period its first range is fetched, in seconds: a random time between these two, so that servers
-/// do not ask all at once.
+/// The limits of the lead time, in seconds. The worker fetches the first range of a period before the period starts.
+/// The lead time is random, so that not all servers send their requests at once.
 const LEAD: (f64, f64) = (60.0, 600.0);
-/// Pause after an answer without a range, if no call is waiting, in seconds: a random time between these two.
+/// The limits of the pause after an answer without a range, in seconds. The pause is random, and the worker skips it
+/// if a call is waiting.
 const CALM_PAUSE: (f64, f64) = (5.0, 30.0);
 
-/// What the worker knows about one segment.
+/// The worker's knowledge of one segment.
 pub struct Known {
     name: String,
-    /// A range of the next period, held back until that period starts.
+    /// A range of the next period, which the worker holds back until that period starts.
     pub held: Option<Granted>,
-    /// Until when no range is requested, unless a call is waiting.
+    /// The time until which the worker requests a range only if a call is waiting.
     pub calm_until: Option<Instant>,
     pub last: Option<LastFetch>,
-    /// How long before a period its first range is fetched, in microseconds.
+    /// The lead time for the first range of a period, in microseconds.
     pub lead_us: i64,
-    /// Whether the worker had to refuse the last range that the registry granted.
+    /// Whether the worker refused the last range that the registry granted.
     pub is_refused: bool,
-    /// When the registry's statement last failed because of this name. After a failure the name is requested in a
-    /// statement of its own, until that succeeds.
+    /// The time of the last statement that failed because of this name. After such a failure, the worker requests the
+    /// name in a separate statement until a statement succeeds.
     pub failed_at: Option<Instant>,
 }
 
-/// The last range that was fetched: when, how many numbers it has, and how many numbers were left in total at that
-/// time.
+/// The last fetched range: the time, the size of the range, and the total of the remaining numbers at that time.
 pub struct LastFetch {
     pub at: Instant,
     pub count: u64,
@@ -52,7 +52,7 @@ impl Known {
         }
     }
 
-    /// Stops requests for a random time, unless a call is waiting.
+    /// Stops requests for a random time. A waiting call ends the pause.
     pub fn calm_down(&mut self) {
         self.calm_until = Some(Instant::now() + random_time(CALM_PAUSE));
     }
@@ -61,15 +61,15 @@ impl Known {
         self.calm_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Whether the statement has failed because of this name within this time.
+    /// Returns whether a statement has failed because of this name within the given time.
     pub fn has_failed_within(&self, time: Duration) -> bool {
         self.failed_at.is_some_and(|failed_at| failed_at.elapsed() < time)
     }
 }
 
 impl LastFetch {
-    /// Returns how long the range would last at the rate at which numbers were taken since it was fetched; `None` if
-    /// none were taken.
+    /// Returns the time for which the range would last at the average rate since the fetch, or `None` if no numbers
+    /// were taken.
     pub fn lasted(&self, standing: &Standing) -> Option<Lasted> {
         let taken = self.left.checked_sub(standing.left).filter(|&taken| taken > 0)?;
         let lasted = self.at.elapsed().as_secs_f64() * self.count as f64 / taken as f64;
@@ -82,8 +82,8 @@ impl LastFetch {
 pub struct KnownSegments(Vec<Option<Known>>);
 
 impl KnownSegments {
-    /// Returns what is known about the segment in a slot. Forgets it first if the slot has been reassigned to another
-    /// name.
+    /// Returns the worker's knowledge of the segment in a slot. If the slot has been reassigned to another name, the
+    /// old knowledge is discarded first.
     pub fn of(&mut self, at: usize, name: &str) -> &mut Known {
         if self.0.len() <= at {
             self.0.resize_with(at + 1, || None);
@@ -95,12 +95,12 @@ impl KnownSegments {
         entry.get_or_insert_with(|| Known::new(name))
     }
 
-    /// Whether the last statement with the name in this slot failed because of it.
+    /// Returns whether the name in this slot caused the failure of its last statement.
     pub fn is_suspected(&self, at: usize) -> bool {
         self.0.get(at).and_then(Option::as_ref).is_some_and(|known| known.failed_at.is_some())
     }
 
-    /// Iterates over the ranges that are held back for a later period: the slot index, the name and the range.
+    /// Returns the ranges that are held back for a later period, each with the slot index and the name.
     pub fn held(&self) -> impl Iterator<Item = (usize, &str, Granted)> {
         self.0.iter().enumerate().filter_map(|(at, known)| {
             let known = known.as_ref()?;

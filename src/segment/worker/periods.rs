@@ -1,5 +1,5 @@
-//! Ranges that belong to a period. They are fetched before the period starts, held back, and published when it has
-//! started.
+//! Ranges of numbers that belong to a period. Such a range is fetched before the period starts, and published after
+//! the period has started.
 
 use std::time::Duration;
 
@@ -13,29 +13,30 @@ use crate::config;
 use crate::pg::process;
 use crate::segment::answer::Period;
 
-/// How long the worker sleeps at most while a range of a period is in use.
+/// The maximum time that the worker sleeps while a range with a period is in use.
 const IDLE_TIME: Duration = Duration::from_secs(1);
-/// The smallest change of the clock, relative to the time since boot, that counts as a step, in microseconds.
+/// The smallest change of the clock, relative to the time since boot, that is treated as a step, in microseconds.
 const STEP_US: u64 = 1_000_000;
 
 impl Worker {
-    /// Does the work that cannot wait for the registry's answer. Returns whether to continue.
+    /// Does urgent work while the worker waits for the registry's answer. Returns false if the worker has to stop
+    /// waiting.
     pub fn keep_waiting(&mut self) -> bool {
         process::reload_if_asked();
         self.enter_periods();
         !is_stopping() && config::registry().is_none() == self.is_local
     }
 
-    /// Publishes the ranges whose periods have started. A range that cannot be recorded stays held. A range is
-    /// dropped if it does not lie above the numbers that have been used since it was fetched.
+    /// Publishes the ranges whose periods have started. A range that cannot be recorded is not published. A range is
+    /// discarded if numbers in or above the range have been used since the range was fetched.
     pub fn enter_periods(&mut self) {
         let now_us = self.segments.registry_clock_us();
         let held = self.known.held().filter(|(_, _, granted)| has_begun(granted.period, now_us));
         let begun: Vec<_> = held.map(|(at, name, granted)| (at, name.to_owned(), granted)).collect();
         for (at, name, granted) in begun {
             let Ok(range_file) = &mut self.range_file else { return };
-            // Either the registry's clock was set back after it had granted numbers of a later period, or this range
-            // could not be recorded in time.
+            // Either the registry's clock was set back after the registry had granted numbers of a later period, or
+            // this range could not be recorded in time.
             if range_file.is_over(&name, &granted) {
                 self.known.of(at, &name).held = None;
                 continue;
@@ -52,7 +53,7 @@ impl Worker {
         }
     }
 
-    /// Returns the time until a period requires work; `None` if no range belongs to a period.
+    /// Returns the time until the next work on periods is due, or `None` if no range belongs to a period.
     pub fn pause_of_periods(&self) -> Option<Duration> {
         let now_us = self.segments.registry_clock_us();
         let is_in_period = |ends_us: i64| ends_us != NEVER_ENDS && ends_us > now_us;
@@ -60,7 +61,7 @@ impl Worker {
         let current = in_use.iter().filter_map(|(_, _, slot)| slot.segment.standing().current);
         let in_period = current.filter(|range| is_in_period(range.ends_us)).map(|_| IDLE_TIME);
         let held = self.known.held().filter_map(|(_, _, held)| held.period);
-        // A period that has started still has a held range if that range could not be recorded. Try again.
+        // Try again if a range could not be recorded and published at the start of its period.
         let begins_in = held.map(|period| match period.starts_us.saturating_sub(now_us) {
             left_us if left_us > 0 => Duration::from_micros(left_us.unsigned_abs()),
             _ => IDLE_TIME,
@@ -68,9 +69,9 @@ impl Worker {
         in_period.chain(begins_in).min()
     }
 
-    /// Whether the clock was set since it was last compared with the registry's clock, while ranges of periods are in
-    /// use. The registry's clock may have been set as well, or this machine may have been suspended without counting
-    /// the time.
+    /// Returns whether ranges with a period are in use and the clock was set after the last comparison with the
+    /// registry's clock. The registry's clock may have been set as well. This machine may also have been suspended,
+    /// if the time since boot does not include the suspension.
     pub fn is_clock_set(&self) -> bool {
         clock_offset_us().abs_diff(self.clock_offset_us) > STEP_US
             && self.segments.in_use().iter().any(|(_, _, slot)| {
@@ -79,15 +80,15 @@ impl Worker {
     }
 }
 
-/// Whether to fetch the first range of the next period: the period starts soon, and numbers of the current period are
-/// used.
+/// Returns true if the first range of the next period should be fetched. The next period must start soon, and numbers
+/// of the current period must be in use.
 pub fn is_next_period_due(known: &Known, standing: &Standing, now_us: i64) -> bool {
     let is_soon =
         |ends_us: i64| ends_us != NEVER_ENDS && now_us < ends_us && now_us >= ends_us - known.lead_us;
     known.held.is_none() && standing.current.is_some_and(|range| is_soon(range.ends_us))
 }
 
-/// Whether a range of this period, or of no period, may be used.
+/// Returns whether a range of this period may be used now. A range without a period may always be used.
 pub fn has_begun(period: Option<Period>, now_us: i64) -> bool {
     period.is_none_or(|period| period.starts_us <= now_us)
 }

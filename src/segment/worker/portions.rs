@@ -1,9 +1,9 @@
-//! Requests divided into portions, one for each statement. If a statement fails because of a name, its portion is
-//! halved until the name is found.
+//! Requests divided into portions, one for each statement. If a statement fails because of a name, the portion is
+//! halved repeatedly until the name is found.
 
 use std::collections::VecDeque;
 
-/// How many names a statement may contain: the registry accepts no more.
+/// The maximum number of names in a statement. The registry has the same limit.
 pub const MOST_REQUESTS: usize = 64;
 
 pub struct Portions<T>(VecDeque<Vec<T>>);
@@ -31,8 +31,8 @@ impl<T> Portions<T> {
         self.0.pop_front()
     }
 
-    /// Handles a portion whose statement failed: puts its two halves first. If the portion is a single request,
-    /// returns it.
+    /// Splits a portion into two halves, which will be sent next. If the portion contains only one request,
+    /// returns that request instead.
     pub fn halve(&mut self, mut portion: Vec<T>) -> Option<T> {
         if portion.len() > 1 {
             let half = portion.split_off(portion.len() / 2);

@@ -1,4 +1,4 @@
-//! Publishing ranges and answers of the registry for backends and views.
+//! Publishes the registry's ranges and answers for backends and views.
 
 use std::time::Instant;
 
@@ -13,13 +13,13 @@ use crate::segment::fetch::Request;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::SegmentState;
 
-/// The next range is requested when a random fraction of the current range has been taken. These are the limits of
-/// the fraction. It is random so that the servers of a fleet do not send their requests all at once.
+/// The limits of a random fraction. The next range is requested when this fraction of the current range has been
+/// taken. The fraction is random so that the servers of a fleet do not send their requests at the same time.
 const WANTED_AT: (f64, f64) = (0.05, 0.15);
 
 impl Worker {
-    /// Checks a granted range. A range that is not above the server's high-water mark could repeat numbers. Such a
-    /// range is removed, and the state is set to `Invalid`.
+    /// Checks a granted range. If the range is not above the server's high-water mark, numbers could be repeated. The
+    /// range is then removed, and the state is set to `Invalid`.
     pub fn checked(&mut self, range_file: &RangeFile, at: usize, name: &str, about: About) -> About {
         let highest = about.granted.as_ref().and_then(|granted| range_file.bound(name, granted));
         match about.granted {

@@ -14,7 +14,8 @@ use crate::segment::local_registry;
 use crate::shared::segments::Trouble;
 
 impl Worker {
-    /// Calls the registry, and adds its tokens to the requests. Fails with `None` if the process has to stop.
+    /// Calls the registry, and adds the registry's tokens to the requests. Returns `Err(None)` if the process
+    /// must stop.
     pub fn ask_registry(
         &mut self,
         requests: &[&Request],
@@ -39,7 +40,7 @@ impl Worker {
             };
         }
         let Some(string) = config::registry() else { return Err(None) };
-        // Taken out of `self` for the call, because `keep_waiting` borrows `self`.
+        // The connection is taken out of `self` during the call, because `keep_waiting` borrows `self`.
         let mut line = std::mem::take(&mut self.connection);
         let mut answered = line.ask(&string, &question, &mut || self.keep_waiting());
         if matches!(answered, Err(NoAnswer::Refused(_))) && !question.node_name.is_ascii() {
@@ -55,8 +56,8 @@ impl Worker {
         answered.map_err(Failure::of_registry)
     }
 
-    /// Returns the requests with the tokens of this registry. If the registry is not known, adds the tokens of the
-    /// registry that answered last.
+    /// Returns the requests with the tokens of the given registry. If no registry is given, the tokens are
+    /// those of the last registry that answered.
     fn with_evidence(&self, requests: &[&Request], registry_id: Option<Uuid>) -> Vec<Request> {
         let mut requests: Vec<Request> = requests.iter().copied().cloned().collect();
         if let Ok(range_file) = &self.range_file {

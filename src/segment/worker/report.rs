@@ -1,9 +1,10 @@
-//! Reports to the registry, and the tokens that it returns.
+//! Sends reports to the registry, and receives tokens in return.
 //!
-//! Before the registry is asked for the first range, and then every `renew_every`, the worker reports the server's
-//! high-water mark for each name, no matter which registry granted the numbers. So the registry does not grant these
-//! numbers to another server, even if another registry granted them to this one. A registry that was restored from a
-//! backup detects its loss from the reports. In return, the registry signs a token that states what it has granted.
+//! The worker reports the server's high-water mark for each name, no matter which registry granted the numbers. The
+//! first report precedes the first request for a range, and further reports follow every `renew_every`. The registry
+//! therefore does not grant these numbers to another server, even if this server received them from a different
+//! registry. A registry that was restored from a backup detects its loss from the reports. In return, the registry
+//! signs a token that states what it has granted.
 
 use std::time::{Duration, Instant};
 
@@ -36,9 +37,9 @@ impl Worker {
         }
     }
 
-    /// Requests tokens for the ranges that were just granted. This takes another statement, because the registry
-    /// signs only what is committed. A range without a token is not used: if the registry lost the commit, nothing
-    /// else would tell it about the grant. A registry in this database needs no tokens: the WAL contains its grants.
+    /// Requests tokens for the new ranges. A separate statement is necessary, because the registry signs only what is
+    /// committed. The worker does not use a range without a token, because only the token can prove the grant if the
+    /// registry loses the commit. A registry in this database needs no tokens: the WAL contains its grants.
     pub fn evidence_of(
         &mut self,
         answer: &Answer,
@@ -65,7 +66,7 @@ impl Worker {
         Err(Some(Failure::of_silence("the registry did not sign the numbers: the registry may have an older version")))
     }
 
-    /// Sends these reports and returns the tokens; `None` if another registry has answered.
+    /// Sends the reports and returns the tokens, or `None` if the answer came from another registry.
     fn ask_for_evidence(
         &mut self,
         reports: &[Request],
@@ -86,10 +87,10 @@ impl Worker {
         Ok(Some(signed.collect()))
     }
 
-    /// Returns the registry that may be asked for numbers; `None` if any registry may be asked. Before a registry is
-    /// asked for the first time, it is told the high-water marks of all names: another registry may have granted
-    /// these numbers. Names that still have numbers in hand are reported as well; otherwise the registry could grant
-    /// those numbers to other servers.
+    /// Returns the registry from which the worker may request numbers, or `None` if the worker may use any registry.
+    /// Before the first request to a registry, the worker reports the high-water marks of all names, because another
+    /// registry may have granted these numbers. The worker also reports names that still have unused numbers. Without
+    /// these reports, the registry could grant the same numbers to other servers.
     pub fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         let known = range_file.registry_id;
@@ -100,8 +101,8 @@ impl Worker {
             }
             let told = self.tell_registry(reports.clone(), None)?;
             if told != known && told.is_some() {
-                // This server may have used this registry before. Now that its ID is known, send the tokens that it
-                // signed.
+                // This server may have used this registry before. The ID of the registry is known now, so send the
+                // tokens of this registry.
                 self.tell_registry(reports, told)?;
             }
             if known.is_some() && told != known {
@@ -116,8 +117,8 @@ impl Worker {
         Ok(self.told)
     }
 
-    /// Sends these reports to the registry with this ID, or to whichever registry answers. Returns the ID of the
-    /// registry that received them.
+    /// Sends the reports to the registry with this ID. Without an ID, any registry may receive the reports. Returns
+    /// the ID of the registry that received the reports.
     fn tell_registry(
         &mut self,
         reports: Vec<Request>,
@@ -144,8 +145,8 @@ impl Worker {
                         let answer = self.ask_registry(&[], None)?.answer;
                         heard = heard.or(Some(answer.registry_id));
                     }
-                    // A name that the registry's database cannot represent is skipped: the registry cannot grant
-                    // numbers of that segment.
+                    // The function skips a name that the registry's database cannot represent, because the registry
+                    // cannot have a segment with this name.
                     portions.halve(portion);
                 }
                 Err(failure) => return Err(failure),
@@ -154,8 +155,9 @@ impl Worker {
         Ok(heard.flatten())
     }
 
-    /// Reports the high-water marks of all names, because a registry that was restored from a backup does not know
-    /// them. Failures are ignored here; they are reported when numbers are needed. Fails if the process has to stop.
+    /// Reports the high-water marks of all names. A registry that was restored from a backup may not know the marks.
+    /// The function ignores failures, because the next request for numbers will report them. Fails if the process has
+    /// to stop.
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_all();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
@@ -174,7 +176,7 @@ impl Worker {
         }
         let registry_id = self.meet_registry()?;
         if self.is_local {
-            return Ok(()); // The registry's data is in the same WAL.
+            return Ok(()); // The WAL already contains the grants of a local registry.
         }
         for reports in reports.chunks(MOST_REQUESTS) {
             let Some(signed) = self.ask_for_evidence(reports, registry_id)? else {
@@ -192,7 +194,7 @@ impl Worker {
     }
 }
 
-/// Returns the reports about a name: one for each high-water mark, in the current and in the next period.
+/// Returns the reports about a name, with one report for each high-water mark (current and next period).
 fn reports_of(range_file: &RangeFile, name: &str) -> Vec<Request> {
     let had = range_file.had(name);
     let mut reports: Vec<_> = had

@@ -1,4 +1,4 @@
-//! The state of the worker, and the reporting of its failures.
+//! The state of the segments worker. The module also reports the worker's failures.
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -15,12 +15,14 @@ use crate::segment::fetch::RegistryConnection;
 use crate::segment::range_file::RangeFile;
 use crate::shared::segments::{self, Segments, Trouble};
 
-/// Pause after a failed attempt to reach the registry: the first pause, and the longest. The pause doubles each time.
+/// The first pause and the maximum pause after a failed attempt to reach the registry. The pause doubles
+/// after each failure.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// Pause before the next request if calls are waiting and the registry has not granted a range.
+/// The pause before the next request if the registry has granted no range and calls are waiting.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often numbers are reported to the registry, unless the registry specifies an interval.
+/// The default interval between reports of numbers to the registry. The registry can specify another
+/// interval.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Worker {
@@ -28,20 +30,21 @@ pub struct Worker {
     pub is_local: bool,
     pub range_file: Result<RangeFile, String>,
     pub connection: RegistryConnection,
-    /// The last value of `snowflake_id.registry` that took effect.
+    /// The value of `snowflake_id.registry` that the worker uses.
     pub registry: Option<CString>,
-    /// The registry to which this process has reported the high-water marks of all names. Numbers are requested only
-    /// from this registry.
+    /// The ID of the registry to which this process has reported all high-water marks. The worker requests
+    /// numbers only from this registry.
     pub told: Option<Uuid>,
-    /// Whether the node name is sent unchanged. This is false after a registry was unable to represent the name.
+    /// True if the node name is sent unchanged. Set to false if a registry's database cannot represent the
+    /// name.
     pub tells_name_as_it_is: bool,
     pub known: KnownSegments,
-    /// The registry is not asked again before this time.
+    /// The earliest time of the next request to the registry.
     pub not_before: Instant,
-    /// The clock minus the time since boot, in microseconds, as of the last comparison of the clock with the
+    /// The clock minus the time since boot, in microseconds, when the clock was last compared with the
     /// registry's clock.
     pub clock_offset_us: i64,
-    /// How often numbers are reported to the registry, and when the next report is due.
+    /// The interval between reports of numbers to the registry.
     pub report_every: Duration,
     pub report_at: Instant,
     failures: Failures,

@@ -8,10 +8,10 @@ use crate::pg::clock;
 use crate::segment::fetch::{HadUntil, Request};
 use crate::segment::had::End;
 
-/// Pause before the next request for a name that made the statement fail. The registry logs each failure.
+/// The pause before the next request for a name that made the statement fail. The registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
 
-/// One of the requests that the worker sends in a round.
+/// A request that the worker sends in its next round.
 pub struct Wish {
     /// The index of the slot.
     pub at: usize,
@@ -19,7 +19,7 @@ pub struct Wish {
 }
 
 impl Worker {
-    /// Returns the requests that are now due.
+    /// Returns the requests that are due now.
     pub fn wishes(&mut self) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
@@ -40,7 +40,7 @@ impl Worker {
             }
             let Ok(range_file) = &self.range_file else {
                 if is_wanted {
-                    // This request makes the round fail, and the failure reports the problem with the file.
+                    // This request makes the round fail, so that the problem with the file is reported.
                     wishes.push(Wish {
                         at,
                         request: Request { name: record.name().into(), ..Request::default() },
@@ -55,8 +55,8 @@ impl Worker {
                 lasted: known.last.as_ref().and_then(|last| last.lasted(&standing)),
                 ..Request::default()
             };
-            // A range may have been fetched in advance before a restart, and its period may have started
-            // since.
+            // A range that was fetched before a restart may belong to a period that has started in the
+            // meantime.
             let begun = had
                 .next
                 .clone()

@@ -409,7 +409,7 @@ RESET client_min_messages;
 DROP ROLE regress_fleet;
 
 -- The extension cannot be dropped by mistake.
-SELECT code, message, split_part(detail, E'\n', 1) AS detail, hint FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
+DROP EXTENSION snowflake_id_registry;
 SELECT code, message, regexp_replace(detail, '\d+-\d+-\d+ \d+:\d+:\d+', '(time)') AS detail FROM sqlstate_of('SELECT snowflake_registry.end_fleet()');
 SELECT pass('1 day');
 SELECT snowflake_registry.end_fleet();

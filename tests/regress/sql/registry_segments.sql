@@ -352,9 +352,9 @@ SELECT code, message FROM sqlstate_of($$SELECT taken('[]')$$);
 ROLLBACK;
 
 -- The extension cannot be dropped by mistake while there are segments.
-SELECT code, message, split_part(detail, E'\n', 1) AS detail FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
+DROP EXTENSION snowflake_id_registry;
 SELECT snowflake_registry.end_fleet();
-SELECT code, split_part(detail, E'\n', 1) AS detail FROM sqlstate_of('DROP EXTENSION snowflake_id_registry');
+DROP EXTENSION snowflake_id_registry;
 DO $$
 DECLARE
     open_one text;

@@ -84,6 +84,12 @@ fn queries_of_the_exporter() {
             assert_eq!(columns, described, "{}", query.prefix);
         }
     }
+    // The default of last_worker is the highest int.
+    fleet.fleet.registry.connect().run("SELECT snowflake_registry.configure(last_worker => 2147483647)");
+    let queries = queries(OF_A_REGISTRY);
+    let query = queries.iter().find(|query| query.prefix == "snowflake_registry_datacenter").unwrap();
+    let row = fleet.fleet.registry.connect().query_one(&query.query, &[]).unwrap();
+    assert_eq!(row.get::<_, f64>("worker_ids"), f64::INFINITY);
 }
 
 /// Each alert links to a section of the runbooks with the same severity.

@@ -131,6 +131,24 @@ fn a_worker_id_that_does_not_fit() {
     eventually("the state", || server_state(&mut client) == "worker id too large");
 }
 
+/// A layout whose time does not contain the clock is noticed without a call.
+#[test]
+fn a_layout_that_is_not_for_this_time() {
+    let cluster = Cluster::builder().worker(1).start();
+    let mut client = cluster.connect();
+    for (layout, state) in
+        [("standard epoch=2100-01-01T00:00:00Z", "clock before epoch"), ("baidu", "layout exhausted")]
+    {
+        cluster.change("snowflake_id.layout", layout);
+        eventually(state, || server_state(&mut cluster.connect()) == state);
+        // Sessions with another layout get IDs, and the state stays.
+        client.run("SET snowflake_id.layout = 'standard'; SELECT snowflake_nextval()");
+        assert_eq!(server_state(&mut client), state);
+    }
+    cluster.change("snowflake_id.layout", "standard");
+    eventually("the state", || server_state(&mut client) == "ready");
+}
+
 /// A call that was canceled while the keeper was stopped has no effect.
 #[test]
 fn a_reset_that_was_cancelled() {

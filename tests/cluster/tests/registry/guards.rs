@@ -107,20 +107,22 @@ fn a_registry_in_use_is_not_dropped_by_accident() {
     let mut client = cluster.connect();
     for command in [
         "DROP EXTENSION snowflake_id_registry",
-        "drop  extension if exists\n snowflake_id_registry; SELECT 1",
+        "drop  extension if exists\n snowflake_id_registry;\n",
         "DROP EXTENSION IF EXISTS hstore, \"snowflake_id_registry\" RESTRICT",
-        "DROP SCHEMA snowflake_registry",
-        "DO $$ BEGIN EXECUTE 'DROP EXTENSION snowflake_id_registry'; END $$",
     ] {
         let (code, said) = failure(&mut client, command);
         assert_eq!(code, "2BP01", "{command}: {said}");
         assert!(said.contains("call snowflake_registry.end_fleet()"), "{command}: {said}");
         assert!(!said.contains("CASCADE"), "{command}: {said}");
     }
-    // Others are not concerned.
-    client.run(
+    // Other statements are left alone, whatever their texts contain.
+    for command in [
         "CREATE SCHEMA shop; DROP SCHEMA shop; DROP EXTENSION IF EXISTS hstore; -- snowflake_id_registry",
-    );
+        "DROP EXTENSION IF EXISTS hstore -- unlike DROP EXTENSION snowflake_id_registry",
+        "DROP SCHEMA IF EXISTS \"old-snowflake_registry\"",
+    ] {
+        client.run(command);
+    }
     let (code, _) = failure(&mut client, "DROP EXTENSION hstore; SELECT 'snowflake_id_registry'");
     assert_eq!(code, "42704");
     administer(&mut client, "end_fleet()");

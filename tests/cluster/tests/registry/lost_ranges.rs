@@ -221,7 +221,7 @@ fn servers_tell_of_a_name_by_date_whose_creation_is_lost() {
     drop(client);
     let mut client = set_back(cluster, &copy);
     for token in &tokens {
-        assert_eq!(report(&mut client, "bills", &[token]).0, "dropped");
+        assert_eq!(report(&mut client, "bills", &[token]).0, "lost");
     }
     let next = "SELECT next_value % 1000000 FROM snowflake_registry.segments WHERE name = 'bills'";
     assert_eq!(single::<i64>(&mut client, next), 2_001);

@@ -354,15 +354,7 @@ fn a_name_that_was_mistyped() {
     }
     let server = server_of(&registry).start();
     let mut client = server.connect();
-    for (typed, meant) in [
-        ("Orders", "orders"),
-        ("order", "orders"),
-        ("oredrs", "orders"),
-        ("orderss", "orders"),
-        ("ordexs", "orders"),
-        ("order_lines", "order lines"),
-        ("bills", "Bills"),
-    ] {
+    for (typed, meant) in [("Orders", "orders"), ("ORDER LINES", "order lines"), ("bills", "Bills")] {
         let (code, said) = refusal(&mut client, typed);
         assert_eq!(code, "42704");
         assert!(said.contains(&format!("Perhaps you meant segment \"{meant}\"")), "{typed}: {said}");
@@ -374,7 +366,7 @@ fn a_name_that_was_mistyped() {
         assert_eq!(code, "22023", "{said}");
         assert!(said.contains(&format!("It has {bytes} bytes.\nA name has 1 to 63 bytes.")), "{said}");
     }
-    for typed in ["users", "o", "lines"] {
+    for typed in ["users", "o", "lines", "oredrs"] {
         let (_, said) = refusal(&mut client, typed);
         assert!(!said.contains("Perhaps") && said.contains("create_segment"), "{typed}: {said}");
     }
