@@ -640,7 +640,7 @@ impl Error {
             Error::SegmentsDenied { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "permission denied by the registry of segments",
-                sentence(problem.trim_end_matches(';')),
+                sentence(problem),
                 "Run the GRANT commands in the database of the registry, as a superuser or as the owner of the registry.",
             ),
             Error::SegmentFile { problem } => texts(
@@ -709,14 +709,16 @@ fn said(detail: &Option<String>) -> String {
     detail.as_deref().map_or_else(String::new, |detail| format!("The registry reported: {detail}."))
 }
 
-/// Adds a full stop.
+/// Returns the text as a sentence: with a capital letter at the start, and with a full stop at the end unless the text ends
+/// with an SQL statement.
 fn sentence(text: &str) -> String {
     let is_word =
         text.split(' ').next().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));
     let capital = text.chars().next().filter(|_| is_word).map(|first| first.to_ascii_uppercase());
+    let stop = if text.ends_with(';') { "" } else { "." };
     match capital {
-        Some(capital) => format!("{capital}{}.", &text[1..]),
-        None => format!("{text}."),
+        Some(capital) => format!("{capital}{}{stop}", &text[1..]),
+        None => format!("{text}{stop}"),
     }
 }
 

@@ -97,7 +97,10 @@ impl fmt::Display for LayoutError {
                 match nearest(token, candidates) {
                     // Users try the name `snowflake` first, because these IDs are known as Snowflake IDs.
                     None if token.eq_ignore_ascii_case("snowflake") && candidates.contains(&"twitter") => {
-                        write!(f, " The default layout is \"standard\", and the layout of Twitter's Snowflake is \"twitter\".")
+                        write!(
+                            f,
+                            " The default layout is \"standard\", and the layout of Twitter's Snowflake is \"twitter\"."
+                        )
                     }
                     Some(name) => write!(f, " Did you mean \"{name}\"?"),
                     None => Ok(()),

@@ -39,7 +39,8 @@ pub fn reset(
     let server_status = &shared.server_status;
     if !shared.has_room_for_reset() {
         return Err(Problem(
-            "a reset needs a new entry for each layout in use, but no entries are left: restart the server".into(),
+            "a reset needs a new entry for each layout in use, but no entries are left: restart the server"
+                .into(),
         ));
     }
     let refusal = |stored: &Stored| {

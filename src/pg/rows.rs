@@ -174,10 +174,7 @@ unsafe fn write_over(relation: pg_sys::Relation, pointer: pg_sys::ItemPointerDat
         let Some(old) = row_of_form(page, number, length, &*new) else {
             pg_sys::GenericXLogAbort(record);
             pg_sys::UnlockReleaseBuffer(buffer);
-            error!(
-                "row of relation with OID {} has an unexpected format",
-                (*relation).rd_id.to_u32()
-            );
+            error!("row of relation with OID {} has an unexpected format", (*relation).rd_id.to_u32());
         };
         let header = usize::from((*new).t_hoff);
         let values = new.cast::<u8>().add(header);

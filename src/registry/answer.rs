@@ -67,6 +67,7 @@ impl Answer {
                 token: text(11).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
             })
         };
-        read().ok_or_else(|| "the registry's reply is not valid: the registry may have a newer version".into())
+        read()
+            .ok_or_else(|| "the registry's reply is not valid: the registry may have a newer version".into())
     }
 }

@@ -49,10 +49,15 @@ impl Refusal {
                 (RegistryState::AllTaken, format!("the registry has no worker ID for this server{when}"))
             }
             Outcome::NotStarted => (RegistryState::NotStarted, "the fleet has not been started".into()),
-            Outcome::Quarantine => (RegistryState::Quarantine, "the lease has ended and cannot be renewed now".into()),
+            Outcome::Quarantine => {
+                (RegistryState::Quarantine, "the lease has ended and cannot be renewed now".into())
+            }
             Outcome::ClockDiffers => (
                 RegistryState::ClockDiffers,
-                format!("the clocks of this server and of the registry differ by {}", duration(clock_difference)),
+                format!(
+                    "the clocks of this server and of the registry differ by {}",
+                    duration(clock_difference)
+                ),
             ),
             Outcome::Foreign => {
                 let why = "the last lease was granted by another registry; if the change of registries is intended, stop the server and remove file \"snowflake_id.lease\" from its data directory";

@@ -77,7 +77,8 @@ impl Answer {
     /// # Errors
     /// Returns a text for the log if the rows are not a valid answer.
     pub fn read(rows: &[Row]) -> Result<Answer, String> {
-        let not_understood = || "the registry's reply is not valid: the registry may have a newer version".to_owned();
+        let not_understood =
+            || "the registry's reply is not valid: the registry may have a newer version".to_owned();
         let first = rows.first().ok_or_else(not_understood)?;
         let mut answer = Answer {
             registry_id: text(first, 11).and_then(|text| text.parse().ok()),

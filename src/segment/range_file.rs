@@ -83,8 +83,7 @@ impl RangeFile {
     }
 
     fn write(&mut self, range_file: &RangeFile) -> Result<(), String> {
-        let about =
-            "the highest numbers of segments that this server has received, written by extension snowflake_id";
+        let about = "the highest numbers of segments that this server has received, written by extension snowflake_id";
         let written = file::replace(NAME, |_| Ok(Contents { about: about.into(), range_file }));
         let written = written.map_err(|problem| format!("could not write file \"{NAME}\": {problem}"));
         let written = written.and_then(|()| taken::write(&range_file.segments));

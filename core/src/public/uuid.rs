@@ -151,9 +151,7 @@ impl UuidError {
             UuidError::NotPlain => {
                 "If the UUID was made with a key, specify that key. In a UUID that was made without a key, the last 14 digits are 0."
             }
-            _ => {
-                "Use a UUID that was made by snowflake_to_uuid() or snowflake_to_uuid_named()."
-            }
+            _ => "Use a UUID that was made by snowflake_to_uuid() or snowflake_to_uuid_named().",
         }
     }
 }

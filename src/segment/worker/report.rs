@@ -63,7 +63,9 @@ impl Worker {
         if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
             return Ok(signed);
         }
-        Err(Some(Failure::of_silence("the registry did not sign the numbers: the registry may have an older version")))
+        Err(Some(Failure::of_silence(
+            "the registry did not sign the numbers: the registry may have an older version",
+        )))
     }
 
     /// Sends the reports and returns the tokens, or `None` if the answer came from another registry.

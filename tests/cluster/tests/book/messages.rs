@@ -13,6 +13,8 @@ const NOT_MESSAGES: &[&str] = &[
     "no worker id",
     "worker id too large",
     "datacenter id too large",
+    "clock before epoch",
+    "layout exhausted",
     "no lease",
     "no registry",
     "clock jumped",

@@ -170,11 +170,7 @@ fn another_registry() {
         server.change("snowflake_id.registry", &other.connection_string());
         wait_for_registry_state(&server, "another registry");
         assert_eq!(leased_worker(&server), worker);
-        assert!(
-            server.log().contains("the last lease was granted by another registry"),
-            "{}",
-            server.log()
-        );
+        assert!(server.log().contains("the last lease was granted by another registry"), "{}", server.log());
         wait_for_end_of_lease(&mut client);
     });
     let (state, message) = failure(&mut client, "SELECT snowflake_nextval()");

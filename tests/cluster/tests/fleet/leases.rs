@@ -59,7 +59,7 @@ fn why_there_is_no_worker_id() {
     let error = wait_for_error(&server, "start_fleet");
     assert_eq!(
         error,
-        "could not get a lease from the registry: its fleet was not started (its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if servers may hold worker IDs from another registry)"
+        "could not get a lease from the registry: the fleet has not been started (its administrator must call snowflake_registry.start_fleet(), or snowflake_registry.quarantine() if servers may hold worker IDs from another registry)"
     );
     registry.connect().run("SELECT snowflake_registry.start_fleet()");
     wait_for_registry_state(&server, "granted");

@@ -50,7 +50,7 @@ fn the_registry_answers_nonsense() {
             format!("outcome => 'taken', registry_clock => ({least}), renew_every => 0, lease => 0"),
             "no worker ID",
         ),
-        ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "grants nothing"),
+        ("outcome => 'quarantine', renew_every => 0, lease => 0".into(), "cannot be renewed now"),
         (
             "outcome => 'foreign', registry_id => 'deadbeef-0000-0000-0000-000000000000'".into(),
             "the last lease was granted by another registry",
@@ -69,7 +69,10 @@ fn the_registry_answers_nonsense() {
             "SELECT a.* FROM answer('granted') AS a, generate_series(1, 2)",
             "did not reply with exactly one row",
         ),
-        ("SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)", "the registry's reply is too long"),
+        (
+            "SELECT a.* FROM answer('granted') AS a, generate_series(1, 300000)",
+            "the registry's reply is too long",
+        ),
         ("SELECT 1 / 0", "division by zero"),
     ];
     for (body, said) in answers.chain(rows.map(|(body, said)| (body.to_owned(), said))) {
@@ -116,7 +119,7 @@ fn the_registry_answers_nonsense() {
     registry.run(&fake(&format!("SELECT * FROM answer({stranger})")));
     for server in [&server, &newcomer] {
         ask_now(server, &fleet.connection_string());
-        wait_for_error(server, "grants nothing");
+        wait_for_error(server, "cannot be renewed now");
     }
     registry.run(
         "DROP FUNCTION snowflake_registry.renew, snowflake_registry.acquire;

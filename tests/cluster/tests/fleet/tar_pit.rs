@@ -127,7 +127,12 @@ fn a_registry_that_asks_for_a_long_computation() {
     // The error stays until there is a reply.
     assert!(shown(&mut server.connect(), "last_error").unwrap_or_default().contains(&said));
     assert_eq!(shown(&mut server.connect(), "registry_state").as_deref(), Some("unreachable"));
-    assert_eq!(server.log().matches("could not get a lease from the registry").count(), 1, "{}", server.log());
+    assert_eq!(
+        server.log().matches("could not get a lease from the registry").count(),
+        1,
+        "{}",
+        server.log()
+    );
     // Each new process waits before its attempt, longer each time.
     let (start, before) = (Instant::now(), pit.caught());
     while start.elapsed() < Duration::from_secs(10) {

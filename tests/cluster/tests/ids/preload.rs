@@ -175,7 +175,7 @@ fn create_extension_warns_of_what_is_missing() {
     let leased = Cluster::builder().preload().set("snowflake_id.registry", "host=/nowhere");
     assert!(warned(leased, CREATE).is_empty());
     // The keeper works in another database, where the extension is missing.
-    assert_eq!(warned(Cluster::builder().worker(1), "IN shop"), ["snowflake IDs cannot be made yet"]);
+    assert_eq!(warned(Cluster::builder().worker(1), "IN shop"), ["cannot issue snowflake IDs yet"]);
     assert!(warned(Cluster::builder().worker(1), "IN shop, after postgres").is_empty());
     let by_table = Cluster::builder().preload();
     assert_eq!(
@@ -194,7 +194,9 @@ fn what_a_new_server_logs() {
     let log = cluster.log();
     let lines: Vec<_> = log.lines().filter_map(|line| Some(line.split_once("  snowflake_id: ")?.1)).collect();
     let is_good = match lines[..] {
-        [next, news] => next.contains("run CREATE EXTENSION") && news.starts_with("no horizon was stored in database"),
+        [next, news] => {
+            next.contains("run CREATE EXTENSION") && news.starts_with("no horizon was stored in database")
+        }
         // The keeper had not looked yet when the extension was created.
         [news] => news.starts_with("no horizon was stored in database"),
         _ => false,

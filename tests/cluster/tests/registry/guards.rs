@@ -112,7 +112,7 @@ fn a_registry_in_use_is_not_dropped_by_accident() {
     ] {
         let (code, said) = failure(&mut client, command);
         assert_eq!(code, "2BP01", "{command}: {said}");
-        assert!(said.contains("call snowflake_registry.end_fleet()"), "{command}: {said}");
+        assert!(said.contains("SELECT snowflake_registry.end_fleet();"), "{command}: {said}");
         assert!(!said.contains("CASCADE"), "{command}: {said}");
     }
     // Other statements are left alone, whatever their texts contain.

@@ -91,7 +91,10 @@ fn a_registry_is_dumped_and_restored() {
         client.run("RESET ROLE");
         let (code, said) = failure(&mut client, "DROP EXTENSION snowflake_id_registry");
         assert_eq!(code, "2BP01");
-        assert!(said.contains("call snowflake_registry.end_fleet()") && !said.contains("CASCADE"), "{said}");
+        assert!(
+            said.contains("SELECT snowflake_registry.end_fleet();") && !said.contains("CASCADE"),
+            "{said}"
+        );
         client.run("SELECT snowflake_registry.end_quarantine()");
         granted(&mut client);
         client.run("DROP EXTENSION snowflake_id_registry CASCADE");

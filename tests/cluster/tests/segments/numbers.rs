@@ -364,7 +364,10 @@ fn a_name_that_was_mistyped() {
     for (name, bytes) in [("", 0), (&*"x".repeat(64), 64), (&*"x".repeat(1_000), 1_000)] {
         let (code, said) = refusal(&mut client, name);
         assert_eq!(code, "22023", "{said}");
-        assert!(said.contains(&format!("It has {bytes} bytes.\nA name has 1 to 63 bytes.")), "{said}");
+        assert!(
+            said.contains(&format!("The name has {bytes} bytes.\nUse a name of 1 to 63 bytes.")),
+            "{said}"
+        );
     }
     for typed in ["users", "o", "lines", "oredrs"] {
         let (_, said) = refusal(&mut client, typed);
@@ -392,8 +395,8 @@ fn a_grant_is_missing() {
     let mut client = server.connect();
     let (code, said) = refusal(&mut client, "orders");
     assert_eq!(code, "55000", "{said}");
-    let grant = "GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet";
-    assert!(said.contains("denies") && said.contains(grant), "{said}");
+    let grant = "GRANT EXECUTE ON FUNCTION snowflake_registry.take TO \"fleet\"";
+    assert!(said.contains("permission denied") && said.contains(grant), "{said}");
     let state: String = single(&mut client, "SELECT state FROM snowflake_segments");
     assert_eq!(state, "permission denied");
     registry.connect().run(grant);
