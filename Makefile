@@ -1,31 +1,31 @@
 # The commands of the project. Each target installs its dependencies: see scripts/setup.sh. If a dependency cannot be
 # installed, the target fails. With ALLOW_SKIP=1, it skips the parts that need the dependency, and counts them.
 #
-#   make                 builds the extension, for the PostgreSQL of PG_CONFIG
-#   make install         installs it, below DESTDIR if that is set; builds it first if necessary
+#   make                 builds the extension for the PostgreSQL of PG_CONFIG
+#   make install         installs the extension, below DESTDIR if DESTDIR is set
 #   make installcheck    runs the SQL tests against a running server        (PGHOST=.. PGPORT=..)
-#   make demo            eight clients, kill -9, a clock set back; counts and decodes the IDs     (KEEP=1 leaves the server running)
-#   make fleet-demo      servers that lease their worker IDs, crash and fail over; compares all IDs
-#   make test            runs all tests, on one version of PostgreSQL
-#   make test-all        the same, and on 15 to 18 all tests that may depend on the version      (VERSIONS="16 18")
-#   make soak            rounds of crashes and clock steps            (ROUNDS=200)
-#   make fleet-patroni   registry and shard under Patroni, switched over and killed under load
-#   make clients         runs the programs of docs/how-to/clients.md against a throw-away server
-#   make test-monitoring tests the metrics of a fleet in Prometheus and its exporter, and each alert
-#   make verify          checks models of the protocols, in every state
-#   make simulate        simulated fleets with faults, each run from a seed      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
-#   make bench           runs the benchmark, prints Markdown tables          (TABLES="throughput latency")
-#   make figures         the same; writes CSV files in docs/figures, and tables in docs/explanation/costs.md
-#   make instructions    counts the instructions of one ID, compares them with those in git    (RECORD=1 writes them)
-#   make pictures        draws the pictures of the book from the CSV files
-#   make book            builds the book of docs/ into target/book; checks links, contrast and widths    (BRIEF=1: only links)
-#   make dist            builds the archive for PGXN, from the committed files
-#   make deb             builds Debian packages in target/deb, for the PostgreSQL of PG_CONFIG
-#   make image           builds an extension image for CloudNativePG, for PostgreSQL 18
-#   make test-packages   installs, uses, upgrades and purges all of these        (FULL=1 compiles them as for users)
+#   make demo            kills a server and sets its clock back while clients take IDs         (KEEP=1 leaves the server running)
+#   make fleet-demo      shows a fleet with leased worker IDs, with crashes and failovers
+#   make test            runs all tests on one version of PostgreSQL
+#   make test-all        runs all tests, and on PostgreSQL 15 to 18 the tests that depend on the version    (VERSIONS="16 18")
+#   make soak            tests crashes and clock steps in many rounds            (ROUNDS=200)
+#   make fleet-patroni   tests a registry and a shard under Patroni, with failovers under load
+#   make clients         runs the programs of docs/how-to/clients.md against a temporary server
+#   make test-monitoring tests the alerts, and the metrics of a fleet in Prometheus
+#   make verify          checks all states of the models of the protocols
+#   make simulate        simulates fleets with faults from random seeds      (SECONDS=60, SEED=.. VERBOSE=1, MUTATIONS=1)
+#   make bench           runs the benchmark, and prints Markdown tables          (TABLES="throughput latency")
+#   make figures         runs the benchmark, and updates docs/figures and docs/explanation/costs.md
+#   make instructions    counts the instructions for one ID, and compares the counts with the recorded counts    (RECORD=1 records the counts)
+#   make pictures        draws the pictures of the book from the CSV files in docs/figures
+#   make book            builds the book in target/book, and checks links, contrast and widths    (BRIEF=1 checks only links)
+#   make dist            builds the archive for PGXN from the committed files
+#   make deb             builds Debian packages for the PostgreSQL of PG_CONFIG in target/deb
+#   make image           builds an extension image for CloudNativePG and PostgreSQL 18
+#   make test-packages   tests the archive, the Debian packages and the image        (FULL=1 compiles them as for users)
 #   make check-19        compiles the extension for PostgreSQL 19, which is not supported yet
-#   make lint            checks formatting, runs lints
-#   make sql             assembles the scripts of CREATE EXTENSION from the sources, also that of the registry
+#   make lint            checks the formatting, and runs lints
+#   make sql             assembles the installation scripts of both extensions from the sources
 #   make clean           removes build results
 #
 # PG_CONFIG=/path/to/pg_config selects another PostgreSQL than Debian's version 15. "make test-all" installs the other
