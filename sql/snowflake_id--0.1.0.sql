@@ -386,7 +386,7 @@ COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'worker ID; -1 i
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
     'value of the clock sequence; 0 for layouts without a clock sequence; -1 in the row for all values without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
-    'time until which the identity may have been used, in microseconds of Unix time; 0: until the stored horizon (clock_seq 0), or never used (other values)';
+    'time until which the identity may have been used, in microseconds of Unix time; 0 if only the stored horizon limits the use (clock_seq 0), or if the value was never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
 CREATE TABLE snowflake_worker (
@@ -560,8 +560,8 @@ COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_support(internal) IS
     'planner support: replaces snowflake_nextval() during COPY; internal';
 
 -- These functions collect the facts that snowflake_adopt() needs before it changes a table: the columns and sequences
--- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of the
--- caller, so that no code of the owners of the tables is run.
+-- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of
+-- the caller, so that no code of the owners of the tables is run.
 --
 -- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
@@ -624,9 +624,9 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
--- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates the
--- constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the referencing
--- and the referenced table, even if one of the columns is already a bigint.
+-- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates
+-- the constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the
+-- referencing and the referenced table, even if one of the columns is already a bigint.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -691,9 +691,9 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
--- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted or
--- rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the column
--- or used in its default.
+-- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted
+-- or rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the
+-- column or used in its default.
 CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -764,8 +764,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- Exclude the dependency of a default on its own column. Objects that partitions and children inherit are reported
-      -- for the parent.
+      -- Exclude the dependency of a default on its own column. Objects that partitions and children inherit are
+      -- reported for the parent.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 
@@ -949,15 +949,15 @@ COMMENT ON FUNCTION snowflake_adopt_notes(regclass, name, boolean, text) IS
 
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
--- snowflake_adopt_plan() makes the checks and creates the statements, and snowflake_adopt() executes them. Both functions
--- run with the privileges of the caller. Only snowflake_adopt_plan() sets search_path. The statements run with the caller's
--- search_path, because they may call functions in indexes, constraints and event triggers. These functions must see the
--- same search_path as if the caller had typed the statements.
+-- snowflake_adopt_plan() makes the checks and creates the statements, and snowflake_adopt() executes them. Both
+-- functions run with the privileges of the caller. Only snowflake_adopt_plan() sets search_path. The statements run
+-- with the caller's search_path, because they may call functions in indexes, constraints and event triggers. These
+-- functions must see the same search_path as if the caller had typed the statements.
 --
 -- These functions also run with the privileges of the caller. Therefore, all tables whose definitions contain such
--- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns a
--- table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function of
--- another role. As elsewhere in PostgreSQL, that is the owner's decision.
+-- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns
+-- a table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function
+-- of another role. As elsewhere in PostgreSQL, that is the owner's decision.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
@@ -1090,8 +1090,8 @@ BEGIN
         END IF;
     END IF;
 
-    -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the last
-    -- iteration repeats all checks while all locks are held.
+    -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the
+    -- last iteration repeats all checks while all locks are held.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -1131,8 +1131,9 @@ BEGIN
                           'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
                           'foreign keys between the tables.');
         END IF;
-        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a schema
-        -- can replace a table by another table or a view, whose code would run with the privileges of a superuser.
+        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a
+        -- schema can replace a table by another table or a view, whose code would run with the privileges of a
+        -- superuser.
         SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
                                           place.owner), ', ')
         INTO names
@@ -1200,14 +1201,15 @@ BEGIN
                           DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
                           HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
             ELSIF for_execution AND note.is_ours THEN
-                -- The statement changes nothing, but prevents other sessions from taking values until this transaction ends.
+                -- The statement changes nothing, but prevents other sessions from taking values until this transaction
+                -- ends.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another role has
-        -- created in the same schema can be a better match.
+        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another
+        -- role has created in the same schema can be a better match.
         IF widens THEN
             lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         ELSIF highest >= lowest_to_come THEN
@@ -1318,14 +1320,14 @@ COMMENT ON FUNCTION snowflake_adopt(regclass, name, boolean, regrole, text) IS
 
 -- snowflake_create_partitions_plan() makes the checks and creates the statements, and snowflake_create_partitions()
 -- executes them. Both functions run with the privileges of the caller. Only snowflake_create_partitions_plan() sets
--- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see the
--- same search_path as if the caller had typed the statements.
+-- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see
+-- the same search_path as if the caller had typed the statements.
 --
 -- The caller must be the owner of the table. A superuser or a member of the owning role is rejected, because creating a
--- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with the
--- privileges of the caller. Furthermore, the caller will own the partition, whose indexes are copied from the table.
--- Autovacuum runs the functions in these indexes with the privileges of the partition's owner. Triggers, defaults and
--- generated columns are copied but not run.
+-- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with
+-- the privileges of the caller. Furthermore, the caller will own the partition, whose indexes are copied from the
+-- table. Autovacuum runs the functions in these indexes with the privileges of the partition's owner. Triggers,
+-- defaults and generated columns are copied but not run.
 
 -- Times are computed in UTC, so that the same call produces the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
@@ -1411,8 +1413,8 @@ BEGIN
                   HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
 
-    -- Each bound is computed from the start. If each bound were computed from the previous bound, months that begin on the
-    -- 31st would begin on the 28th after the first February.
+    -- Each bound is computed from the start. If each bound were computed from the previous bound, months that begin on
+    -- the 31st would begin on the 28th after the first February.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
@@ -1477,8 +1479,8 @@ BEGIN
                                     'owner of the table to %s (ALTER TABLE ... OWNER TO %2$s) and connect as %2$s.', place,
                                     strange.owner);
         END IF;
-        -- This is the lock that CREATE TABLE acquires. The second of two concurrent calls sees the partitions that the first
-        -- call has created.
+        -- This is the lock that CREATE TABLE acquires. The second of two concurrent calls sees the partitions that the
+        -- first call has created.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 
@@ -1694,9 +1696,9 @@ COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
 
--- The highest numbers that this server has received from any registry. A row is written before any session gets a number
--- of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The values -1 and
--- the UUID of zeros stand for NULL.
+-- The highest numbers that this server has received from any registry. A row is written before any session gets a
+-- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The
+-- values -1 and the UUID of zeros stand for NULL.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
     name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us

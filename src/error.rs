@@ -388,8 +388,8 @@ impl Error {
             Error::NothingIsReset => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot reset the horizon to the current time for any worker ID",
-                "Up to a time in the future, IDs with any worker ID are excluded by a call of snowflake_advance(), or because the history of this server is unknown.",
-                "To show that time: SELECT resumes_at FROM snowflake_status; Then wait.",
+                "snowflake_advance() was called, or the history of this server is unknown. Therefore, IDs with the current time cannot be issued under any worker ID.",
+                "Wait until the time that this query shows: SELECT resumes_at FROM snowflake_status;",
             ),
             Error::NoIdentityToReset => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -465,7 +465,7 @@ impl Error {
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 "another request to the keeper is in progress",
                 "The keeper processes one request at a time.",
-                "Try again when the other request has ended. View pg_stat_activity shows the session that sent it.",
+                "Try again when the other request has ended. View pg_stat_activity shows the session that sent the request.",
             ),
             Error::NotAnIdentity { datacenter_id, worker_id } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,

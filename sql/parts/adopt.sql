@@ -1,14 +1,14 @@
 -- snowflake_adopt() moves existing tables to snowflake IDs. adopt_findings.sql collects the facts that it needs.
 --
--- snowflake_adopt_plan() makes the checks and creates the statements, and snowflake_adopt() executes them. Both functions
--- run with the privileges of the caller. Only snowflake_adopt_plan() sets search_path. The statements run with the caller's
--- search_path, because they may call functions in indexes, constraints and event triggers. These functions must see the
--- same search_path as if the caller had typed the statements.
+-- snowflake_adopt_plan() makes the checks and creates the statements, and snowflake_adopt() executes them. Both
+-- functions run with the privileges of the caller. Only snowflake_adopt_plan() sets search_path. The statements run
+-- with the caller's search_path, because they may call functions in indexes, constraints and event triggers. These
+-- functions must see the same search_path as if the caller had typed the statements.
 --
 -- These functions also run with the privileges of the caller. Therefore, all tables whose definitions contain such
--- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns a
--- table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function of
--- another role. As elsewhere in PostgreSQL, that is the owner's decision.
+-- functions must belong to the caller, or to a role that the caller names as trusted. Membership in the role that owns
+-- a table does not mean that the caller trusts the other members. A constraint of a trusted owner may call a function
+-- of another role. As elsewhere in PostgreSQL, that is the owner's decision.
 
 CREATE FUNCTION snowflake_adopt_plan(
     adopted_table regclass, adopted_column name, for_execution boolean, trusted_owner regrole, generator text
@@ -141,8 +141,8 @@ BEGIN
         END IF;
     END IF;
 
-    -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the last
-    -- iteration repeats all checks while all locks are held.
+    -- Before a table is locked, other sessions can add foreign keys or children, or change the owner. Therefore, the
+    -- last iteration repeats all checks while all locks are held.
     LOOP
         SELECT string_agg(DISTINCT relation_name, ', ') INTO names
         FROM @extschema@.snowflake_adopt_columns(adopted_table, adopted_column, widens)
@@ -182,8 +182,9 @@ BEGIN
                           'Change the owners so that all tables have the same owner (ALTER TABLE ... OWNER TO ...), or drop the '
                           'foreign keys between the tables.');
         END IF;
-        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a schema
-        -- can replace a table by another table or a view, whose code would run with the privileges of a superuser.
+        -- The statements and the query for the highest value refer to tables by name. Before they run, the owner of a
+        -- schema can replace a table by another table or a view, whose code would run with the privileges of a
+        -- superuser.
         SELECT string_agg(DISTINCT format('%s (%s)', pg_describe_object('pg_namespace'::regclass, place.oid, 0),
                                           place.owner), ', ')
         INTO names
@@ -251,14 +252,15 @@ BEGIN
                           DETAIL = 'snowflake_adopt() reads the last value of the sequence.',
                           HINT = format('To grant the privilege: GRANT SELECT ON SEQUENCE %s TO %s;', note.sequence_name, caller);
             ELSIF for_execution AND note.is_ours THEN
-                -- The statement changes nothing, but prevents other sessions from taking values until this transaction ends.
+                -- The statement changes nothing, but prevents other sessions from taking values until this transaction
+                -- ends.
                 EXECUTE format('ALTER SEQUENCE %s INCREMENT BY %s', note.sequence_name, note.increment);
             END IF;
         END LOOP;
         SELECT greatest(highest, max(given.highest_given)) INTO highest
         FROM @extschema@.snowflake_adopt_given(adopted_table, adopted_column, widens) AS given;
-        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another role has
-        -- created in the same schema can be a better match.
+        -- All arguments are specified, with exactly the types of the parameters. Therefore, no function that another
+        -- role has created in the same schema can be a better match.
         IF widens THEN
             lowest_to_come := @extschema@.snowflake_encode(clock_timestamp(), 0, 0::bigint, 0, 0);
         ELSIF highest >= lowest_to_come THEN

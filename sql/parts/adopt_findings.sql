@@ -1,6 +1,6 @@
 -- These functions collect the facts that snowflake_adopt() needs before it changes a table: the columns and sequences
--- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of the
--- caller, so that no code of the owners of the tables is run.
+-- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of
+-- the caller, so that no code of the owners of the tables is run.
 --
 -- Names of PostgreSQL objects are not schema-qualified here, because each function sets search_path, which starts with
 -- pg_catalog.
@@ -63,9 +63,9 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_columns(regclass, name, boolean) IS
     'column and the foreign key columns that reference it, in all partitions and children, for snowflake_adopt()';
 
--- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates the
--- constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the referencing
--- and the referenced table, even if one of the columns is already a bigint.
+-- Returns the owners of the tables whose definitions contain code that the statements run. Widening a column evaluates
+-- the constraints and indexes of its table. It also rechecks the foreign keys of the column, which reads both the
+-- referencing and the referenced table, even if one of the columns is already a bigint.
 CREATE FUNCTION snowflake_adopt_owners(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (description text, owner regrole)
 STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -130,9 +130,9 @@ $$;
 COMMENT ON FUNCTION snowflake_adopt_sequences(regclass, name, boolean) IS
     'sequences owned by the column, in all partitions and children, and other objects that use them, for snowflake_adopt()';
 
--- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted or
--- rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the column
--- or used in its default.
+-- A number that a sequence has returned may be in use even if no row contains the number, because the row was deleted
+-- or rolled back, or because a program took numbers in advance. The function covers the sequences that are owned by the
+-- column or used in its default.
 CREATE FUNCTION snowflake_adopt_given(adopted_table regclass, adopted_column name, widens boolean)
 RETURNS TABLE (sequence oid, sequence_name text, increment bigint, is_ours boolean, is_readable boolean, highest_given bigint)
 VOLATILE PARALLEL UNSAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -203,8 +203,8 @@ STABLE PARALLEL SAFE LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       ON generated.attrelid = expression.adrelid AND generated.attnum = expression.adnum
     WHERE depend.classid IN ('pg_rewrite'::regclass, 'pg_trigger'::regclass, 'pg_attrdef'::regclass,
                              'pg_policy'::regclass, 'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-      -- Exclude the dependency of a default on its own column. Objects that partitions and children inherit are reported
-      -- for the parent.
+      -- Exclude the dependency of a default on its own column. Objects that partitions and children inherit are
+      -- reported for the parent.
       AND (expression.adrelid, expression.adnum) IS DISTINCT FROM (widened.relation, widened.column_number)
       AND coalesce(generated.attinhcount, 0) = 0 AND coalesce(trigger.tgparentid, 0) = 0
 

@@ -40,7 +40,7 @@ COMMENT ON COLUMN snowflake_internal.used_identity.worker_id IS 'worker ID; -1 i
 COMMENT ON COLUMN snowflake_internal.used_identity.clock_seq IS
     'value of the clock sequence; 0 for layouts without a clock sequence; -1 in the row for all values without their own row';
 COMMENT ON COLUMN snowflake_internal.used_identity.used_until_us IS
-    'time until which the identity may have been used, in microseconds of Unix time; 0: until the stored horizon (clock_seq 0), or never used (other values)';
+    'time until which the identity may have been used, in microseconds of Unix time; 0 if only the stored horizon limits the use (clock_seq 0), or if the value was never used (other values)';
 COMMENT ON COLUMN snowflake_internal.used_identity.noted_at IS 'time at which the row was written';
 
 CREATE TABLE snowflake_worker (

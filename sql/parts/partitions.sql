@@ -2,14 +2,14 @@
 
 -- snowflake_create_partitions_plan() makes the checks and creates the statements, and snowflake_create_partitions()
 -- executes them. Both functions run with the privileges of the caller. Only snowflake_create_partitions_plan() sets
--- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see the
--- same search_path as if the caller had typed the statements.
+-- search_path. The statements run with the caller's search_path, because they may run event triggers, which must see
+-- the same search_path as if the caller had typed the statements.
 --
 -- The caller must be the owner of the table. A superuser or a member of the owning role is rejected, because creating a
--- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with the
--- privileges of the caller. Furthermore, the caller will own the partition, whose indexes are copied from the table.
--- Autovacuum runs the functions in these indexes with the privileges of the partition's owner. Triggers, defaults and
--- generated columns are copied but not run.
+-- partition evaluates constant expressions in the table's indexes and in the constraints of its default partition, with
+-- the privileges of the caller. Furthermore, the caller will own the partition, whose indexes are copied from the
+-- table. Autovacuum runs the functions in these indexes with the privileges of the partition's owner. Triggers,
+-- defaults and generated columns are copied but not run.
 
 -- Times are computed in UTC, so that the same call produces the same bounds in every session.
 CREATE FUNCTION snowflake_create_partitions_plan(
@@ -95,8 +95,8 @@ BEGIN
                   HINT = 'Use a range within the layout, or specify another layout.';
     END IF;
 
-    -- Each bound is computed from the start. If each bound were computed from the previous bound, months that begin on the
-    -- 31st would begin on the 28th after the first February.
+    -- Each bound is computed from the start. If each bound were computed from the previous bound, months that begin on
+    -- the 31st would begin on the 28th after the first February.
     WHILE bounds IS NULL OR bounds[cardinality(bounds)] < stop LOOP
         IF cardinality(bounds) > most_partitions THEN
             RAISE EXCEPTION 'too many partitions'
@@ -161,8 +161,8 @@ BEGIN
                                     'owner of the table to %s (ALTER TABLE ... OWNER TO %2$s) and connect as %2$s.', place,
                                     strange.owner);
         END IF;
-        -- This is the lock that CREATE TABLE acquires. The second of two concurrent calls sees the partitions that the first
-        -- call has created.
+        -- This is the lock that CREATE TABLE acquires. The second of two concurrent calls sees the partitions that the
+        -- first call has created.
         EXECUTE format('LOCK TABLE ONLY %I.%I IN SHARE UPDATE EXCLUSIVE MODE', place, table_name);
     END IF;
 

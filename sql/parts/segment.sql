@@ -30,9 +30,9 @@ COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
 
--- The highest numbers that this server has received from any registry. A row is written before any session gets a number
--- of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The values -1 and
--- the UUID of zeros stand for NULL.
+-- The highest numbers that this server has received from any registry. A row is written before any session gets a
+-- number of the range. See src/segment/taken.rs. No column is NULL, so that a row can be overwritten in place. The
+-- values -1 and the UUID of zeros stand for NULL.
 CREATE MATERIALIZED VIEW snowflake_internal.segment_taken (
     name, until_value, registry_id, period_key, period_starts_us,
     next_until_value, next_registry_id, next_period_key, next_period_starts_us

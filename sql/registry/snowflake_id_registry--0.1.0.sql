@@ -57,10 +57,10 @@ DECLARE
 BEGIN
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- SECURITY DEFINER functions look up other objects by name. Therefore, this script creates the schema, so that the owner of
--- the registry also owns the schema. In an existing schema, the owner of the schema may have created objects in a
--- transaction that has not committed yet. A function that matches a call better than the function of the registry would
--- run with the privileges of the owner of the registry.
+-- SECURITY DEFINER functions look up other objects by name. Therefore, this script creates the schema, so that the
+-- owner of the registry also owns the schema. In an existing schema, the owner of the schema may have created objects
+-- in a transaction that has not committed yet. A function that matches a call better than the function of the registry
+-- would run with the privileges of the owner of the registry.
 IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'snowflake_registry') THEN
     RAISE EXCEPTION 'schema "snowflake_registry" already exists'
         USING ERRCODE = 'duplicate_schema',
@@ -72,8 +72,8 @@ COMMENT ON SCHEMA snowflake_registry IS 'registry of a fleet of servers that iss
 
 -- Tables ------------------------------------------------------------------------------------------------
 
--- start_fleet() inserts the row. If this script inserted a row, restoring a dump would fail, because a row would already
--- exist.
+-- start_fleet() inserts the row. If this script inserted a row, restoring a dump would fail, because a row would
+-- already exist.
 CREATE TABLE snowflake_registry.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_id uuid NOT NULL DEFAULT gen_random_uuid(),
@@ -303,8 +303,8 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
 -- The rows of another registry must not be stored here. They can arrive through a publication FOR ALL TABLES, and apply
--- workers do not fire ordinary triggers. The triggers skip these rows instead of raising an error, because an error would
--- also stop the replication of the other tables of the subscription.
+-- workers do not fire ordinary triggers. The triggers skip these rows instead of raising an error, because an error
+-- would also stop the replication of the other tables of the subscription.
 CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -367,10 +367,10 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'enables the guard triggers with ENABLE ALWAYS';
 PERFORM snowflake_registry.switch_guards_on();
 
--- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
--- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error first. Only a
--- superuser can create an event trigger. Without the event trigger, PostgreSQL's error contains the name of the view, which
--- contains the name of the function to call. The event trigger does not prevent DROP ... CASCADE.
+-- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL then
+-- suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error first. Only a
+-- superuser can create an event trigger. Without the event trigger, PostgreSQL's error contains the name of the view,
+-- which contains the name of the function to call. The event trigger does not prevent DROP ... CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -589,7 +589,8 @@ BEGIN
                   HINT = format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';',
                                 session_user);
     END IF;
-    -- These settings are in effect until the transaction ends. SET options of the function would be reset before the commit.
+    -- These settings are in effect until the transaction ends. SET options of the function would be reset before the
+    -- commit.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -623,8 +624,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.sign_settings() IS
     'records where and by which transaction the settings were written';
 
--- Scans tables that only grow. An index would make each renewal more expensive. Therefore, the function is called only if
--- a loss is suspected.
+-- Scans tables that only grow. An index would make each renewal more expensive. Therefore, the function is called only
+-- if a loss is suspected.
 CREATE FUNCTION snowflake_registry.is_fresh(renew_every interval) RETURNS boolean
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -685,10 +686,11 @@ COMMENT ON FUNCTION snowflake_registry.lost_commits() IS
 -- Evidence ----------------------------------------------------------------------------------------------
 
 -- The registry signs its grants. Servers keep the signed tokens and present them in each call. If the registry was
--- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven claims.
+-- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven
+-- claims.
 --
--- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a signed
--- grant, and the token would then seem to prove a loss.
+-- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a
+-- signed grant, and the token would then seem to prove a loss.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -904,8 +906,8 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- The registry does not know which request was lost, so an administrator has to check. If there are two ends of a
-        -- freeze, the earlier end counts, because another registry may start at that time.
+        -- The registry does not know which request was lost, so an administrator has to check. If there are two ends of
+        -- a freeze, the earlier end counts, because another registry may start at that time.
         UPDATE snowflake_registry.settings AS settings
         SET requests = array_append(settings.requests, shown.last_request),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
@@ -963,8 +965,8 @@ BEGIN
                     ahead_value = segment.ahead_value, has_left = true, updated_at = moment
                 WHERE known.name = shown.name;
             END IF;
-            -- If the creation of a segment was lost, the segment is treated as dropped. If the segment is created again, it
-            -- continues above the numbers in the token.
+            -- If the creation of a segment was lost, the segment is treated as dropped. If the segment is created
+            -- again, it continues above the numbers in the token.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
                 dropped_at, was_lost
@@ -1006,16 +1008,16 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
     'closes segments until the administrator specifies where they continue';
 
--- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two minutes
--- covers the difference between the clocks of two servers. A server may hold a longer lease than all leases that the
--- registry knows. The caller must hold the EXCLUSIVE lock.
+-- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two
+-- minutes covers the difference between the clocks of two servers. A server may hold a longer lease than all leases
+-- that the registry knows. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may extend
-    -- further into the future than the duration of a lease.
+    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may
+    -- extend further into the future than the duration of a lease.
     longest CONSTANT interval := least('24 hours', coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
@@ -1029,9 +1031,9 @@ BEGIN
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1
     RETURNING counted_at + waits INTO until;
-    -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to another
-    -- server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed, because
-    -- otherwise the server would be treated as a copy and would stop issuing IDs.
+    -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to
+    -- another server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed,
+    -- because otherwise the server would be treated as a copy and would stop issuing IDs.
     UPDATE snowflake_registry.lease
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
@@ -1047,11 +1049,11 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
     'starts a quarantine, which lasts until all ranges granted in lost commits have ended';
 
--- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are the
--- same. However, the server must have been started, and the servers that hold leases and numbers know about later grants.
--- These servers call once per renew_every, even while the registry is down. Therefore, they are served first, and
--- unrecognized servers wait. If "synchronous" is set and the data of the registry are recent, unrecognized servers do not
--- wait.
+-- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are
+-- the same. However, the server must have been started, and the servers that hold leases and numbers know about later
+-- grants. These servers call once per renew_every, even while the registry is down. Therefore, they are served first,
+-- and unrecognized servers wait. If "synchronous" is set and the data of the registry are recent, unrecognized servers
+-- do not wait.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1073,7 +1075,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'changes the settings for the wait after a start of the server';
+    'returns the settings after a start of the server, with a quarantine if one is needed';
 
 -- The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
@@ -1102,10 +1104,10 @@ COMMENT ON FUNCTION snowflake_registry.note_restart() IS
     'records a start of the server, so that servers that hold leases are served first';
 
 -- The registry counts the time of a quarantine from call to call, because the clock may be set. The time between two
--- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry, and
--- the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be lowered.
--- Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry. The caller
--- must hold the EXCLUSIVE lock.
+-- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry,
+-- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
+-- lowered. Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry.
+-- The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1162,14 +1164,14 @@ BEGIN
                        AND tokens IS NOT NULL)
         INTO is_due FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
-            -- After a start, all servers call at the same time. One of these calls updates the settings, and the other calls
-            -- do not wait.
+            -- After a start, all servers call at the same time. One of these calls updates the settings, and the other
+            -- calls do not wait.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data look
-                -- recent, as if nothing had been lost.
+                -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data
+                -- look recent, as if nothing had been lost.
                 is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
@@ -1222,8 +1224,8 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail unless CASCADE is specified';
 
--- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the server
--- is not refused, outcome is NULL.
+-- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the
+-- server is not refused, outcome is NULL.
 CREATE FUNCTION snowflake_registry.begin_answer(
     registry_id uuid, clock bigint, round_trip bigint,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint
@@ -1319,7 +1321,8 @@ BEGIN
     -- written again so that the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
     IF FOUND THEN
-        -- After a quarantine, the nonce is not known. If the lease was renewed, the holder has received the first answer.
+        -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
+        -- the first answer.
         IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
@@ -1381,7 +1384,8 @@ BEGIN
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
-    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused identity.
+    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused
+    -- identity.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
@@ -1501,8 +1505,8 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because the
-    -- transaction has not yet committed what the old token proves.
+    -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
+    -- the transaction has not yet committed what the old token proves.
     IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
         answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     END IF;
@@ -1526,7 +1530,7 @@ BEGIN
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
-            USING DETAIL = format('The lease was not renewed for %s. One server may be a copy of the other.',
+            USING DETAIL = format('The registry refused a renewal by %s. One server may be a copy of the other.',
                                   snowflake_registry.server_in_words(said.node_name, said.host, said.port));
         answer.outcome := 'twin';
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
@@ -1703,7 +1707,7 @@ COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, ti
 
 -- The registry skips numbers that a server reports as taken from this or another registry. A server with a false report
 -- could exhaust a segment. Therefore, a report can skip at most a thousand ranges, which the server could also take, or
--- the numbers up to the end of the next period.
+-- all numbers until the end of the next period.
 CREATE FUNCTION snowflake_registry.number_is_credible(
     segment snowflake_registry.segment, number numeric, moment timestamptz
 )
@@ -1811,8 +1815,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'reason to assume that commits were lost, if a server has numbers that the registry has not granted; otherwise NULL';
 
--- The function finds only names that differ in case, because these can be found through an index. Servers request unknown
--- names repeatedly, and the call holds locks.
+-- The function finds only names that differ in case, because these can be found through an index. Servers request
+-- unknown names repeatedly, and the call holds locks.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -1878,8 +1882,8 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     END IF;
-    -- The freeze is checked here for all segments, so that it also applies to segments that are created or resumed during
-    -- the freeze.
+    -- The freeze is checked here for all segments, so that it also applies to segments that are created or resumed
+    -- during the freeze.
     is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
         -- If other servers have proved that they hold higher numbers of this registry, next_value was already raised.
@@ -1900,8 +1904,8 @@ BEGIN
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
           AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
-        -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the registry's
-        -- tables are as recent as the rows with these numbers, so this server does not wait.
+        -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the
+        -- registry's tables are as recent as the rows with these numbers, so this server does not wait.
         answer.outcome := 'busy';
         answer.detail := waits_for;
         RETURN answer;
@@ -1966,8 +1970,8 @@ BEGIN
     END IF;
     IF segment.period IS NOT NULL THEN
         -- A server that already has numbers of the next period gets more numbers of that period. If the period that the
-        -- server calls "next" has started in the meantime, it is the current period of the registry, and the server gets
-        -- numbers of that period.
+        -- server calls "next" has started in the meantime, it is the current period of the registry, and the server
+        -- gets numbers of that period.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
             segment.ahead_key := after_key;
@@ -2046,8 +2050,8 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF is_local THEN
-        -- Unlike other callers, the background worker holds locks of its own. The timeout is less than deadlock_timeout, so
-        -- that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
+        -- Unlike other callers, the background worker holds locks of its own. The timeout is less than
+        -- deadlock_timeout, so that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
@@ -2174,8 +2178,8 @@ CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_n
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others() would
-    -- not detect that other servers take numbers.
+    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
+    -- would not detect that other servers take numbers.
     IF NOT snowflake_registry.serves_others() THEN
         RAISE EXCEPTION 'permission denied for function take'
             USING ERRCODE = 'insufficient_privilege',
@@ -2191,8 +2195,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
     'grants ranges of numbers to a server, and returns the names of all segments';
 
--- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on this
--- function.
+-- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
+-- this function.
 CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2204,8 +2208,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
     'same as take(), for the registry''s own server';
 
--- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to take
--- numbers counts.
+-- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to
+-- take numbers counts.
 CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2292,7 +2296,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'starts granting worker IDs, for times from not_before on; by calling it, you declare that no server has a worker ID from '
+    'starts granting worker IDs, for times from not_before on; the caller asserts that no server has a worker ID from '
     'another registry for such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
@@ -2368,8 +2372,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.note_request() IS
     'assigns a name to a call of freeze(), unfreeze() or reserve(), so that servers can prove that the call was lost';
 
--- A server that holds the identity can use the identity until its lease ends. Later, the server can use the identity only
--- because of its own settings.
+-- A server that holds the identity can use it until its lease ends. After that, the server needs its own settings to
+-- use the identity.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -2411,8 +2415,8 @@ BEGIN
                   HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_request();
-    -- Tokens contain microseconds of Unix time. Later times are stored as infinity, and earlier times as the start of Unix
-    -- time.
+    -- Tokens contain microseconds of Unix time. Later times are stored as infinity, and earlier times as the start of
+    -- Unix time.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
     IF until > registry.frozen_until THEN
@@ -2450,7 +2454,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
-    'ends the effect of freeze(); by calling it, you declare that no other registry and no setting has assigned worker IDs '
+    'ends the effect of freeze(); the caller asserts that no other registry and no setting has assigned worker IDs '
     'or numbers that this registry may grant';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
@@ -2492,7 +2496,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'ends a quarantine; by calling it, you declare that the registry has lost no commits';
+    'ends a quarantine; the caller asserts that the registry has lost no commits';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,
@@ -2683,7 +2687,8 @@ BEGIN
                       DETAIL = format('With %s digits, the start must be between 1 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
-        -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual sign.
+        -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual
+        -- sign.
         SELECT known.name INTO zone FROM pg_timezone_names AS known
         WHERE lower(known.name) = lower(create_segment.time_zone);
         IF NOT FOUND THEN
@@ -2893,7 +2898,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
-    'opens a closed segment; by calling it, you declare that no number at or above next_value was ever granted';
+    'opens a closed segment; the caller asserts that no number at or above next_value was ever granted';
 
 CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2912,7 +2917,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
-    'opens all closed segments, and returns how many were opened; by calling it, you declare that the registry has lost no '
+    'opens all closed segments, and returns how many were opened; the caller asserts that the registry has lost no '
     'commits; a segment remains closed if a server has reported a higher number';
 
 -- Views -------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.start_fleet(timestamptz) IS
-    'starts granting worker IDs, for times from not_before on; by calling it, you declare that no server has a worker ID from '
+    'starts granting worker IDs, for times from not_before on; the caller asserts that no server has a worker ID from '
     'another registry for such times';
 
 CREATE FUNCTION snowflake_registry.end_fleet() RETURNS void
@@ -146,8 +146,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.note_request() IS
     'assigns a name to a call of freeze(), unfreeze() or reserve(), so that servers can prove that the call was lost';
 
--- A server that holds the identity can use the identity until its lease ends. Later, the server can use the identity only
--- because of its own settings.
+-- A server that holds the identity can use it until its lease ends. After that, the server needs its own settings to
+-- use the identity.
 CREATE FUNCTION snowflake_registry.reserve(worker_id int, datacenter_id int DEFAULT 0) RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -189,8 +189,8 @@ BEGIN
                   HINT = 'To freeze without limiting the leases: SELECT snowflake_registry.freeze();';
     END IF;
     registry := snowflake_registry.begin_request();
-    -- Tokens contain microseconds of Unix time. Later times are stored as infinity, and earlier times as the start of Unix
-    -- time.
+    -- Tokens contain microseconds of Unix time. Later times are stored as infinity, and earlier times as the start of
+    -- Unix time.
     until := CASE WHEN until >= '10000-01-01 00:00:00+00' THEN 'infinity'
                   ELSE greatest(until, '1970-01-01 00:00:00+00') END;
     IF until > registry.frozen_until THEN
@@ -228,7 +228,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.unfreeze() IS
-    'ends the effect of freeze(); by calling it, you declare that no other registry and no setting has assigned worker IDs '
+    'ends the effect of freeze(); the caller asserts that no other registry and no setting has assigned worker IDs '
     'or numbers that this registry may grant';
 
 CREATE FUNCTION snowflake_registry.quarantine() RETURNS timestamptz
@@ -270,7 +270,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.end_quarantine() IS
-    'ends a quarantine; by calling it, you declare that the registry has lost no commits';
+    'ends a quarantine; the caller asserts that the registry has lost no commits';
 
 CREATE FUNCTION snowflake_registry.configure(
     lease interval DEFAULT NULL, renew_every interval DEFAULT NULL, first_worker int DEFAULT NULL,

@@ -121,7 +121,8 @@ BEGIN
                       DETAIL = format('With %s digits, the start must be between 1 and %s.', create_segment.digits,
                                       snowflake_registry.period_base(1, create_segment.digits) - 1);
         END IF;
-        -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual sign.
+        -- Abbreviations and offsets are not accepted, because the sign of a POSIX offset is the opposite of the usual
+        -- sign.
         SELECT known.name INTO zone FROM pg_timezone_names AS known
         WHERE lower(known.name) = lower(create_segment.time_zone);
         IF NOT FOUND THEN
@@ -331,7 +332,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segment(text, bigint) IS
-    'opens a closed segment; by calling it, you declare that no number at or above next_value was ever granted';
+    'opens a closed segment; the caller asserts that no number at or above next_value was ever granted';
 
 CREATE FUNCTION snowflake_registry.resume_segments() RETURNS bigint
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -350,5 +351,5 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.resume_segments() IS
-    'opens all closed segments, and returns how many were opened; by calling it, you declare that the registry has lost no '
+    'opens all closed segments, and returns how many were opened; the caller asserts that the registry has lost no '
     'commits; a segment remains closed if a server has reported a higher number';

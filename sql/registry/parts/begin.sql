@@ -57,10 +57,10 @@ DECLARE
 BEGIN
 PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
--- SECURITY DEFINER functions look up other objects by name. Therefore, this script creates the schema, so that the owner of
--- the registry also owns the schema. In an existing schema, the owner of the schema may have created objects in a
--- transaction that has not committed yet. A function that matches a call better than the function of the registry would
--- run with the privileges of the owner of the registry.
+-- SECURITY DEFINER functions look up other objects by name. Therefore, this script creates the schema, so that the
+-- owner of the registry also owns the schema. In an existing schema, the owner of the schema may have created objects
+-- in a transaction that has not committed yet. A function that matches a call better than the function of the registry
+-- would run with the privileges of the owner of the registry.
 IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'snowflake_registry') THEN
     RAISE EXCEPTION 'schema "snowflake_registry" already exists'
         USING ERRCODE = 'duplicate_schema',

@@ -1,10 +1,11 @@
 -- Evidence ----------------------------------------------------------------------------------------------
 
 -- The registry signs its grants. Servers keep the signed tokens and present them in each call. If the registry was
--- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven claims.
+-- restored to an earlier state, the tokens prove which grants were lost. All other reports of servers are unproven
+-- claims.
 --
--- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a signed
--- grant, and the token would then seem to prove a loss.
+-- The registry signs only grants that an earlier transaction has committed. Otherwise, a caller could roll back a
+-- signed grant, and the token would then seem to prove a loss.
 
 CREATE TYPE snowflake_registry.evidence AS (
     datacenter_id int,
@@ -220,8 +221,8 @@ DECLARE
 BEGIN
     FOR shown IN SELECT * FROM snowflake_registry.read_tokens(tokens) LOOP
         UPDATE snowflake_registry.settings SET serial = shown.serial WHERE serial < shown.serial;
-        -- The registry does not know which request was lost, so an administrator has to check. If there are two ends of a
-        -- freeze, the earlier end counts, because another registry may start at that time.
+        -- The registry does not know which request was lost, so an administrator has to check. If there are two ends of
+        -- a freeze, the earlier end counts, because another registry may start at that time.
         UPDATE snowflake_registry.settings AS settings
         SET requests = array_append(settings.requests, shown.last_request),
             frozen_until = coalesce(least(shown.frozen_until, settings.frozen_until), 'infinity')
@@ -279,8 +280,8 @@ BEGIN
                     ahead_value = segment.ahead_value, has_left = true, updated_at = moment
                 WHERE known.name = shown.name;
             END IF;
-            -- If the creation of a segment was lost, the segment is treated as dropped. If the segment is created again, it
-            -- continues above the numbers in the token.
+            -- If the creation of a segment was lost, the segment is treated as dropped. If the segment is created
+            -- again, it continues above the numbers in the token.
             INSERT INTO snowflake_registry.segment (
                 name, next_value, start, increment, min_step, max_step, step, max_value, has_left, updated_at,
                 dropped_at, was_lost

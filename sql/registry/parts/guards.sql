@@ -43,8 +43,8 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.settings
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 
 -- The rows of another registry must not be stored here. They can arrive through a publication FOR ALL TABLES, and apply
--- workers do not fire ordinary triggers. The triggers skip these rows instead of raising an error, because an error would
--- also stop the replication of the other tables of the subscription.
+-- workers do not fire ordinary triggers. The triggers skip these rows instead of raising an error, because an error
+-- would also stop the replication of the other tables of the subscription.
 CREATE FUNCTION snowflake_registry.leave_out() RETURNS trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -107,10 +107,10 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.switch_guards_on() IS 'enables the guard triggers with ENABLE ALWAYS';
 PERFORM snowflake_registry.switch_guards_on();
 
--- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL
--- then suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error first. Only a
--- superuser can create an event trigger. Without the event trigger, PostgreSQL's error contains the name of the view, which
--- contains the name of the function to call. The event trigger does not prevent DROP ... CASCADE.
+-- DROP EXTENSION fails while a fleet or segments are in use, because views depend on the tables. PostgreSQL then
+-- suggests CASCADE, which would drop the records of all grants. The event trigger raises a better error first. Only a
+-- superuser can create an event trigger. Without the event trigger, PostgreSQL's error contains the name of the view,
+-- which contains the name of the function to call. The event trigger does not prevent DROP ... CASCADE.
 CREATE FUNCTION snowflake_registry.explain_drop() RETURNS event_trigger
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

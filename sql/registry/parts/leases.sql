@@ -54,7 +54,8 @@ BEGIN
     -- written again so that the server waits for this commit.
     SELECT * INTO held FROM snowflake_registry.lease AS lease WHERE lease.lease_id = acquire.lease_id;
     IF FOUND THEN
-        -- After a quarantine, the nonce is not known. If the lease was renewed, the holder has received the first answer.
+        -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
+        -- the first answer.
         IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
@@ -116,7 +117,8 @@ BEGIN
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
     ),
-    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused identity.
+    -- The lowest identity that was never granted is first_worker, the pin, or the successor of a known or refused
+    -- identity.
     never_given AS (
         SELECT min(candidate.worker_id)::int AS worker_id,
                registry.nothing_before AS free_from,
@@ -236,8 +238,8 @@ BEGIN
     said.clock_offset :=
         coalesce(said.clock_offset, make_interval(secs => begun.clock_offset::float8 / 1000000));
 
-    -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because the
-    -- transaction has not yet committed what the old token proves.
+    -- If a server proves a loss, it gets no new token and keeps its old token. A new token would prove less, because
+    -- the transaction has not yet committed what the old token proves.
     IF snowflake_registry.what_tokens_prove(said.tokens) IS NULL THEN
         answer.token := snowflake_registry.token_of_lease(renew.lease_id);
     END IF;
@@ -261,7 +263,7 @@ BEGIN
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
-            USING DETAIL = format('The lease was not renewed for %s. One server may be a copy of the other.',
+            USING DETAIL = format('The registry refused a renewal by %s. One server may be a copy of the other.',
                                   snowflake_registry.server_in_words(said.node_name, said.host, said.port));
         answer.outcome := 'twin';
         answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',

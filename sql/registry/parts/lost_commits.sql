@@ -42,7 +42,8 @@ BEGIN
                   HINT = format('ALTER ROLE %I SET default_transaction_isolation = ''read committed'';',
                                 session_user);
     END IF;
-    -- These settings are in effect until the transaction ends. SET options of the function would be reset before the commit.
+    -- These settings are in effect until the transaction ends. SET options of the function would be reset before the
+    -- commit.
     IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
@@ -76,8 +77,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.sign_settings() IS
     'records where and by which transaction the settings were written';
 
--- Scans tables that only grow. An index would make each renewal more expensive. Therefore, the function is called only if
--- a loss is suspected.
+-- Scans tables that only grow. An index would make each renewal more expensive. Therefore, the function is called only
+-- if a loss is suspected.
 CREATE FUNCTION snowflake_registry.is_fresh(renew_every interval) RETURNS boolean
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

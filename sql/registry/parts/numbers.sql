@@ -110,7 +110,7 @@ COMMENT ON FUNCTION snowflake_registry.segment_at(snowflake_registry.segment, ti
 
 -- The registry skips numbers that a server reports as taken from this or another registry. A server with a false report
 -- could exhaust a segment. Therefore, a report can skip at most a thousand ranges, which the server could also take, or
--- the numbers up to the end of the next period.
+-- all numbers until the end of the next period.
 CREATE FUNCTION snowflake_registry.number_is_credible(
     segment snowflake_registry.segment, number numeric, moment timestamptz
 )

@@ -21,14 +21,14 @@ BEGIN
                        AND tokens IS NOT NULL)
         INTO is_due FROM snowflake_registry.settings AS settings;
         IF (loss.has_restarted OR is_due) AND NOT is_alone THEN
-            -- After a start, all servers call at the same time. One of these calls updates the settings, and the other calls
-            -- do not wait.
+            -- After a start, all servers call at the same time. One of these calls updates the settings, and the other
+            -- calls do not wait.
             BEGIN
                 LOCK TABLE snowflake_registry.settings IN EXCLUSIVE MODE NOWAIT;
                 is_alone := true;
             EXCEPTION WHEN lock_not_available THEN
-                -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data look
-                -- recent, as if nothing had been lost.
+                -- If "synchronous" is set, the start must be recorded first: otherwise a renewal would make the data
+                -- look recent, as if nothing had been lost.
                 is_alone := loss.has_restarted AND (SELECT settings.synchronous FROM snowflake_registry.settings AS settings);
             END;
         END IF;
@@ -81,8 +81,8 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.guard_fleet() IS 'makes DROP EXTENSION fail unless CASCADE is specified';
 
--- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the server
--- is not refused, outcome is NULL.
+-- Fills in the common columns of an answer, and refuses servers in cases that can be detected without a lock. If the
+-- server is not refused, outcome is NULL.
 CREATE FUNCTION snowflake_registry.begin_answer(
     registry_id uuid, clock bigint, round_trip bigint,
     OUT answer snowflake_registry.answer, OUT clock_offset bigint

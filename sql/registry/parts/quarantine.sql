@@ -23,16 +23,16 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.close_segments(text) IS
     'closes segments until the administrator specifies where they continue';
 
--- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two minutes
--- covers the difference between the clocks of two servers. A server may hold a longer lease than all leases that the
--- registry knows. The caller must hold the EXCLUSIVE lock.
+-- When a quarantine ends, all ranges that may have been granted in lost commits have ended. The allowance of two
+-- minutes covers the difference between the clocks of two servers. A server may hold a longer lease than all leases
+-- that the registry knows. The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.enter_quarantine(reason text) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     allowance CONSTANT interval := '2 minutes';
     moment CONSTANT timestamptz := clock_timestamp();
-    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may extend
-    -- further into the future than the duration of a lease.
+    -- This includes grants that the registry has learned from tokens. If the clock was wrong, a granted range may
+    -- extend further into the future than the duration of a lease.
     longest CONSTANT interval := least('24 hours', coalesce(
         (SELECT max(granted_until) FROM snowflake_registry.lease) - moment, '0'));
     until timestamptz;
@@ -46,9 +46,9 @@ BEGIN
         quarantine_reason = left(enter_quarantine.reason, 200),
         serial = serial + 1
     RETURNING counted_at + waits INTO until;
-    -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to another
-    -- server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed, because
-    -- otherwise the server would be treated as a copy and would stop issuing IDs.
+    -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to
+    -- another server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed,
+    -- because otherwise the server would be treated as a copy and would stop issuing IDs.
     UPDATE snowflake_registry.lease
     SET lease_id = CASE WHEN granted_until > moment + allowance THEN lease_id END,
         nonce = NULL
@@ -64,11 +64,11 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.enter_quarantine(text) IS
     'starts a quarantine, which lasts until all ranges granted in lost commits have ended';
 
--- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are the
--- same. However, the server must have been started, and the servers that hold leases and numbers know about later grants.
--- These servers call once per renew_every, even while the registry is down. Therefore, they are served first, and
--- unrecognized servers wait. If "synchronous" is set and the data of the registry are recent, unrecognized servers do not
--- wait.
+-- The registry cannot detect that its disk was restored to an earlier state, because the server and the timeline are
+-- the same. However, the server must have been started, and the servers that hold leases and numbers know about later
+-- grants. These servers call once per renew_every, even while the registry is down. Therefore, they are served first,
+-- and unrecognized servers wait. If "synchronous" is set and the data of the registry are recent, unrecognized servers
+-- do not wait.
 CREATE FUNCTION snowflake_registry.after_restart(settings snowflake_registry.settings)
 RETURNS snowflake_registry.settings
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -90,7 +90,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.after_restart(snowflake_registry.settings) IS
-    'changes the settings for the wait after a start of the server';
+    'returns the settings after a start of the server, with a quarantine if one is needed';
 
 -- The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.note_restart() RETURNS void
@@ -119,10 +119,10 @@ COMMENT ON FUNCTION snowflake_registry.note_restart() IS
     'records a start of the server, so that servers that hold leases are served first';
 
 -- The registry counts the time of a quarantine from call to call, because the clock may be set. The time between two
--- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry, and
--- the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be lowered.
--- Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry. The caller
--- must hold the EXCLUSIVE lock.
+-- calls counts as at most one minute, and a backward step as zero. A witness proves that servers reach the registry,
+-- and the other servers renew as often as the witness. The end of a quarantine raises the floor, which can never be
+-- lowered. Therefore, a quarantine ends only in a call of a server whose clock agrees with the clock of the registry.
+-- The caller must hold the EXCLUSIVE lock.
 CREATE FUNCTION snowflake_registry.count_wait(clocks_agree boolean, tokens jsonb) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -1,7 +1,7 @@
 -- Tables ------------------------------------------------------------------------------------------------
 
--- start_fleet() inserts the row. If this script inserted a row, restoring a dump would fail, because a row would already
--- exist.
+-- start_fleet() inserts the row. If this script inserted a row, restoring a dump would fail, because a row would
+-- already exist.
 CREATE TABLE snowflake_registry.settings (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     registry_id uuid NOT NULL DEFAULT gen_random_uuid(),

@@ -18,8 +18,8 @@ DECLARE
 BEGIN
     PERFORM snowflake_registry.begin_call();
     IF is_local THEN
-        -- Unlike other callers, the background worker holds locks of its own. The timeout is less than deadlock_timeout, so
-        -- that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
+        -- Unlike other callers, the background worker holds locks of its own. The timeout is less than
+        -- deadlock_timeout, so that a deadlock with DROP EXTENSION ends this call rather than DROP EXTENSION.
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     IF coalesce(jsonb_typeof(take_ranges.requests), 'null') <> 'array' THEN
@@ -146,8 +146,8 @@ CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_n
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others() would
-    -- not detect that other servers take numbers.
+    -- The owner and superusers can call functions without a GRANT. Such calls are rejected, because serves_others()
+    -- would not detect that other servers take numbers.
     IF NOT snowflake_registry.serves_others() THEN
         RAISE EXCEPTION 'permission denied for function take'
             USING ERRCODE = 'insufficient_privilege',
@@ -163,8 +163,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
     'grants ranges of numbers to a server, and returns the names of all segments';
 
--- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on this
--- function.
+-- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
+-- this function.
 CREATE FUNCTION snowflake_registry.take_local(registry_id uuid, requests jsonb, node_name text)
 RETURNS SETOF snowflake_registry.taken
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -176,8 +176,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.take_local(uuid, jsonb, text) IS
     'same as take(), for the registry''s own server';
 
--- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to take
--- numbers counts.
+-- The registry does not know which server took numbers in a lost commit. Therefore, every server that is allowed to
+-- take numbers counts.
 CREATE FUNCTION snowflake_registry.serves_others() RETURNS boolean
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

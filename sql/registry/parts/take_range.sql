@@ -85,8 +85,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.lost_numbers(uuid, jsonb, boolean) IS
     'reason to assume that commits were lost, if a server has numbers that the registry has not granted; otherwise NULL';
 
--- The function finds only names that differ in case, because these can be found through an index. Servers request unknown
--- names repeatedly, and the call holds locks.
+-- The function finds only names that differ in case, because these can be found through an index. Servers request
+-- unknown names repeatedly, and the call holds locks.
 CREATE FUNCTION snowflake_registry.segment_like(name text) RETURNS text
 STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -152,8 +152,8 @@ BEGIN
         answer.detail := asked.problem;
         RETURN answer;
     END IF;
-    -- The freeze is checked here for all segments, so that it also applies to segments that are created or resumed during
-    -- the freeze.
+    -- The freeze is checked here for all segments, so that it also applies to segments that are created or resumed
+    -- during the freeze.
     is_frozen := (SELECT settings.frozen_until FROM snowflake_registry.settings AS settings) IS NOT NULL;
     IF stored.closed_reason IS NOT NULL OR is_frozen THEN
         -- If other servers have proved that they hold higher numbers of this registry, next_value was already raised.
@@ -174,8 +174,8 @@ BEGIN
         RETURN answer;
     ELSIF waits_for IS NOT NULL AND NOT asked.is_report
           AND NOT (is_local AND NOT stored.has_left AND NOT snowflake_registry.serves_others()) THEN
-        -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the registry's
-        -- tables are as recent as the rows with these numbers, so this server does not wait.
+        -- Servers that may prove a loss are served first. If only the registry's own server takes numbers, the
+        -- registry's tables are as recent as the rows with these numbers, so this server does not wait.
         answer.outcome := 'busy';
         answer.detail := waits_for;
         RETURN answer;
@@ -240,8 +240,8 @@ BEGIN
     END IF;
     IF segment.period IS NOT NULL THEN
         -- A server that already has numbers of the next period gets more numbers of that period. If the period that the
-        -- server calls "next" has started in the meantime, it is the current period of the registry, and the server gets
-        -- numbers of that period.
+        -- server calls "next" has started in the meantime, it is the current period of the registry, and the server
+        -- gets numbers of that period.
         IF had_key = after_key OR asked.is_next AND NOT coalesce(had_key < segment.period_key, false) THEN
             answer.period_key := after_key;
             segment.ahead_key := after_key;
