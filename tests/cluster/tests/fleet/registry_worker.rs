@@ -76,7 +76,7 @@ fn no_background_worker_is_left() {
     // Two processes: the keeper and the launcher of logical replication.
     let server = fleet.server().set("max_worker_processes", "2").start();
     let mut client = server.connect();
-    let wanted = "needs one of max_worker_processes";
+    let wanted = "increase max_worker_processes";
     let error =
         eventually("the error", || shown(&mut client, "last_error").filter(|error| error.contains(wanted)));
     println!("{error}");

@@ -159,7 +159,7 @@ fn a_huge_name() {
         cluster.configure(&[(name, &long)]);
         let log = cluster.try_to_start().unwrap_err();
         assert!(log.contains(&format!("FATAL:  invalid value for parameter \"{name}\": \"yyyy")), "{log}");
-        assert!(log.contains("It has 256 bytes."), "{log}");
+        assert!(log.contains("The value has 256 bytes."), "{log}");
         cluster.configure(&[(name, "postgres")]);
     }
     cluster.configure(&[("snowflake_id.node_name", &long[1..])]);
@@ -169,11 +169,11 @@ fn a_huge_name() {
     let alter = format!("ALTER SYSTEM SET snowflake_id.node_name = '{long}'");
     let (state, message) = failure(&mut client, &alter);
     assert_eq!(state, "22023");
-    assert!(message.ends_with("It has 256 bytes.\nA name has at most 255 bytes."), "{message}");
+    assert!(message.ends_with("The value has 256 bytes.\nUse a name of at most 255 bytes."), "{message}");
     // Without a database the keeper could not start.
     let (state, message) = failure(&mut client, "ALTER SYSTEM SET snowflake_id.database = ''");
     assert_eq!(state, "22023");
-    assert!(message.ends_with("It has 0 bytes.\nA name has 1 to 255 bytes."), "{message}");
+    assert!(message.ends_with("The value has 0 bytes.\nUse a name of 1 to 255 bytes."), "{message}");
 }
 
 /// A single call with few IDs in each tick takes them in parts. Its memory grows with the IDs, not with the parts: 8
