@@ -22,6 +22,18 @@ pub fn instant(unix_us: i64) -> String {
     }
 }
 
+/// Returns a text of another server with a space in place of each control character. The text may be shown in
+/// logs and on terminals, where a line break or an escape sequence could imitate a message of this server.
+///
+/// ```
+/// use snowflake_id_core::message::without_controls;
+///
+/// assert_eq!(without_controls("too busy\n\x1b[31mFATAL: a lie"), "too busy  [31mFATAL: a lie");
+/// ```
+pub fn without_controls(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 /// Returns an excerpt from the user's text for messages. The excerpt consists of at most 60 printable ASCII
 /// characters, because a message may be shown in any encoding.
 ///

@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use snowflake_id_core::message::without_controls;
+
 use crate::pg::wait::wait;
 use crate::shared::wakeup::Wakeup;
 use crate::wait_event::WaitEvent;
@@ -48,10 +50,9 @@ impl Logged {
     }
 }
 
-/// Truncates a received text for logs and views.
-pub fn in_short(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(LONGEST_PROBLEM));
-    text
+/// Truncates a received text for logs and views, and removes its control characters.
+pub fn in_short(text: String) -> String {
+    without_controls(&text[..text.floor_char_boundary(LONGEST_PROBLEM)])
 }
 
 /// Sleeps until `until`, or until another process requests the worker. A request before `asks_from` does not

@@ -57,7 +57,7 @@ struct Done {
     /// The floor that an administrator requested, if the keeper has claimed the request.
     advance_to_us: Option<i64>,
     /// Whether the stored horizon is missing although the server was used before.
-    has_past: bool,
+    has_history: bool,
     /// A problem that an administrator should fix although IDs can be issued.
     warning: Option<String>,
 }
@@ -324,10 +324,10 @@ impl Keeper {
             }
         }
         store.write(&plan.records, horizons);
-        let has_past = plan.loss == Some(Loss::NothingKnown)
+        let has_history = plan.loss == Some(Loss::NothingKnown)
             && (has_uses || server_status.keeper.is_restored.load(Ordering::Relaxed));
         let warning = risk(&store);
-        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_past, warning })
+        Ok(Done { plan, wanted, stored_at: stored.stored_at, advance_to_us, has_history, warning })
     }
 
     /// Publishes the plan. The data in the plan must already be durable.
@@ -339,7 +339,7 @@ impl Keeper {
                     "snowflake_id: the stored horizons were changed by another session and are written again"
                 )
             }
-            Some(Loss::NothingKnown) if done.has_past => {
+            Some(Loss::NothingKnown) if done.has_history => {
                 log!("snowflake_id: the history of this server is not known; IDs start at the current time")
             }
             Some(Loss::NothingKnown) => {

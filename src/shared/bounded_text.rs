@@ -1,7 +1,8 @@
 //! [`BoundedText`]: a short text in shared memory.
 
-/// A text of at most 512 bytes. A longer text is truncated at a character boundary. ASCII control characters become spaces:
-/// the text may come from a registry, and is shown in logs and on terminals.
+use snowflake_id_core::message::without_controls;
+
+/// A text of at most 512 bytes, without control characters. A longer text is truncated at a character boundary.
 #[derive(Clone, Copy)]
 pub struct BoundedText {
     bytes: [u8; BoundedText::CAPACITY],
@@ -12,10 +13,9 @@ impl BoundedText {
     const CAPACITY: usize = 512;
 
     pub fn set(&mut self, text: &str) {
-        self.length = text.floor_char_boundary(BoundedText::CAPACITY);
-        for (byte, &from) in self.bytes.iter_mut().zip(&text.as_bytes()[..self.length]) {
-            *byte = if from.is_ascii_control() { b' ' } else { from };
-        }
+        let text = without_controls(&text[..text.floor_char_boundary(BoundedText::CAPACITY)]);
+        self.length = text.len();
+        self.bytes[..self.length].copy_from_slice(text.as_bytes());
     }
 
     /// Returns the text, or `None` if the text is empty.

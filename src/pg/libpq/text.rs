@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char};
 
+use snowflake_id_core::message::without_controls;
+
 /// Length limit for a message, in bytes. The rest is cut off.
 const LONGEST_MESSAGE: usize = 400;
 
@@ -17,13 +19,8 @@ pub unsafe fn message(text: *const c_char) -> String {
     // SAFETY: by this function's contract.
     let text = unsafe { CStr::from_ptr(text) }.to_bytes();
     let start = String::from_utf8_lossy(&text[..text.len().min(LONGEST_MESSAGE)]);
-    start
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
-        .replace(char::is_control, " ")
+    let lines: Vec<_> = start.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    without_controls(&lines.join("; "))
 }
 
 /// Converts a text of libpq.
