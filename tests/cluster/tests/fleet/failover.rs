@@ -52,12 +52,12 @@ fn a_synchronous_standby_is_promoted() {
         wait_for_renewal(&first);
         let newcomer = server(&fleet, &connection);
         if is_configured {
-            assert_eq!(registry_state(&standby), "ready");
             assert_ne!(leased_worker(&newcomer), worker);
+            assert_eq!(registry_state(&standby), "ready");
             all.extend(some_ids(&newcomer));
         } else {
-            assert_eq!(registry_state(&standby), "quarantine");
             expect_refusal(&newcomer);
+            assert_eq!(registry_state(&standby), "quarantine");
         }
         assert_eq!(leased_worker(&first), worker);
         all.extend(some_ids(&first));
