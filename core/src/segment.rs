@@ -105,6 +105,9 @@ pub struct Standing {
     pub next: Option<Range>,
     /// The count of numbers left in all ranges.
     pub left: u64,
+    /// The count of numbers that callers have taken since the segment was created. Skipped and drained numbers do not
+    /// count.
+    pub issued: u64,
     /// True if the next range should be fetched. The next range is needed when the current range is the last
     /// range of the segment and enough of its numbers have been taken.
     pub is_next_wanted: bool,
@@ -132,6 +135,8 @@ struct RangeWords {
     ends_us: AtomicI64,
     /// When this many numbers have been taken, the next range should be fetched.
     wanted_at: AtomicU64,
+    /// The count of numbers in all earlier ranges.
+    before: AtomicU64,
 }
 
 impl RangeWords {
@@ -142,6 +147,7 @@ impl RangeWords {
             count: AtomicU64::new(0),
             ends_us: AtomicI64::new(NEVER_ENDS),
             wanted_at: AtomicU64::new(0),
+            before: AtomicU64::new(0),
         }
     }
 
@@ -172,6 +178,8 @@ pub struct Segment {
     /// The generation of the newest range. Only the writer of the segment changes the generation. Accesses
     /// use Release and Acquire, so a process that sees a generation also sees its range.
     newest: AtomicU64,
+    /// The count of numbers that were skipped or drained. Relaxed, because the count is used only for statistics.
+    unused: AtomicU64,
     /// The stored ranges. Only the writer of the segment changes the ranges. Accesses are Relaxed, for the
     /// reasons given at `newest` and at the top of this module.
     ranges: [RangeWords; RANGES as usize],
@@ -182,6 +190,7 @@ impl Default for Segment {
         Segment {
             word: Apart(AtomicU64::new(0)),
             newest: AtomicU64::new(0),
+            unused: AtomicU64::new(0),
             ranges: std::array::from_fn(|_| RangeWords::new()),
         }
     }
@@ -215,7 +224,7 @@ impl Segment {
             let range = words.range();
             let left = range.count.saturating_sub(offset);
             if left == 0 || range.ends_us != NEVER_ENDS && clock() >= range.ends_us {
-                self.go_on(word, generation)?;
+                self.go_on(word, generation, left)?;
                 continue;
             }
             let wanted_at = words.wanted_at.load(Ordering::Relaxed);
@@ -232,17 +241,45 @@ impl Segment {
         }
     }
 
-    /// Makes the next range the current range. If the exchange fails, another process has already made this
-    /// change, or has taken numbers from the current range.
+    /// Makes the next range the current range, and skips the numbers that are left. If the exchange fails, another
+    /// process has already made this change, or has taken numbers from the current range.
     #[cold]
-    fn go_on(&self, word: u64, generation: u64) -> Result<(), Dry> {
+    fn go_on(&self, word: u64, generation: u64, left: u64) -> Result<(), Dry> {
         if self.newest.load(Ordering::Acquire) == generation {
             return Err(Dry);
         }
         let next = after(generation) << OFFSET_BITS;
         // A failed exchange needs no handling, because the caller loads the word again.
-        let _ = self.word.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed);
+        if self.word.0.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.unused.fetch_add(left, Ordering::Relaxed);
+        }
         Ok(())
+    }
+
+    /// Takes all numbers that are left, and returns them as ranges in ascending order, including ranges that have
+    /// ended. Only the segment's single writer may call this function, because the loop ends only if no range is
+    /// added meanwhile.
+    pub fn drain(&self) -> Vec<Range> {
+        let mut drained = vec![];
+        loop {
+            let word = self.word.0.load(Ordering::Acquire);
+            let (generation, offset) = split(word);
+            let range = self.range_words(generation).range();
+            let left = range.count.saturating_sub(offset);
+            if left == 0 {
+                match self.go_on(word, generation, 0) {
+                    Ok(()) => continue,
+                    Err(Dry) => return drained,
+                }
+            }
+            let exchanged =
+                self.word.0.compare_exchange(word, word + left, Ordering::AcqRel, Ordering::Relaxed);
+            if exchanged.is_ok() {
+                self.unused.fetch_add(left, Ordering::Relaxed);
+                let first = range.first + offset as i64 * range.increment;
+                drained.push(Range { first, count: left, ..range });
+            }
+        }
     }
 
     /// Adds a range. Its numbers must be higher than those of all earlier ranges. Only the segment's single
@@ -262,12 +299,15 @@ impl Segment {
         if ahead + 1 == RANGES {
             return Err(Full);
         }
+        let last = self.range_words(newest);
+        let before = last.before.load(Ordering::Relaxed) + last.count.load(Ordering::Relaxed);
         let words = self.range_words(after(newest));
         words.first.store(range.first, Ordering::Relaxed);
         words.increment.store(range.increment, Ordering::Relaxed);
         words.count.store(range.count, Ordering::Relaxed);
         words.ends_us.store(range.ends_us, Ordering::Relaxed);
         words.wanted_at.store(wanted_at, Ordering::Relaxed);
+        words.before.store(before, Ordering::Relaxed);
         self.newest.store(after(newest), Ordering::Release);
         Ok(())
     }
@@ -296,6 +336,9 @@ impl Segment {
                 offset,
                 next: (generation != newest).then(|| range_of(after(generation))).flatten(),
                 left: left.saturating_sub(offset),
+                // A process may have moved the word, but not yet counted the skipped numbers.
+                issued: (self.range_words(generation).before.load(Ordering::Relaxed) + offset)
+                    .saturating_sub(self.unused.load(Ordering::Relaxed)),
                 is_next_wanted: generation == newest
                     && offset >= self.range_words(generation).wanted_at.load(Ordering::Relaxed),
             };

@@ -185,6 +185,29 @@ fn concurrent_calls_share_no_number_of_a_segment() {
     });
 }
 
+/// The writer drains a segment while a caller takes numbers: each number is taken by one of them.
+#[test]
+fn a_drained_number_is_not_taken() {
+    loom::model(|| {
+        let segment = Arc::new(Segment::default());
+        segment.publish(numbers_from(0, 2), 1).unwrap();
+        segment.publish(numbers_from(10, 1), 1).unwrap();
+        let caller = {
+            let segment = segment.clone();
+            thread::spawn(move || take_numbers(&segment, 2))
+        };
+        let drained = segment.drain();
+        let taken = caller.join().unwrap();
+        assert_eq!(segment.standing().issued, taken.len() as u64);
+        let mut all: Vec<i64> =
+            drained.iter().flat_map(|range| range.first..range.first + range.count as i64).collect();
+        all.extend(taken);
+        all.sort();
+        assert_eq!(all, [0, 1, 10]);
+        assert_eq!(take_numbers(&segment, 1), []);
+    });
+}
+
 fn numbers_from(first: i64, count: u64) -> Range {
     Range { first, increment: 1, count, ends_us: NEVER_ENDS }
 }

@@ -57,6 +57,36 @@ fn one_call_learns_that_the_next_range_is_wanted() {
 }
 
 #[test]
+fn a_drained_segment_is_dry() {
+    let segment = Segment::default();
+    assert_eq!(segment.drain(), []);
+    for at in 1..4 {
+        segment.publish(range(at * 10, 2, 3), 1).unwrap();
+    }
+    assert_eq!(numbers(&segment, 3), [10, 12, 14]);
+    assert_eq!(numbers(&segment, 1), [20]);
+    assert_eq!(segment.drain(), [range(22, 2, 2), range(30, 2, 3)]);
+    assert_eq!(take(&segment, 1), Err(Dry));
+    assert_eq!((segment.standing().issued, segment.standing().left), (4, 0));
+    segment.publish(range(22, 2, 2), 1).unwrap();
+    assert_eq!(numbers(&segment, 2), [22, 24]);
+    assert_eq!(segment.standing().issued, 6);
+}
+
+/// Numbers that are skipped because their range has ended are not counted as issued.
+#[test]
+fn issued_numbers_are_counted() {
+    let segment = Segment::default();
+    segment.publish(Range { ends_us: 100, ..range(1, 1, 10) }, 1).unwrap();
+    segment.publish(range(11, 1, 10), 1).unwrap();
+    let take = |now, n| segment.take(|| now, NonZeroU64::new(n).unwrap()).unwrap().first;
+    assert_eq!(take(99, 4), 1);
+    assert_eq!(segment.standing().issued, 4);
+    assert_eq!(take(100, 1), 11);
+    assert_eq!(segment.standing().issued, 5);
+}
+
+#[test]
 fn four_ranges_have_room() {
     let segment = Segment::default();
     // Before the first number, the entry of the range in use is empty.
