@@ -215,6 +215,25 @@ STRICT VOLATILE PARALLEL RESTRICTED
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_segment_currval_wrapper';
 
+CREATE FUNCTION "snowflake_segment_prefetch"(
+    "name" text
+) RETURNS void
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_segment_prefetch_wrapper';
+
+CREATE FUNCTION "snowflake_segment_ranges"(
+    "name" text,
+    "count" INT
+) RETURNS TABLE (
+    "first" bigint,
+    "increment" bigint,
+    "count" bigint
+)
+STRICT VOLATILE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_segment_ranges_wrapper';
+
 CREATE FUNCTION "snowflake_segments_in_use"() RETURNS TABLE (
     "name" TEXT,
     "state" TEXT,
@@ -225,6 +244,7 @@ CREATE FUNCTION "snowflake_segments_in_use"() RETURNS TABLE (
     "max_value" bigint,
     "period_ends" timestamp with time zone,
     "taken_at" timestamp with time zone,
+    "numbers_issued" bigint,
     "calls_waited" bigint,
     "problem" TEXT
 )
@@ -989,10 +1009,10 @@ DECLARE
     sets_default boolean;
     note record;
 BEGIN
-    IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 63 THEN
+    IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 255 THEN
         RAISE EXCEPTION 'unrecognized generator: "%"', left(generator, 100)
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 63 bytes.';
+                  HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 255 bytes.';
     END IF;
 
     -- Check whether this column can be adopted at all.
@@ -1677,6 +1697,10 @@ COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
+COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS
+    'next 1 to 1000000 numbers of a segment, as ranges: first, first + increment, and so on, count numbers';
+COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
+    'waits until this server holds numbers of a segment, so that the next call need not wait';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
     'last number of a segment taken by this session';
 COMMENT ON FUNCTION snowflake_segments_in_use() IS
@@ -1693,6 +1717,7 @@ COMMENT ON COLUMN snowflake_segments.step IS 'size of the range that this server
 COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
 COMMENT ON COLUMN snowflake_segments.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
 COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last took numbers from the registry';
+COMMENT ON COLUMN snowflake_segments.numbers_issued IS 'number of numbers that calls have taken since the server was started';
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
 
@@ -1895,6 +1920,8 @@ BEGIN
                 '@extschema@.snowflake_segments_in_use()',
                 '@extschema@.snowflake_segment_nextval(text)',
                 '@extschema@.snowflake_segment_batch(text, int)',
+                '@extschema@.snowflake_segment_ranges(text, int)',
+                '@extschema@.snowflake_segment_prefetch(text)',
                 '@extschema@.snowflake_segment_currval(text)',
                 '@extschema@.snowflake_mask_key_of(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',

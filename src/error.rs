@@ -52,6 +52,7 @@ pub enum Error {
         problem: String,
     },
     PasswordInRegistry,
+    InvalidSegmentList,
     /// The registry has not granted an identity to this server.
     NoLease {
         state: &'static str,
@@ -191,6 +192,7 @@ pub enum Error {
     },
     TooManySegments {
         most: usize,
+        can_have_more: bool,
     },
     SegmentBatchCount {
         count: i32,
@@ -351,6 +353,12 @@ impl Error {
                 "invalid value for parameter \"snowflake_id.registry\"",
                 problem,
                 "Use a libpq connection string, for example \"host=registry1,registry2 dbname=registry user=snowflake_server target_session_attrs=read-write\".",
+            ),
+            Error::InvalidSegmentList => texts(
+                ERRCODE_INVALID_PARAMETER_VALUE,
+                "invalid value for parameter \"snowflake_id.warm_segments\"",
+                "List syntax is invalid.",
+                "Separate the names of segments by commas, and enclose a name in double quotes if it contains spaces, commas or quotes.",
             ),
             Error::PasswordInRegistry => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
@@ -661,11 +669,15 @@ impl Error {
                 format!("The call waited for {} (snowflake_id.max_wait). {detail}", duration(*max_wait)),
                 "Check the server log and view snowflake_segments. If numbers are used faster than this server can fetch them, increase max_step of the segment.",
             ),
-            Error::TooManySegments { most } => texts(
+            Error::TooManySegments { most, can_have_more } => texts(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
                 "too many segments are in use",
                 format!("All {most} entries for segments have been used since the server was started."),
-                "Increase snowflake_id.max_segments and restart the server.",
+                if *can_have_more {
+                    "Increase snowflake_id.max_segments and restart the server."
+                } else {
+                    "Restart the server, and use fewer segments on this server."
+                },
             ),
             Error::SegmentBatchCount { count, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,

@@ -40,10 +40,10 @@ DECLARE
     sets_default boolean;
     note record;
 BEGIN
-    IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 63 THEN
+    IF segment IS NULL AND generator <> 'snowflake' OR octet_length(segment) NOT BETWEEN 1 AND 255 THEN
         RAISE EXCEPTION 'unrecognized generator: "%"', left(generator, 100)
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 63 bytes.';
+                  HINT = 'Use ''snowflake'', or ''segment:'' followed by the name of a segment, which has 1 to 255 bytes.';
     END IF;
 
     -- Check whether this column can be adopted at all.

@@ -50,6 +50,8 @@ BEGIN
                 '@extschema@.snowflake_segments_in_use()',
                 '@extschema@.snowflake_segment_nextval(text)',
                 '@extschema@.snowflake_segment_batch(text, int)',
+                '@extschema@.snowflake_segment_ranges(text, int)',
+                '@extschema@.snowflake_segment_prefetch(text)',
                 '@extschema@.snowflake_segment_currval(text)',
                 '@extschema@.snowflake_mask_key_of(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',

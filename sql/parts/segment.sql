@@ -11,6 +11,10 @@ COMMENT ON FUNCTION snowflake_segment_nextval(text) IS
     'next number of a segment';
 COMMENT ON FUNCTION snowflake_segment_batch(text, int) IS
     'next 1 to 1000000 numbers of a segment; a batch may have holes';
+COMMENT ON FUNCTION snowflake_segment_ranges(text, int) IS
+    'next 1 to 1000000 numbers of a segment, as ranges: first, first + increment, and so on, count numbers';
+COMMENT ON FUNCTION snowflake_segment_prefetch(text) IS
+    'waits until this server holds numbers of a segment, so that the next call need not wait';
 COMMENT ON FUNCTION snowflake_segment_currval(text) IS
     'last number of a segment taken by this session';
 COMMENT ON FUNCTION snowflake_segments_in_use() IS
@@ -27,6 +31,7 @@ COMMENT ON COLUMN snowflake_segments.step IS 'size of the range that this server
 COMMENT ON COLUMN snowflake_segments.max_value IS 'highest number of the segment';
 COMMENT ON COLUMN snowflake_segments.period_ends IS 'time at which the numbers of the range expire; NULL for a segment without a period';
 COMMENT ON COLUMN snowflake_segments.taken_at IS 'time at which this server last took numbers from the registry';
+COMMENT ON COLUMN snowflake_segments.numbers_issued IS 'number of numbers that calls have taken since the server was started';
 COMMENT ON COLUMN snowflake_segments.calls_waited IS 'number of calls that had to wait for numbers since the server was started';
 COMMENT ON COLUMN snowflake_segments.problem IS 'reason why the registry grants no numbers or does not answer';
 

@@ -24,9 +24,9 @@ pub fn open(name: &str) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Replaces the file. The closure `contents` receives the new file and returns the value to write as JSON.
-/// The new version is durable when this function returns.
-pub fn replace<T: Serialize>(name: &str, contents: impl FnOnce(&File) -> io::Result<T>) -> io::Result<()> {
+/// Replaces the file. The closure `contents` receives the new file and returns the bytes to write. The new version is
+/// durable when this function returns.
+pub fn replace(name: &str, contents: impl FnOnce(&File) -> io::Result<Vec<u8>>) -> io::Result<File> {
     let temporary = path(&format!("{name}.tmp"));
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -34,14 +34,21 @@ pub fn replace<T: Serialize>(name: &str, contents: impl FnOnce(&File) -> io::Res
     }
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(server::file_mode()).open(&temporary)?;
-    let mut text = serde_json::to_string_pretty(&contents(&file)?)?;
-    text.push('\n');
-    file.write_all(text.as_bytes())?;
+    let contents = contents(&file)?;
+    file.write_all(&contents)?;
     file.sync_all()?;
     fs::rename(&temporary, path(name))?;
-    File::open(server::data_directory())?.sync_all()
+    File::open(server::data_directory())?.sync_all()?;
+    Ok(file)
 }
 
-fn path(name: &str) -> PathBuf {
+/// Returns the value as JSON, as the contents of a file.
+pub fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    Ok(text.into())
+}
+
+pub fn path(name: &str) -> PathBuf {
     server::data_directory().join(name)
 }

@@ -6,6 +6,7 @@ pub mod connection;
 pub mod database;
 pub mod file;
 mod hosts;
+pub mod journal;
 pub mod rounds;
 pub mod start;
 pub mod stop;

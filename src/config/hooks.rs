@@ -79,6 +79,19 @@ pub unsafe extern "C-unwind" fn check_registry(
     reject(problem)
 }
 
+#[pg_guard]
+pub unsafe extern "C-unwind" fn check_warm_segments(
+    value: *mut *mut c_char,
+    _extra: *mut *mut c_void,
+    _source: pg_sys::GucSource::Type,
+) -> bool {
+    // SAFETY: PostgreSQL passes a pointer to the new value.
+    let text = unsafe { setting::setting_text(*value) };
+    // A setting contains no NUL.
+    let text = CString::new(text).unwrap_or_default();
+    setting::split_list(&text).is_some() || reject(Error::InvalidSegmentList)
+}
+
 fn accepts_name(parameter: &'static str, least: usize, text: &[u8]) -> bool {
     if (least..=MAX_NAME_BYTES).contains(&text.len()) {
         return true;

@@ -51,9 +51,19 @@ pub fn database() -> CString {
     table::DATABASE.get().unwrap_or_default()
 }
 
+/// Returns whether `max_segments` can be increased.
+pub fn can_have_more_segments() -> bool {
+    table::MAX_SEGMENTS.get() < table::MOST_SEGMENTS
+}
+
 /// Returns the maximum number of segments in use.
 pub fn max_segments() -> usize {
     table::MAX_SEGMENTS.get().unsigned_abs() as usize
+}
+
+/// Returns the list of segments whose numbers are fetched before the first call, as it is set.
+pub fn warm_segments() -> CString {
+    table::WARM_SEGMENTS.get().unwrap_or_default()
 }
 
 /// Returns the name of this server in table `snowflake_worker` and in the registry.

@@ -19,7 +19,8 @@ pub static MAX_CLOCK_JUMP: GucSetting<i32> = GucSetting::<i32>::new(60_000);
 pub static REGISTRY: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
 pub static MAX_CLOCK_OFFSET: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 pub static NODE_NAME: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
-pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(64);
+pub static WARM_SEGMENTS: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c""));
+pub static MAX_SEGMENTS: GucSetting<i32> = GucSetting::<i32>::new(256);
 pub static DATABASE: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 
 /// The maximum of `max_ahead`: 1 h, in milliseconds.
@@ -32,8 +33,8 @@ const MAX_HORIZON_MARGIN_MS: i32 = 3_600_000;
 /// The maximum of `max_clock_offset`: 1 min, in milliseconds. If the clocks differ by more, the registry
 /// grants no lease.
 const MOST_CLOCK_OFFSET_MS: i32 = 60_000;
-/// The maximum of `max_segments`, which is the number of segments that fit in shared memory.
-const MOST_SEGMENTS: i32 = 256;
+/// The maximum of `max_segments`.
+pub const MOST_SEGMENTS: i32 = 65_536;
 /// The maximum of `sequence_spread`.
 const MOST_SPREAD: i32 = 65_535;
 
@@ -177,6 +178,15 @@ fn define_for_registry() {
         GucFlags::UNIT_MS,
         None,
     );
+    define_name(
+        c"snowflake_id.warm_segments",
+        c"Sets the segments whose numbers are fetched before the first call.",
+        c"Specify names separated by commas. Enclose a name in double quotes if it contains spaces, commas or quotes.",
+        &WARM_SEGMENTS,
+        GucContext::Sighup,
+        GucFlags::default(),
+        hooks::check_warm_segments,
+    );
 }
 
 fn define_restart_only() {
@@ -192,7 +202,7 @@ fn define_restart_only() {
     define_int(
         c"snowflake_id.max_segments",
         c"Sets the maximum number of segments that can be in use on this server.",
-        c"A segment remains in use until the server is restarted.",
+        c"A segment remains in use until the server is restarted. Each segment needs about 1.6 kB of shared memory.",
         &MAX_SEGMENTS,
         1,
         MOST_SEGMENTS,

@@ -35,6 +35,10 @@ use super::varlena::bytes;
 /// PostgreSQL's `FirstCommandId`.
 const FIRST_COMMAND: pg_sys::CommandId = 0;
 
+/// The location of a row in its relation. The lock on the relation keeps the row at its location.
+#[derive(Clone, Copy)]
+pub struct RowAt(pg_sys::ItemPointerData);
+
 impl Relation {
     /// Calls the closure `action` for each row with the values of these columns. A column that does not exist, or has
     /// another type, is NULL.
@@ -43,14 +47,14 @@ impl Relation {
         columns: [(&CStr, pg_sys::Oid); N],
         mut action: impl FnMut([Option<pg_sys::Datum>; N]),
     ) {
-        self.scan(columns, |_, values| action(values));
+        self.for_each_row_at(columns, |_, values| action(values));
     }
 
     /// Works like `for_each_row`, but also passes the location of each row.
-    fn scan<const N: usize>(
+    pub fn for_each_row_at<const N: usize>(
         self,
         columns: [(&CStr, pg_sys::Oid); N],
-        mut action: impl FnMut(pg_sys::ItemPointerData, [Option<pg_sys::Datum>; N]),
+        mut action: impl FnMut(RowAt, [Option<pg_sys::Datum>; N]),
     ) {
         // SAFETY: the relation stays open, and the snapshot registered, until after the last row. The values of a row
         // are used before the next row is read. Each of the two arrays has one element for each column.
@@ -80,7 +84,7 @@ impl Relation {
                 pg_sys::heap_deform_tuple(row, descriptor, values.as_mut_ptr(), nulls.as_mut_ptr());
                 // Column numbers start at 1.
                 let at = |number: i16| usize::try_from(number).ok()?.checked_sub(1).filter(|&at| !nulls[at]);
-                action((*row).t_self, numbers.map(|number| at(number).map(|at| values[at])));
+                action(RowAt((*row).t_self), numbers.map(|number| at(number).map(|at| values[at])));
             }
             pg_sys::systable_endscan(scan);
             pg_sys::UnregisterSnapshot(snapshot);
@@ -102,11 +106,17 @@ impl Relation {
         is_it: impl Fn(&[Option<pg_sys::Datum>; N]) -> bool,
     ) {
         let mut found = None;
-        self.scan(columns, |pointer, stored| {
+        self.for_each_row_at(columns, |at, stored| {
             if found.is_none() && is_it(&stored) {
-                found = Some(pointer);
+                found = Some(at);
             }
         });
+        self.overwrite_at(found, values);
+    }
+
+    /// Overwrites the row at a location that `for_each_row_at` has passed in the same transaction, or inserts a row.
+    /// Otherwise like [`Relation::overwrite`].
+    pub fn overwrite_at<const N: usize>(self, at: Option<RowAt>, values: [pg_sys::Datum; N]) {
         // SAFETY: the row is formed for this relation, which stays open until the row is written. The relation is a
         // heap, because this module locks no other kind of relation.
         unsafe {
@@ -114,8 +124,8 @@ impl Relation {
             pg_sys::GetTopTransactionId();
             let relation = pg_sys::relation_open(self.0, pg_sys::NoLock as pg_sys::LOCKMODE);
             let row = form(relation, values);
-            match found {
-                Some(pointer) => write_over(relation, pointer, row),
+            match at {
+                Some(RowAt(pointer)) => write_over(relation, pointer, row),
                 None => insert(relation, row),
             }
             pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);

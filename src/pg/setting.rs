@@ -1,6 +1,6 @@
 //! Functions for the hooks of settings, which check and assign values.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 
 use pgrx::prelude::*;
 
@@ -20,9 +20,27 @@ pub fn explain_rejection(message: &str, detail: &str, hint: &str) {
 /// Copies a text into ErrorContext.
 fn error_string(text: &str) -> *mut c_char {
     // The text of a setting is a C string, so it cannot contain a NUL.
-    let text = std::ffi::CString::new(text).unwrap_or_default();
+    let text = CString::new(text).unwrap_or_default();
     // SAFETY: ErrorContext exists from the start of the process, and `text` is NUL-terminated.
     unsafe { pg_sys::MemoryContextStrdup(pg_sys::ErrorContext, text.as_ptr()) }
+}
+
+/// Splits a list of names that are separated by commas, as in `local_preload_libraries`. A name can be enclosed in double
+/// quotes. Returns `None` if the syntax is invalid.
+pub fn split_list(text: &CStr) -> Option<Vec<CString>> {
+    let mut names = std::ptr::null_mut();
+    // SAFETY: the function changes a copy of the text, which stays valid while the names are copied. All elements of the
+    // list are C strings within this copy. The copy and the list are freed.
+    unsafe {
+        let copy = pg_sys::pstrdup(text.as_ptr());
+        let is_list = pg_sys::SplitGUCList(copy, b',' as c_char, &mut names);
+        let length = names.as_ref().map_or(0, |list| list.length);
+        let name = |at| CStr::from_ptr((*(*names).elements.add(at)).ptr_value.cast()).to_owned();
+        let all: Vec<CString> = (0..length as usize).map(name).collect();
+        pg_sys::list_free(names);
+        pg_sys::pfree(copy.cast());
+        is_list.then_some(all)
+    }
 }
 
 /// Returns the text of a setting as it is stored. The text can be in any encoding.

@@ -99,13 +99,14 @@ pub fn write(state: &LeaseState) -> Result<(), String> {
 }
 
 fn try_to_write(state: &LeaseState) -> io::Result<()> {
-    file::replace(NAME, |file| {
-        Ok(Contents {
+    let contents = |file: &File| {
+        file::json(&Contents {
             about:
                 "the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used"
                     .into(),
             original: Original::of(file)?,
             state: state.clone(),
         })
-    })
+    };
+    file::replace(NAME, contents).map(|_| ())
 }

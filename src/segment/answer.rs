@@ -5,7 +5,7 @@ use snowflake_id_core::segment::{NEVER_ENDS, Range};
 use uuid::Uuid;
 
 use crate::pg::libpq::Row;
-use crate::shared::segments::SegmentState;
+use crate::shared::segment_record::SegmentState;
 
 /// The maximum length of a token, in bytes. Longer tokens are ignored.
 const LONGEST_TOKEN: usize = 400;

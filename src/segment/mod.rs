@@ -30,6 +30,7 @@ mod local_registry;
 mod numbers;
 mod process;
 mod range_file;
+mod rest;
 mod session;
 mod signed;
 mod taken;

@@ -1,17 +1,19 @@
-//! `snowflake_segment_nextval`, `snowflake_segment_batch` and `snowflake_segment_currval`.
+//! The functions that take numbers of a segment.
 
 use std::num::NonZeroU64;
 
 use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
 use snowflake_id_core::message::shown;
+use snowflake_id_core::segment::Taken;
 
 use super::session;
-use super::wait::take;
+use super::wait::{prefetch, take};
 use crate::error::{Error, OrReport};
 use crate::pg::call::Call;
 use crate::pg::function::declare_c_function;
 use crate::pg::varlena::{TextBytes, bytes, plain_bytes};
+use crate::shared::segment_table;
 use crate::shared::segments::segments;
 
 /// The maximum number of values that one call of `snowflake_segment_batch` returns.
@@ -45,7 +47,7 @@ fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
     let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
     if taken.is_next_wanted {
-        request_worker();
+        request_next_range(known.at);
     }
     known.set_last(taken.first);
     Some(taken.first)
@@ -58,8 +60,9 @@ fn registry_clock_us() -> i64 {
 }
 
 #[cold]
-fn request_worker() {
+fn request_next_range(at: usize) {
     if let Ok(segments) = segments() {
+        segment_table::need(at);
         segments.request_worker();
     }
 }
@@ -67,8 +70,8 @@ fn request_worker() {
 /// Takes one number. Waits if no number is available.
 #[cold]
 fn next_slowly(name: &[u8]) -> pg_sys::Datum {
-    let (slot, taken) = take(name, NonZeroU64::MIN).or_report();
-    session::remember(name, slot).set_last(taken.first);
+    let (at, taken) = take(name, NonZeroU64::MIN).or_report();
+    session::remember(name, at).set_last(taken.first);
     pg_sys::Datum::from(taken.first)
 }
 
@@ -80,23 +83,57 @@ fn snowflake_segment_batch(name: TextBytes, count: i32) -> SetOfIterator<'static
 /// Takes `count` numbers before the first row is returned. If the call fails, the numbers that were already taken are
 /// lost.
 fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
-    let count = match u64::try_from(count).map(NonZeroU64::new) {
-        Ok(Some(count)) if count.get() <= MAX_BATCH as u64 => count,
-        _ => return Err(Error::SegmentBatchCount { count, most: MAX_BATCH }),
-    };
     let mut numbers = Vec::new();
     // The count is at most MAX_BATCH. The list must not grow later, because a failed allocation would abort the
     // process.
-    let room = count.get() as usize;
+    let room = checked_count(count)?.get() as usize;
     numbers.try_reserve_exact(room).map_err(|_| Error::OutOfMemory { bytes: room * size_of::<i64>() })?;
-    let mut left = Some(count);
+    take_all(name, count, |taken| numbers.extend(taken.numbers()))?;
+    Ok(numbers)
+}
+
+/// Takes `count` numbers, and returns them as ranges of consecutive numbers of the segment.
+#[pg_extern(volatile, parallel_safe)]
+fn snowflake_segment_ranges(
+    name: TextBytes,
+    count: i32,
+) -> TableIterator<'static, (name!(first, i64), name!(increment, i64), name!(count, i64))> {
+    // The number of rows depends on the sizes of the ranges that the registry grants. At most `count` rows are possible,
+    // as each row has at least one number.
+    let mut ranges: Vec<Taken> = Vec::new();
+    take_all(name.0, count, |taken| match ranges.last_mut() {
+        Some(last) if last.increment == taken.increment && last.last() + last.increment == taken.first => {
+            last.count += taken.count;
+        }
+        _ => ranges.push(taken),
+    })
+    .or_report();
+    let row = |taken: Taken| (taken.first, taken.increment, taken.count as i64);
+    TableIterator::new(ranges.into_iter().map(row))
+}
+
+/// Takes `count` numbers of a segment, and passes them to the closure `action` in ascending order.
+fn take_all(name: &[u8], count: i32, mut action: impl FnMut(Taken)) -> Result<(), Error> {
+    let mut left = Some(checked_count(count)?);
     while let Some(wanted) = left {
-        let (slot, taken) = take(name, wanted)?;
-        session::remember(name, slot).set_last(taken.last());
-        numbers.extend(taken.numbers());
+        let (at, taken) = take(name, wanted)?;
+        session::remember(name, at).set_last(taken.last());
+        action(taken);
         left = NonZeroU64::new(wanted.get() - taken.count);
     }
-    Ok(numbers)
+    Ok(())
+}
+
+fn checked_count(count: i32) -> Result<NonZeroU64, Error> {
+    let checked = u64::try_from(count).ok().and_then(NonZeroU64::new);
+    checked
+        .filter(|count| count.get() <= MAX_BATCH as u64)
+        .ok_or(Error::SegmentBatchCount { count, most: MAX_BATCH })
+}
+
+#[pg_extern(volatile, parallel_safe)]
+fn snowflake_segment_prefetch(name: TextBytes) {
+    prefetch(name.0).or_report();
 }
 
 #[pg_extern(volatile, parallel_restricted)]

@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 
 use super::range_file::RangeFile;
 use super::worker::Worker;
-use crate::background::stop::on_sigterm;
+use crate::background::stop::{is_stopping, on_sigterm};
 use crate::background::{database, start};
 use crate::config;
 use crate::pg::process;
@@ -32,7 +32,9 @@ pub fn start_if_needed(last_start: &mut Option<Instant>) {
     let is_there = segments.wakeup.pid().is_some() || start::is_coming(*last_start);
     // A server that has been granted numbers reports its high-water marks to the registry, even if it needs no more
     // numbers.
-    let is_needed = HAS_RANGES.get() == Some(&true) || segments.is_used.load(Ordering::Relaxed);
+    let is_needed = HAS_RANGES.get() == Some(&true)
+        || segments.is_used.load(Ordering::Relaxed)
+        || !config::warm_segments().is_empty();
     if !is_needed || is_there {
         return;
     }
@@ -59,7 +61,11 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
         return; // Another worker is running.
     }
     process::at_exit(on_exit);
-    Worker::new(segments, is_local).run();
+    let mut worker = Worker::new(segments, is_local);
+    worker.run();
+    if is_stopping() {
+        worker.save_rest();
+    }
     shared.server_status.wakeup.request();
 }
 

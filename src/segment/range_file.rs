@@ -11,90 +11,151 @@
 //! - in file `snowflake_id.segments` of the data directory, with the other records: the file outlives the extension.
 //!
 //! After a start, the server uses the higher mark. An outdated copy in a base backup or on a promoted standby is
-//! harmless, because it excludes only numbers that are not granted again.
+//! harmless, because it excludes only numbers that are not granted again. At a clean stop, the file also contains the
+//! numbers that are left (see [`rest`](super::rest)).
 
 use std::collections::BTreeMap;
-use std::io;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::answer::Granted;
 use super::had::{End, Had};
+use super::rest::Rest;
 use super::signed::Signed;
 use super::taken;
 use crate::background::file;
+use crate::background::journal::Journal;
 use crate::pg::relation::Extension;
 
 const NAME: &str = "snowflake_id.segments";
+const HEADER: &str = "# format 1: the highest numbers of segments that this server has received, written by extension snowflake_id";
 
 /// The records of this server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug)]
 pub struct RangeFile {
-    /// The registry that answered last.
-    pub registry_id: Option<Uuid>,
-    segments: BTreeMap<String, Had>,
-    #[serde(default)]
-    signed: Signed,
+    records: Records,
+    /// The numbers that were left at the last clean stop. The worker takes them over once.
+    rest: Option<Rest>,
+    journal: Journal,
     /// True if the last attempt to store the records failed.
-    #[serde(skip)]
     is_unwritable: bool,
 }
 
-/// The contents of the file, with an explanation for administrators.
+/// The records without the state of the file.
+#[derive(Debug, Default)]
+struct Records {
+    /// The registry that answered last.
+    registry_id: Option<Uuid>,
+    segments: BTreeMap<String, Had>,
+    signed: Signed,
+}
+
+/// A change of the records, as it is stored in the file.
 #[derive(Serialize, Deserialize)]
-struct Contents<P> {
-    about: String,
-    range_file: P,
+#[serde(rename_all = "snake_case")]
+enum Change {
+    Registry(Option<Uuid>),
+    Had {
+        name: String,
+        had: Had,
+    },
+    Token {
+        registry_id: Option<Uuid>,
+        name: String,
+        token: String,
+    },
+    /// The numbers that were left at a clean stop. The change is valid only as the last one of the file.
+    Rest(Rest),
+}
+
+/// Changes that are stored together.
+#[derive(Default)]
+pub struct Update {
+    registry_id: Option<Uuid>,
+    had: BTreeMap<String, Had>,
+    tokens: Vec<(Option<Uuid>, String, String)>,
 }
 
 impl RangeFile {
     /// Reads the file and the database. If there is no file, only the marks in the database are known.
     pub fn read() -> Result<RangeFile, String> {
-        let read = || -> io::Result<RangeFile> {
-            let Some(file) = file::open(NAME)? else { return Ok(RangeFile::default()) };
-            let contents: Contents<RangeFile> = serde_json::from_reader(io::BufReader::new(file))?;
-            Ok(contents.range_file)
-        };
-        let mut range_file =
-            read().map_err(|problem| format!("could not read file \"{NAME}\": {problem}"))?;
+        let mut records = Records::default();
+        let mut rest = None;
+        let journal = Journal::read(NAME, HEADER, |change| {
+            rest = None;
+            match change {
+                Change::Rest(left) => rest = Some(left),
+                change => records.apply(change),
+            }
+        });
+        let journal = journal.map_err(|problem| format!("could not read file \"{NAME}\": {problem}"))?;
         for (name, had) in taken::read()? {
-            range_file.segments.entry(name).or_default().merge(had);
+            let known = records.segments.entry(name.clone()).or_default();
+            let stored = known.clone();
+            known.merge(had);
+            if *known != stored {
+                // Another server has used later numbers, and this server has their rows.
+                rest.iter_mut().for_each(|rest| rest.discard(&name));
+            }
         }
-        Ok(range_file)
+        Ok(RangeFile { records, rest, journal, is_unwritable: false })
     }
 
-    /// Stores changed records, and then applies the change. A change that cannot be stored is not applied.
-    pub fn keep(&mut self, change: impl FnOnce(&mut RangeFile)) -> Result<(), String> {
-        let mut range_file = self.clone();
-        change(&mut range_file);
-        if range_file == *self {
-            return Ok(());
+    /// Returns the numbers that were left at the last clean stop. Only the first call returns them.
+    pub fn take_rest(&mut self) -> Option<Rest> {
+        self.rest.take()
+    }
+
+    /// Stores the numbers that are left. The file must not change afterwards.
+    pub fn keep_rest(&mut self, rest: Rest) -> Result<(), String> {
+        self.append(&[Change::Rest(rest)])
+    }
+
+    /// Stores the changes, and then applies them. A change that cannot be stored is not applied.
+    pub fn keep(&mut self, update: Update) -> Result<(), String> {
+        let Update { registry_id, had, tokens } = update;
+        let mut changes = vec![];
+        if registry_id.is_some() && registry_id != self.records.registry_id {
+            changes.push(Change::Registry(registry_id));
         }
-        self.write(&range_file)?;
-        *self = RangeFile { is_unwritable: false, ..range_file };
+        let of_token = |(registry_id, name, token)| Change::Token { registry_id, name, token };
+        let is_new = |(registry_id, name, token): &(Option<Uuid>, String, String)| {
+            !self.records.signed.is_last(*registry_id, name, token)
+        };
+        changes.extend(tokens.into_iter().filter(is_new).map(of_token));
+        let is_changed = |(name, had): &(&String, &Had)| self.records.segments.get(*name) != Some(*had);
+        let of_mark = |(name, had): (&String, &Had)| Change::Had { name: name.clone(), had: had.clone() };
+        changes.extend(had.iter().filter(is_changed).map(of_mark));
+        if !changes.is_empty() {
+            let written = self.append(&changes).and_then(|()| taken::write(&had));
+            self.is_unwritable = written.is_err();
+            written?;
+        }
+        changes.into_iter().for_each(|change| self.records.apply(change));
         Ok(())
+    }
+
+    fn append(&mut self, changes: &[Change]) -> Result<(), String> {
+        let written = self.journal.append(changes, || self.records.as_changes());
+        written.map_err(|problem| format!("could not write file \"{NAME}\": {problem}"))
     }
 
     /// Tries again to store the records if the last attempt failed. A range is lost if it is fetched but cannot be
     /// recorded.
     pub fn prove_writable(&mut self) -> Result<(), String> {
-        if self.is_unwritable { self.write(&self.clone()) } else { Ok(()) }
-    }
-
-    fn write(&mut self, range_file: &RangeFile) -> Result<(), String> {
-        let about = "the highest numbers of segments that this server has received, written by extension snowflake_id";
-        let written = file::replace(NAME, |_| Ok(Contents { about: about.into(), range_file }));
-        let written = written.map_err(|problem| format!("could not write file \"{NAME}\": {problem}"));
-        let written = written.and_then(|()| taken::write(&range_file.segments));
-        self.is_unwritable = written.is_err();
-        written
+        if self.is_unwritable {
+            self.append(&[])?;
+            self.note_again()?;
+            self.is_unwritable = false;
+        }
+        Ok(())
     }
 
     /// Restores marks that are missing from the database, for example because the extension was dropped and created
     /// again.
     pub fn note_again(&self) -> Result<(), String> {
-        taken::write(&self.segments)
+        taken::write(&self.records.segments)
     }
 
     /// Returns whether any records exist, or may exist in an unreadable file. The function must be called in a
@@ -103,49 +164,90 @@ impl RangeFile {
         !matches!(file::open(NAME), Ok(None)) || taken::is_there(extension)
     }
 
+    /// Returns the registry that answered last.
+    pub fn registry_id(&self) -> Option<Uuid> {
+        self.records.registry_id
+    }
+
     /// Iterates over the names of all segments for which this server has been granted numbers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.segments.keys().map(String::as_str)
+        self.records.segments.keys().map(String::as_str)
     }
 
     /// Returns the tokens that this registry has signed for a name.
     pub fn tokens(&self, registry_id: Option<Uuid>, name: &str) -> Vec<String> {
-        self.signed.tokens(registry_id, name)
-    }
-
-    /// Stores a token that a registry has signed.
-    pub fn prove(&mut self, registry_id: Option<Uuid>, name: &str, token: String) {
-        self.signed.note(registry_id, name, token);
+        self.records.signed.tokens(registry_id, name)
     }
 
     pub fn had(&self, name: &str) -> Had {
-        self.segments.get(name).cloned().unwrap_or_default()
-    }
-
-    /// Returns the number above which a granted range must start, or `None` if there is no such limit.
-    pub fn bound(&self, name: &str, granted: &Granted) -> Option<i64> {
-        self.segments.get(name)?.bound(granted)
+        self.records.segments.get(name).cloned().unwrap_or_default()
     }
 
     /// Returns whether a fetched range can no longer be used because a later range has already been used.
     pub fn is_over(&self, name: &str, granted: &Granted) -> bool {
-        let now = self.segments.get(name).and_then(|had| had.now.as_ref());
+        let now = self.records.segments.get(name).and_then(|had| had.now.as_ref());
         now.is_some_and(|now| granted.range.first <= now.until)
+    }
+}
+
+impl Records {
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Registry(registry_id) => self.registry_id = registry_id,
+            Change::Had { name, had } => drop(self.segments.insert(name, had)),
+            Change::Token { registry_id, name, token } => self.signed.note(registry_id, &name, token),
+            Change::Rest(_) => {}
+        }
+    }
+
+    /// Returns the changes that lead to this state.
+    fn as_changes(&self) -> Vec<Change> {
+        let marks = self.segments.iter();
+        let marks = marks.map(|(name, had)| Change::Had { name: name.clone(), had: had.clone() });
+        let tokens = self.signed.all().map(|(registry_id, name, token)| Change::Token {
+            registry_id,
+            name: name.into(),
+            token: token.into(),
+        });
+        std::iter::once(Change::Registry(self.registry_id)).chain(tokens).chain(marks).collect()
+    }
+}
+
+impl Update {
+    /// Records the registry that answered.
+    pub fn set_registry(&mut self, registry_id: Option<Uuid>) {
+        self.registry_id = registry_id;
+    }
+
+    /// Stores a token that a registry has signed.
+    pub fn prove(&mut self, registry_id: Option<Uuid>, name: &str, token: String) {
+        self.tokens.push((registry_id, name.into(), token));
+    }
+
+    /// Returns the high-water marks of a name after these changes.
+    fn had<'a>(&'a mut self, file: &RangeFile, name: &str) -> &'a mut Had {
+        self.had.entry(name.into()).or_insert_with(|| file.had(name))
+    }
+
+    /// Returns the number above which a granted range must start, or `None` if there is no such limit.
+    pub fn bound(&self, file: &RangeFile, name: &str, granted: &Granted) -> Option<i64> {
+        self.had.get(name).or(file.records.segments.get(name))?.bound(granted)
     }
 
     /// Records that a range is about to be used. The high-water mark of a later period does not change.
-    pub fn enter(&mut self, name: &str, granted: &Granted) {
-        let end = self.end_of(granted);
-        self.segments.entry(name.into()).or_default().enter(end);
+    pub fn enter(&mut self, file: &RangeFile, name: &str, granted: &Granted) {
+        let end = self.end_of(file, granted);
+        self.had(file, name).enter(end);
     }
 
     /// Records a range that is held back until its period starts.
-    pub fn hold(&mut self, name: &str, granted: &Granted) {
-        let end = self.end_of(granted);
-        self.segments.entry(name.into()).or_default().next = end;
+    pub fn hold(&mut self, file: &RangeFile, name: &str, granted: &Granted) {
+        let end = self.end_of(file, granted);
+        self.had(file, name).next = end;
     }
 
-    fn end_of(&self, granted: &Granted) -> Option<End> {
-        Some(End { until: granted.range.last()?, registry_id: self.registry_id, period: granted.period })
+    fn end_of(&self, file: &RangeFile, granted: &Granted) -> Option<End> {
+        let registry_id = self.registry_id.or(file.records.registry_id);
+        Some(End { until: granted.range.last()?, registry_id, period: granted.period })
     }
 }

@@ -3,16 +3,20 @@
 //! Once a number has been taken from a slot, the slot keeps its name, so the backend can keep a reference to it.
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
 use crate::pg::backend_local::BackendLocal;
-use crate::shared::segments::Slot;
+use crate::shared::segment_table::{Slot, slot};
 
 /// A segment that this session has used.
 pub struct Known {
     /// In the encoding of this database.
     name: Box<[u8]>,
+    /// The index of the slot.
+    pub at: usize,
     pub slot: &'static Slot,
     last: BackendLocal<Cell<i64>>,
 }
@@ -31,9 +35,9 @@ impl Known {
 
 /// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All segments that this session has used. These entries are never freed, but there cannot be more entries than
+/// All segments that this session has used, by name. These entries are never freed, but there cannot be more entries than
 /// slots.
-static ALL: Mutex<Vec<&Known>> = Mutex::new(Vec::new());
+static ALL: LazyLock<Mutex<HashMap<&[u8], &Known>>> = LazyLock::new(Mutex::default);
 
 /// Returns the segment with this name if this session has used the segment.
 #[inline]
@@ -45,19 +49,19 @@ pub fn find(name: &[u8]) -> Option<&'static Known> {
 }
 
 fn find_another(name: &[u8]) -> Option<&'static Known> {
-    let all = ALL.lock();
-    let known = *all.iter().find(|known| *known.name == *name)?;
+    let known = *ALL.lock().get(name)?;
     CURRENT.set(Some(known));
     Some(known)
 }
 
 /// Remembers the slot of a name after a number was taken from it.
-pub fn remember(name: &[u8], slot: &'static Slot) -> &'static Known {
+pub fn remember(name: &[u8], at: usize) -> &'static Known {
     if let Some(known) = find(name) {
         return known;
     }
-    let known: &Known = Box::leak(Box::new(Known { name: name.into(), slot, last: BackendLocal::default() }));
-    ALL.lock().push(known);
+    let known: &Known =
+        Box::leak(Box::new(Known { name: name.into(), at, slot: slot(at), last: BackendLocal::default() }));
+    ALL.lock().insert(&known.name, known);
     CURRENT.set(Some(known));
     known
 }

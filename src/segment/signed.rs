@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Number of registries whose tokens are kept. The tokens of the registries that signed most recently are kept.
@@ -11,10 +10,10 @@ const MOST_REGISTRIES: usize = 8;
 
 /// The tokens of each registry, with the most recent signer first. A token proves nothing to another registry, and
 /// says nothing about the numbers that another registry granted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub struct Signed(Vec<OfRegistry>);
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug)]
 struct OfRegistry {
     registry_id: Option<Uuid>,
     segments: BTreeMap<String, Tokens>,
@@ -23,7 +22,7 @@ struct OfRegistry {
 /// The tokens kept for one name. Only the registry can verify a signature. A forged token may therefore be stored in
 /// the field `most` if it states more than any real token. The last token is kept as well, so that a forged token
 /// does not displace the registry's next token.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug)]
 struct Tokens {
     /// The token that states the most. A registry that is restored from a backup may later sign tokens that state
     /// less.
@@ -39,6 +38,24 @@ impl Signed {
         let mut all = vec![tokens.most.clone(), tokens.last.clone()];
         all.dedup();
         all
+    }
+
+    /// Returns whether this token is the last one that was stored for a name, so that it need not be stored again.
+    pub fn is_last(&self, registry_id: Option<Uuid>, name: &str, token: &str) -> bool {
+        let of_registry = self.0.first().filter(|of| of.registry_id == registry_id);
+        of_registry.and_then(|of| of.segments.get(name)).is_some_and(|tokens| tokens.last == token)
+    }
+
+    /// Iterates over all tokens, in an order in which storing them leads to the same contents.
+    pub fn all(&self) -> impl Iterator<Item = (Option<Uuid>, &str, &str)> {
+        self.0.iter().rev().flat_map(|of| {
+            of.segments.iter().flat_map(|(name, tokens)| {
+                let last = Some(&tokens.last).filter(|last| **last != tokens.most);
+                std::iter::once(&tokens.most)
+                    .chain(last)
+                    .map(|token| (of.registry_id, name.as_str(), token.as_str()))
+            })
+        })
     }
 
     /// Stores a token that a registry has signed.

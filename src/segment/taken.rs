@@ -53,15 +53,19 @@ pub fn read() -> Result<Noted, String> {
 pub fn write(wanted: &Noted) -> Result<(), String> {
     let write = || {
         let relation = lock()?;
-        let mut stored = stored(relation);
-        for (name, had) in wanted {
-            let mut merged = stored.remove(name).unwrap_or_default();
-            let before = merged.clone();
+        let mut missing: BTreeMap<_, _> = wanted.iter().filter(|(_, had)| **had != Had::default()).collect();
+        let mut changed = vec![];
+        relation.for_each_row_at(COLUMNS, |at, row| {
+            let Some((name, stored)) = mark(row) else { return };
+            let Some(had) = missing.remove(&name) else { return };
+            let mut merged = stored.clone();
             merged.merge(had.clone());
-            if merged != before {
-                relation.overwrite(COLUMNS, values(name, &merged), |row| is_of(row, name));
+            if merged != stored {
+                changed.push((at, values(&name, &merged)));
             }
-        }
+        });
+        changed.into_iter().for_each(|(at, row)| relation.overwrite_at(Some(at), row));
+        missing.into_iter().for_each(|(name, had)| relation.overwrite_at(None, values(name, had)));
         Ok(())
     };
     transaction(write, || ()).map_err(|Problem(text)| text)
@@ -83,24 +87,27 @@ fn lock() -> Result<Relation, Problem> {
 fn stored(relation: Relation) -> Noted {
     let mut noted = Noted::new();
     relation.for_each_row(COLUMNS, |row| {
-        let Some(name) = row[0].and_then(|name| String::from_utf8(bytes_of(name)).ok()) else { return };
-        let number = |at: usize| row[at].map_or(NONE, |datum| datum.value() as i64);
-        let end = |at: usize| {
-            let key = number(at + 2);
-            Some(End {
-                until: Some(number(at)).filter(|&until| until != NONE)?,
-                registry_id: row[at + 1].map(|id| Uuid::from_bytes(uuid_of(id))).filter(|id| !id.is_nil()),
-                period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
-            })
-        };
-        // Each name has one row. Duplicate rows are merged to the higher marks.
-        noted.entry(name).or_default().merge(Had { now: end(1), next: end(5) });
+        if let Some((name, had)) = mark(row) {
+            // Each name has one row. Duplicate rows are merged to the higher marks.
+            noted.entry(name).or_default().merge(had);
+        }
     });
     noted
 }
 
-fn is_of(row: &[Option<pg_sys::Datum>; 9], name: &str) -> bool {
-    row[0].is_some_and(|stored| bytes_of(stored) == name.as_bytes())
+/// Returns the name and the marks in a row, or `None` if the row has no valid name.
+fn mark(row: [Option<pg_sys::Datum>; 9]) -> Option<(String, Had)> {
+    let name = String::from_utf8(bytes_of(row[0]?)).ok()?;
+    let number = |at: usize| row[at].map_or(NONE, |datum| datum.value() as i64);
+    let end = |at: usize| {
+        let key = number(at + 2);
+        Some(End {
+            until: Some(number(at)).filter(|&until| until != NONE)?,
+            registry_id: row[at + 1].map(|id| Uuid::from_bytes(uuid_of(id))).filter(|id| !id.is_nil()),
+            period: (key != NONE).then(|| Period { key, starts_us: number(at + 3) }),
+        })
+    };
+    Some((name, Had { now: end(1), next: end(5) }))
 }
 
 fn values(name: &str, had: &Had) -> [pg_sys::Datum; 9] {

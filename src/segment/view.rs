@@ -8,7 +8,9 @@ use snowflake_id_core::segment::Range;
 use crate::error::OrReport;
 use crate::pg::encoding::Shown;
 use crate::pg::timestamp::timestamptz;
-use crate::shared::segments::{self, SegmentState, Trouble, segments};
+use crate::shared::segment_record::SegmentState;
+use crate::shared::segment_table;
+use crate::shared::segments::{self, Trouble, segments};
 
 /// Returns one row for each segment in use.
 #[pg_extern(volatile, parallel_safe)]
@@ -25,6 +27,7 @@ fn snowflake_segments_in_use() -> TableIterator<
         name!(max_value, Option<i64>),
         name!(period_ends, Option<TimestampWithTimeZone>),
         name!(taken_at, Option<TimestampWithTimeZone>),
+        name!(numbers_issued, i64),
         name!(calls_waited, i64),
         name!(problem, Option<Shown>),
     ),
@@ -32,7 +35,8 @@ fn snowflake_segments_in_use() -> TableIterator<
     let segments = segments().or_report();
     let registry_problem = segments::registry_problem();
     let now_us = segments.registry_clock_us();
-    let rows = segments.in_use().into_iter().map(move |(_, record, slot)| {
+    let rows = (0..segment_table::used()).map(move |at| {
+        let (record, slot) = (segment_table::record(at), segment_table::slot(at));
         let standing = slot.segment.standing();
         // The position is NULL if the range is exhausted or its period has ended.
         let current =
@@ -61,6 +65,7 @@ fn snowflake_segments_in_use() -> TableIterator<
             (record.max_value > 0).then_some(record.max_value),
             current.filter(|range| range.ends_us != i64::MAX).map(|range| timestamptz(range.ends_us)),
             instant(record.taken_at_us),
+            standing.issued as i64,
             slot.calls_waited.load(Ordering::Relaxed) as i64,
             registry_problem
                 .as_ref()

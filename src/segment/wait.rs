@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::pg::encoding::utf8;
 use crate::pg::{clock, server};
 use crate::shared::memory;
-use crate::shared::segments::{
-    self, LONGEST_NAME, Record, RegistryProblem, SegmentState, Segments, Slot, Trouble, segments,
-};
+use crate::shared::segment_record::{LONGEST_NAME, Record, SegmentState};
+use crate::shared::segment_table::{find_or_assign, need, record_of, slot, want};
+use crate::shared::segments::{self, RegistryProblem, Segments, Trouble, segments};
 use crate::shared::wait::{Deadline, Watch};
 use crate::wait_event::WaitEvent;
 
@@ -23,12 +23,51 @@ use crate::wait_event::WaitEvent;
 /// over. After this time, calls fail immediately, so that waiting calls do not accumulate.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
-/// Takes up to `n` numbers of a segment, and waits until at least one number is available.
-pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error> {
+/// Takes up to `n` numbers of a segment, and waits until at least one number is available. Returns the index of the
+/// segment's slot and the numbers.
+pub fn take(name: &[u8], n: NonZeroU64) -> Result<(usize, Taken), Error> {
+    with_numbers(name, |segments, at| {
+        let taken = slot(at).segment.take(|| segments.registry_clock_us(), n).ok()?;
+        if taken.is_next_wanted {
+            need(at);
+            segments.request_worker();
+        }
+        Some((at, taken))
+    })
+}
+
+/// Waits until this server holds numbers of a segment.
+pub fn prefetch(name: &[u8]) -> Result<(), Error> {
+    with_numbers(name, |segments, at| {
+        slot(at).segment.standing().is_usable(segments.registry_clock_us()).then_some(())
+    })
+}
+
+/// Calls the closure `attempt` with the index of the segment's slot until the closure returns a result. Requests numbers
+/// and waits for them after each attempt without a result.
+fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, usize) -> Option<T>) -> Result<T, Error> {
     let segments = segments()?;
     if server::is_in_recovery() {
         return Err(Error::SegmentsInRecovery);
     }
+    let text = checked_name(name)?;
+    let mut waiting = Waiting::new(segments, &text);
+    loop {
+        let at = find_or_assign(&text)?;
+        if let Some(result) = attempt(segments, at) {
+            // The slot may have been reassigned to another name in the meantime. In this case, the numbers are lost.
+            // Otherwise, the slot keeps its name from now on.
+            if record_of(at, &text).is_some() {
+                return Ok(result);
+            }
+            continue;
+        }
+        waiting.ask(at)?;
+    }
+}
+
+/// Converts the name to UTF-8.
+fn checked_name(name: &[u8]) -> Result<String, Error> {
     let bad_length = |bytes| Error::SegmentName { name: shown(name), bytes, most: LONGEST_NAME };
     // Do not convert a name that would be too long in every encoding. Such a name may be huge, and a failed
     // allocation would abort the process.
@@ -40,23 +79,7 @@ pub fn take(name: &[u8], n: NonZeroU64) -> Result<(&'static Slot, Taken), Error>
     if !(1..=LONGEST_NAME).contains(&text.len()) {
         return Err(bad_length(text.len()));
     }
-    let mut waiting = Waiting::new(segments, &text);
-    loop {
-        let (at, slot) = segments::find_or_assign(&text, config::max_segments())?;
-        if let Ok(taken) = slot.segment.take(|| segments.registry_clock_us(), n) {
-            if taken.is_next_wanted {
-                segments.request_worker();
-            }
-            // The slot may have been reassigned to another name in the meantime. In this case, the numbers are lost.
-            // Otherwise, the slot keeps its name from now on.
-            if segments.record_of(at, &text).is_some() {
-                return Ok((slot, taken));
-            }
-            continue;
-        }
-        let record = || segments.record_of(at, &text);
-        waiting.ask(slot, record)?;
-    }
+    Ok(text.into())
 }
 
 /// One call that waits.
@@ -78,9 +101,10 @@ impl<'a> Waiting<'a> {
     /// Requests numbers from the worker, and sleeps until the worker has published a change or finished a round.
     /// Returns an error if the registry refuses to grant numbers, if the registry does not answer, or if the deadline
     /// has passed.
-    fn ask(&mut self, slot: &Slot, record: impl Fn() -> Option<Record>) -> Result<(), Error> {
+    fn ask(&mut self, at: usize) -> Result<(), Error> {
+        let record = || record_of(at, self.name);
         if self.round.is_none() {
-            slot.calls_waited.fetch_add(1, Ordering::Relaxed);
+            slot(at).calls_waited.fetch_add(1, Ordering::Relaxed);
         }
         if self.round.is_some_and(|round| self.segments.has_ended(round)) {
             // The record must be read after the end of the round, because an older record may be outdated.
@@ -88,7 +112,7 @@ impl<'a> Waiting<'a> {
             // Try again, because other calls have taken the new numbers or another request may succeed.
             self.round = None;
         }
-        slot.want();
+        want(at);
         let round = self.segments.next_round();
         self.round.get_or_insert(round);
         self.segments.request_worker();

@@ -10,7 +10,9 @@ mod portions;
 mod publish;
 mod question;
 mod report;
+mod rest;
 mod state;
+mod warm;
 mod wishes;
 
 use std::time::{Duration, Instant};
@@ -19,6 +21,7 @@ pub use self::state::Worker;
 use super::range_file::RangeFile;
 use crate::background::rounds;
 use crate::config;
+use crate::shared::segment_table;
 
 /// The maximum time that the worker sleeps without being woken. The first constant applies while the worker
 /// has no connection to the registry. The second constant applies while the worker is connected.
@@ -48,7 +51,11 @@ impl Worker {
         if self.range_file.is_err() {
             self.range_file = RangeFile::read(); // The file may have been repaired.
         }
-        let wishes = self.wishes();
+        self.take_over_rest()?;
+        self.warm_up();
+        let wanted = segment_table::take_wanted();
+        self.publish_rest(&wanted);
+        let wishes = self.wishes(&wanted);
         let is_clock_set = self.is_clock_set();
         if wishes.is_empty() && !is_clock_set {
             self.segments.end_round();

@@ -9,7 +9,7 @@
 //! * `server_status`: see [`server_status`]. Each writer has a separate type in `server_status`.
 //! * the statistics: any process adds to them, and nothing depends on them.
 //! * the lease status, written by the registry worker: see [`lease`].
-//! * the slots of segments: see [`segments`].
+//! * the slots of segments: see [`segments`] and [`segment_table`].
 //! * the hosts at which connection attempts got stuck: see [`stuck`].
 //! * the report (the keeper's current problem): written by the keeper under the exclusive lock.
 //!
@@ -19,6 +19,7 @@
 //! carried over (see [`carry_over`]). State that must survive a restart of the server is stored on disk (see
 //! [`crate::keeper`]).
 
+mod array;
 mod bounded_text;
 mod carry_over;
 mod clock_sequence;
@@ -28,6 +29,8 @@ pub mod keeper_words;
 pub mod lease;
 pub mod memory;
 pub mod report;
+pub mod segment_record;
+pub mod segment_table;
 pub mod segments;
 pub mod server_status;
 mod slot_table;

@@ -5,7 +5,9 @@ use super::periods::has_begun;
 use super::state::{Worker, clock_offset_us};
 use super::wishes::Wish;
 use crate::background::stop::is_stopping;
-use crate::shared::segments::SegmentState;
+use crate::segment::range_file::Update;
+use crate::shared::segment_record::SegmentState;
+use crate::shared::segment_table;
 
 impl Worker {
     /// Requests ranges from the registry and publishes the granted ranges.
@@ -31,16 +33,16 @@ impl Worker {
         let answer = answered.answer;
         let signed = self.evidence_of(&answer, wishes)?;
         let now_us = self.segments.registry_clock_us();
-        let mut range_file = self.range_file.clone().map_err(|problem| Failure::of_file(&problem))?;
-        range_file.registry_id = answer.registry_id;
+        let mut update = Update::default();
+        update.set_registry(answer.registry_id);
         for (name, token) in signed {
-            range_file.prove(answer.registry_id, &name, token);
+            update.prove(answer.registry_id, &name, token);
         }
         for (index, Wish { at, request }) in wishes.iter().enumerate() {
             let is_answered = answer.about.iter().any(|(answered, _)| *answered == index);
             if !is_answered && self.known.is_suspected(*at) {
                 // The statement no longer fails because of this name. What the failure said is outdated.
-                self.segments.note(*at, &request.name, |record| {
+                segment_table::note(*at, &request.name, |record| {
                     record.state = SegmentState::Asked;
                     record.set_detail(None);
                 });
@@ -52,25 +54,22 @@ impl Worker {
         for (at, about) in answer.about {
             let Some(Wish { at, request }) = wishes.get(at) else { continue };
             let at = *at;
-            let about = self.checked(&range_file, at, &request.name, about);
+            let about = self.checked(&update, at, &request.name, about);
             is_refused |= about.granted.is_none();
             self.note_answer(at, request, &about);
             if let Some(range) = about.granted {
                 let is_held = request.may_be_early && !has_begun(range.period, now_us);
+                let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
                 if is_held {
-                    range_file.hold(&request.name, &range)
+                    update.hold(range_file, &request.name, &range)
                 } else {
-                    range_file.enter(&request.name, &range)
+                    update.enter(range_file, &request.name, &range)
                 }
                 granted.push((at, &request.name, range, is_held));
             }
         }
-        let kept = self
-            .range_file
-            .as_mut()
-            .map_err(|problem| problem.clone())
-            .and_then(|all| all.keep(|all| *all = range_file));
-        kept.map_err(|problem| Failure::of_file(&problem))?;
+        let range_file = self.range_file.as_mut().map_err(|problem| Failure::of_file(problem))?;
+        range_file.keep(update).map_err(|problem| Failure::of_file(&problem))?;
         if is_stopping() {
             return Err(None); // The records may not have reached a synchronous standby.
         }

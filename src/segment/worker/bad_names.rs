@@ -9,7 +9,7 @@ use super::portions::Portions;
 use super::state::Worker;
 use super::wishes::Wish;
 use crate::segment::answer::About;
-use crate::shared::segments::SegmentState;
+use crate::shared::segment_record::SegmentState;
 
 impl Worker {
     /// Sends the requests in portions. If a statement fails because of one name, its portion is split in

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use snowflake_id_core::segment::{NEVER_ENDS, Standing};
+use snowflake_id_core::segment::{NEVER_ENDS, Range, Standing};
 
 use super::failure::Failure;
 use super::known::Known;
@@ -12,6 +12,8 @@ use crate::background::stop::is_stopping;
 use crate::config;
 use crate::pg::process;
 use crate::segment::answer::Period;
+use crate::segment::range_file::Update;
+use crate::shared::segment_table;
 
 /// The maximum time that the worker sleeps while a range with a period is in use.
 const IDLE_TIME: Duration = Duration::from_secs(1);
@@ -41,7 +43,9 @@ impl Worker {
                 self.known.of(at, &name).held = None;
                 continue;
             }
-            if let Err(problem) = range_file.keep(|range_file| range_file.enter(&name, &granted)) {
+            let mut update = Update::default();
+            update.enter(range_file, &name, &granted);
+            if let Err(problem) = range_file.keep(update) {
                 self.fail(Failure::of_file(&problem));
                 continue;
             }
@@ -57,16 +61,21 @@ impl Worker {
     pub fn pause_of_periods(&self) -> Option<Duration> {
         let now_us = self.segments.registry_clock_us();
         let is_in_period = |ends_us: i64| ends_us != NEVER_ENDS && ends_us > now_us;
-        let in_use = self.segments.in_use();
-        let current = in_use.iter().filter_map(|(_, _, slot)| slot.segment.standing().current);
-        let in_period = current.filter(|range| is_in_period(range.ends_us)).map(|_| IDLE_TIME);
+        let mut current = self.current_ranges();
+        let in_period = current.any(|range| is_in_period(range.ends_us)).then_some(IDLE_TIME);
         let held = self.known.held().filter_map(|(_, _, held)| held.period);
         // Try again if a range could not be recorded and published at the start of its period.
         let begins_in = held.map(|period| match period.starts_us.saturating_sub(now_us) {
             left_us if left_us > 0 => Duration::from_micros(left_us.unsigned_abs()),
             _ => IDLE_TIME,
         });
-        in_period.chain(begins_in).min()
+        begins_in.chain(in_period).min()
+    }
+
+    /// Iterates over the current ranges, if this process has published any range that belongs to a period.
+    fn current_ranges(&self) -> impl Iterator<Item = Range> {
+        let used = if self.has_periods { segment_table::used() } else { 0 };
+        (0..used).filter_map(|at| segment_table::slot(at).segment.standing().current)
     }
 
     /// Returns whether ranges with a period are in use and the clock was set after the last comparison with the
@@ -74,9 +83,7 @@ impl Worker {
     /// if the time since boot does not include the suspension.
     pub fn is_clock_set(&self) -> bool {
         clock_offset_us().abs_diff(self.clock_offset_us) > STEP_US
-            && self.segments.in_use().iter().any(|(_, _, slot)| {
-                slot.segment.standing().current.is_some_and(|range| range.ends_us != NEVER_ENDS)
-            })
+            && self.current_ranges().any(|range| range.ends_us != NEVER_ENDS)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use pgrx::prelude::*;
+use snowflake_id_core::segment::NEVER_ENDS;
 
 use super::known::LastFetch;
 use super::state::Worker;
@@ -10,8 +11,9 @@ use crate::pg::clock;
 use crate::pg::random::random_between;
 use crate::segment::answer::{About, Granted};
 use crate::segment::fetch::Request;
-use crate::segment::range_file::RangeFile;
-use crate::shared::segments::SegmentState;
+use crate::segment::range_file::Update;
+use crate::shared::segment_record::SegmentState;
+use crate::shared::segment_table;
 
 /// The limits of a random fraction. The next range is requested when this fraction of the current range has been
 /// taken. The fraction is random so that the servers of a fleet do not send their requests at the same time.
@@ -20,8 +22,9 @@ const WANTED_AT: (f64, f64) = (0.05, 0.15);
 impl Worker {
     /// Checks a granted range. If the range is not above the server's high-water mark, numbers could be repeated. The
     /// range is then removed, and the state is set to `Invalid`.
-    pub fn checked(&mut self, range_file: &RangeFile, at: usize, name: &str, about: About) -> About {
-        let highest = about.granted.as_ref().and_then(|granted| range_file.bound(name, granted));
+    pub fn checked(&mut self, update: &Update, at: usize, name: &str, about: About) -> About {
+        let Ok(range_file) = &self.range_file else { return about };
+        let highest = about.granted.as_ref().and_then(|granted| update.bound(range_file, name, granted));
         match about.granted {
             Some(granted) if highest.is_some_and(|highest| granted.range.first <= highest) => {
                 let detail = format!(
@@ -48,7 +51,7 @@ impl Worker {
         // An answer about the next period contains no information about the current period.
         if !request.next {
             let now_us = clock::clock_us();
-            self.segments.note(at, &request.name, |record| {
+            segment_table::note(at, &request.name, |record| {
                 record.state = about.state;
                 record.answered_at_us = now_us;
                 record.max_value = about.max_value.unwrap_or(0);
@@ -72,7 +75,8 @@ impl Worker {
     pub fn publish(&mut self, at: usize, name: &str, granted: &Granted) {
         let range = granted.range;
         let wanted_at = (range.count as f64 * random_between(WANTED_AT)) as u64;
-        let published = self.segments.with_slot_of(at, name, |slot| {
+        self.has_periods |= range.ends_us != NEVER_ENDS;
+        let published = segment_table::with_slot_of(at, name, |slot| {
             slot.segment
                 .publish(range, wanted_at.clamp(1, range.count))
                 .map(|()| slot.segment.standing().left)

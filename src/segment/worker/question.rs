@@ -64,7 +64,8 @@ impl Worker {
             let mut shown = BTreeSet::new();
             for request in &mut requests {
                 if shown.insert(request.name.clone()) {
-                    request.tokens = range_file.tokens(registry_id.or(range_file.registry_id), &request.name);
+                    request.tokens =
+                        range_file.tokens(registry_id.or(range_file.registry_id()), &request.name);
                 }
             }
         }

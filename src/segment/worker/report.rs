@@ -19,8 +19,8 @@ use crate::config;
 use crate::pg::random::random_between;
 use crate::segment::answer::Answer;
 use crate::segment::fetch::{Answered, HadUntil, RegistryConnection, Request};
-use crate::segment::range_file::RangeFile;
-use crate::shared::segments::SegmentState;
+use crate::segment::range_file::{RangeFile, Update};
+use crate::shared::segment_record::SegmentState;
 
 const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
 const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
@@ -95,7 +95,7 @@ impl Worker {
     /// these reports, the registry could grant the same numbers to other servers.
     pub fn meet_registry(&mut self) -> Result<Option<Uuid>, Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        let known = range_file.registry_id;
+        let known = range_file.registry_id();
         if self.told.is_none() {
             let reports: Vec<_> = range_file.names().flat_map(|name| reports_of(range_file, name)).collect();
             if reports.is_empty() {
@@ -186,10 +186,10 @@ impl Worker {
                 return self.meet_registry().map(|_| ());
             };
             if let Ok(range_file) = &mut self.range_file {
+                let mut update = Update::default();
+                signed.into_iter().for_each(|(name, token)| update.prove(registry_id, &name, token));
                 // If the tokens cannot be stored, the next report requests them again.
-                let _ = range_file.keep(|range_file| {
-                    signed.into_iter().for_each(|(name, token)| range_file.prove(registry_id, &name, token))
-                });
+                let _ = range_file.keep(update);
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use snowflake_id_core::segment::NEVER_ENDS;
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -13,6 +14,8 @@ use crate::config;
 use crate::pg::clock;
 use crate::segment::fetch::RegistryConnection;
 use crate::segment::range_file::RangeFile;
+use crate::segment::rest::Rest;
+use crate::shared::segment_table;
 use crate::shared::segments::{self, Segments, Trouble};
 
 /// The first pause and the maximum pause after a failed attempt to reach the registry. The pause doubles
@@ -47,16 +50,33 @@ pub struct Worker {
     /// The interval between reports of numbers to the registry.
     pub report_every: Duration,
     pub report_at: Instant,
+    /// The numbers that were left at the last clean stop, until they are used.
+    pub rest: Option<Rest>,
+    /// Whether the registry that granted the rest is still the registry, or cannot be reached.
+    pub is_rest_confirmed: bool,
+    /// The value of `snowflake_id.warm_segments` that the worker has applied.
+    pub warm: CString,
+    /// Whether any published range may belong to a period.
+    pub has_periods: bool,
+    /// The time at which the worker considers all slots again.
+    pub sweep_at: Instant,
     failures: Failures,
     logged: Logged,
 }
 
 impl Worker {
     pub fn new(segments: &'static Segments, is_local: bool) -> Worker {
+        let ends_us = |at| segment_table::slot(at).segment.standing().current.map(|range| range.ends_us);
         Worker {
             segments,
             is_local,
             range_file: RangeFile::read(),
+            rest: None,
+            is_rest_confirmed: false,
+            warm: CString::default(),
+            has_periods: (0..segment_table::used())
+                .any(|at| ends_us(at).is_some_and(|end| end != NEVER_ENDS)),
+            sweep_at: Instant::now(),
             connection: RegistryConnection::default(),
             registry: config::registry(),
             told: None,

@@ -1,15 +1,22 @@
 //! Finding out which segments need numbers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use snowflake_id_core::segment::NEVER_ENDS;
 
 use super::periods::{has_begun, is_next_period_due};
 use super::state::Worker;
 use crate::pg::clock;
 use crate::segment::fetch::{HadUntil, Request};
 use crate::segment::had::End;
+use crate::shared::segment_record::SegmentState;
+use crate::shared::segment_table;
 
 /// The pause before the next request for a name that made the statement fail. The registry logs each failure.
 const PAUSE_OF_SUSPECTS: Duration = Duration::from_secs(2);
+
+/// The interval at which the worker considers all slots.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// A request that the worker sends in its next round.
 pub struct Wish {
@@ -19,17 +26,35 @@ pub struct Wish {
 }
 
 impl Worker {
-    /// Returns the requests that are due now.
-    pub fn wishes(&mut self) -> Vec<Wish> {
+    /// Returns the requests that are due now. `wanted` contains the slots for which processes have requested numbers, in
+    /// ascending order. Once a second, the function considers all slots, because a process that was killed has requested
+    /// nothing.
+    pub fn wishes(&mut self, wanted: &[usize]) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
-        for (at, record, slot) in self.segments.in_use() {
-            let is_wanted = slot.take_wanted();
-            let standing = slot.segment.standing();
+        let all = if Instant::now() >= self.sweep_at { 0..segment_table::used() } else { 0..0 };
+        if !all.is_empty() {
+            self.sweep_at = Instant::now() + SWEEP_EVERY;
+        }
+        let slots = if all.is_empty() { wanted.to_vec() } else { all.collect() };
+        for at in slots {
+            let is_wanted = wanted.binary_search(&at).is_ok();
+            let standing = segment_table::slot(at).segment.standing();
+            let is_in_period = standing.current.is_some_and(|range| range.ends_us != NEVER_ENDS);
+            if !(is_wanted || standing.is_next_wanted || is_in_period || self.known.is_warm(at)) {
+                continue;
+            }
+            let record = segment_table::record(at);
             let known = self.known.of(at, record.name());
             let is_calm = known.is_calm();
-            let is_fetch_due =
-                if standing.is_usable(now_us) { standing.is_next_wanted && !is_calm } else { is_wanted };
+            let is_usable = standing.is_usable(now_us);
+            // The last range may be exhausted although no call waits yet.
+            let has_run_dry = standing.is_next_wanted && record.state == SegmentState::Open;
+            let is_fetch_due = if is_usable {
+                standing.is_next_wanted && !is_calm
+            } else {
+                is_wanted || (has_run_dry || known.is_warm) && !is_calm
+            };
             let is_next_due = is_next_period_due(known, &standing, now_us) && !is_calm;
             if known.has_failed_within(PAUSE_OF_SUSPECTS) {
                 // Waiting calls get the error of the last failure.

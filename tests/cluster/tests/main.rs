@@ -100,6 +100,7 @@ mod registry {
 mod segments {
     mod accidents;
     mod bad_names;
+    mod buffer;
     mod by_date;
     mod noted;
     mod numbers;

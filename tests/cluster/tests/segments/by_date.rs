@@ -56,7 +56,7 @@ fn wait_for_note(server: &Cluster, prefix: i64) {
     let file = server.data_dir().join("snowflake_id.segments");
     eventually("numbers of the next period", || {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
-        text.contains(&format!("\"key\": {prefix}"))
+        text.contains(&format!("\"key\":{prefix}"))
     });
 }
 

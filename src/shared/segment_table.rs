@@ -1,0 +1,274 @@
+//! The table of the segments in use on this server, with one slot for each name.
+//!
+//! A slot has two parts, at the same index of two arrays: the atomics, from which backends take numbers without a lock,
+//! and the record, which says to which name the slot belongs. A hash table finds the slot of a name. All its buckets,
+//! chains and records are read under the shared lock and changed under the exclusive lock.
+//!
+//! Once a slot has had a number, it keeps its name until the server is restarted, so backends may cache the slot. The
+//! slot of a name that the registry does not know may be assigned to another name.
+
+use std::cell::UnsafeCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use pgrx::lwlock::{PgLwLockExclusiveGuard, PgLwLockShareGuard};
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
+use snowflake_id_core::Segment;
+
+use super::array::SharedArray;
+use super::segment_record::{Record, SegmentState};
+use crate::config;
+use crate::error::Error;
+use crate::pg::clock;
+use crate::pg::random::random_bytes;
+
+/// A name may lose its slot if the registry has not answered a request for the name, and if no call has waited for the
+/// name for this time.
+const IDLE_AFTER_US: i64 = 10_000_000;
+
+/// The atomics of one segment.
+#[derive(Default)]
+pub struct Slot {
+    pub segment: Segment,
+    /// The time of the last wait for numbers, in microseconds since boot. Relaxed: the value only serves to find an
+    /// idle slot.
+    wanted_at_us: AtomicI64,
+    /// The number of calls that have waited. Relaxed: the number is used only for statistics.
+    pub calls_waited: AtomicU64,
+}
+
+impl Slot {
+    /// Returns whether the last wait for numbers was more than 10 seconds ago.
+    fn is_idle(&self) -> bool {
+        let waited_us = clock::since_boot_us() - self.wanted_at_us.load(Ordering::Relaxed);
+        waited_us > IDLE_AFTER_US
+    }
+}
+
+/// The parts of a slot that the lock protects.
+#[derive(Default)]
+struct Entry {
+    record: UnsafeCell<Record>,
+    /// The next slot in the chain of the bucket.
+    next: Link,
+}
+
+/// The index of a slot plus 1, or 0 for the end of a chain. All accesses are Relaxed, because the lock orders them.
+#[derive(Default)]
+struct Link(AtomicU32);
+
+impl Link {
+    fn get(&self) -> Option<usize> {
+        (self.0.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+
+    fn set(&self, at: Option<usize>) {
+        self.0.store(at.map_or(0, |at| at as u32 + 1), Ordering::Relaxed);
+    }
+}
+
+/// The state of the table.
+#[derive(Clone, Copy, Default)]
+struct Head {
+    /// The number of slots that were ever assigned. These are the first slots of the table.
+    used: usize,
+    /// The slot at which the search for a slot that can be reassigned continues.
+    hand: usize,
+    /// A random number that users cannot know, so that they cannot choose names with equal hashes.
+    key: [u8; 16],
+}
+
+// SAFETY: consists of atomics only.
+unsafe impl PGRXSharedMemory for Slot {}
+// SAFETY: plain values and atomics without pointers. The lock orders all access to the record.
+unsafe impl PGRXSharedMemory for Entry {}
+// SAFETY: see above.
+unsafe impl Sync for Entry {}
+// SAFETY: consists of atomics only.
+unsafe impl PGRXSharedMemory for Link {}
+// SAFETY: plain values without pointers; the LWLock around them orders all access.
+unsafe impl PGRXSharedMemory for Head {}
+
+// SAFETY: no other extension uses these names.
+static HEAD: PgLwLock<Head> = unsafe { PgLwLock::new(c"snowflake_id segments") };
+// SAFETY: as above.
+static SLOTS: SharedArray<Slot> =
+    unsafe { SharedArray::new(c"snowflake_id segment slots", config::max_segments) };
+// SAFETY: as above.
+static ENTRIES: SharedArray<Entry> =
+    unsafe { SharedArray::new(c"snowflake_id segment entries", config::max_segments) };
+// SAFETY: as above.
+static BUCKETS: SharedArray<Link> =
+    unsafe { SharedArray::new(c"snowflake_id segment buckets", config::max_segments) };
+/// One bit for each slot that needs the attention of the worker. SeqCst: see [`super::segments::Segments::begin_round`].
+// SAFETY: as above.
+static WANTED: SharedArray<AtomicU64> =
+    unsafe { SharedArray::new(c"snowflake_id segment requests", || config::max_segments().div_ceil(64)) };
+
+/// Requests the shared memory.
+pub(super) fn request() {
+    pg_shmem_init!(HEAD = Head { key: random_bytes(), ..Head::default() });
+    pg_shmem_init!(SLOTS = ());
+    pg_shmem_init!(ENTRIES = ());
+    pg_shmem_init!(BUCKETS = ());
+    pg_shmem_init!(WANTED = ());
+}
+
+/// Returns the slot at an index.
+pub fn slot(at: usize) -> &'static Slot {
+    &SLOTS.get()[at]
+}
+
+/// The table under the shared lock.
+struct Shared(PgLwLockShareGuard<'static, Head>);
+
+/// The table under the exclusive lock.
+struct Exclusive(PgLwLockExclusiveGuard<'static, Head>);
+
+fn share() -> Shared {
+    Shared(HEAD.share())
+}
+
+fn bucket(key: [u8; 16], name: &str) -> &'static Link {
+    let mut hasher = DefaultHasher::new();
+    (key, name).hash(&mut hasher);
+    let buckets = BUCKETS.get();
+    &buckets[hasher.finish() as usize % buckets.len()]
+}
+
+impl Shared {
+    fn record(&self, at: usize) -> &Record {
+        // SAFETY: the shared lock is held as long as this borrow. Only holders of the exclusive lock write a record.
+        unsafe { &*ENTRIES.get()[at].record.get() }
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let mut at = bucket(self.0.key, name).get();
+        while let Some(index) = at.filter(|&index| self.record(index).name() != name) {
+            at = ENTRIES.get()[index].next.get();
+        }
+        at
+    }
+}
+
+impl Exclusive {
+    fn record(&mut self, at: usize) -> &mut Record {
+        // SAFETY: the exclusive lock is held as long as this borrow, and this borrow of the guard is unique.
+        unsafe { &mut *ENTRIES.get()[at].record.get() }
+    }
+
+    /// Returns the link that refers to the slot of this name, or the last link of the chain if the name has no slot.
+    fn link_to(&mut self, name: &str) -> &'static Link {
+        let mut link = bucket(self.0.key, name);
+        while let Some(index) = link.get().filter(|&index| self.record(index).name() != name) {
+            link = &ENTRIES.get()[index].next;
+        }
+        link
+    }
+
+    /// Returns the index of a slot for a new name. A slot that was never assigned is preferred. Otherwise, a slot can be
+    /// reassigned if it has had no number, and if the registry does not know the name, rejects the name, or has not
+    /// answered about an idle name. The search continues after the slot that was reassigned last.
+    fn room(&mut self) -> Option<usize> {
+        if self.0.used < ENTRIES.get().len() {
+            self.0.used += 1;
+            return Some(self.0.used - 1);
+        }
+        let hand = self.0.hand;
+        let at = (hand..self.0.used).chain(0..hand).find(|&at| self.is_useless(at))?;
+        let former = *self.record(at);
+        self.link_to(former.name()).set(ENTRIES.get()[at].next.get());
+        self.0.hand = at + 1;
+        Some(at)
+    }
+
+    fn is_useless(&mut self, at: usize) -> bool {
+        let slot = slot(at);
+        let is_unknown = match self.record(at).state {
+            SegmentState::Unknown | SegmentState::Dropped | SegmentState::Lost | SegmentState::Invalid => {
+                true
+            }
+            SegmentState::Asked => slot.is_idle(),
+            _ => false,
+        };
+        is_unknown && slot.segment.standing().is_unused()
+    }
+}
+
+/// Returns the index of the slot of a name. A name without a slot is assigned a slot. Another name can take over the
+/// slot until a number is taken from the slot: see [`record_of`].
+pub fn find_or_assign(name: &str) -> Result<usize, Error> {
+    if let Some(at) = share().find(name) {
+        return Ok(at);
+    }
+    let mut table = Exclusive(HEAD.exclusive());
+    if let Some(at) = table.link_to(name).get() {
+        return Ok(at);
+    }
+    let most = ENTRIES.get().len();
+    let full = Error::TooManySegments { most, can_have_more: config::can_have_more_segments() };
+    let at = table.room().ok_or(full)?;
+    *table.record(at) = Record::of(name);
+    let slot = slot(at);
+    slot.calls_waited.store(0, Ordering::Relaxed);
+    slot.wanted_at_us.store(clock::since_boot_us(), Ordering::Relaxed);
+    ENTRIES.get()[at].next.set(None);
+    table.link_to(name).set(Some(at));
+    Ok(at)
+}
+
+/// Returns the number of slots that were ever assigned.
+pub fn used() -> usize {
+    share().0.used
+}
+
+/// Returns the record of a slot.
+pub fn record(at: usize) -> Record {
+    *share().record(at)
+}
+
+/// Returns the record of a slot, or `None` if the slot does not belong to this name.
+pub fn record_of(at: usize, name: &str) -> Option<Record> {
+    Some(record(at)).filter(|record| record.name() == name)
+}
+
+/// Changes the record of a slot, unless the slot was reassigned to another name.
+pub fn note(at: usize, name: &str, change: impl FnOnce(&mut Record)) {
+    let mut table = Exclusive(HEAD.exclusive());
+    let record = table.record(at);
+    if record.name() == name {
+        change(record);
+    }
+}
+
+/// Calls the closure `action` with the slot at this index if the slot belongs to this name. The slot cannot be
+/// reassigned meanwhile, because that requires the exclusive lock and a slot without ranges.
+pub fn with_slot_of<T>(at: usize, name: &str, action: impl FnOnce(&Slot) -> T) -> Option<T> {
+    let table = share();
+    (table.record(at).name() == name).then(|| action(slot(at)))
+}
+
+/// Requests that the worker considers a slot in its next round, because a call waits for numbers.
+pub fn want(at: usize) {
+    slot(at).wanted_at_us.store(clock::since_boot_us(), Ordering::Relaxed);
+    need(at);
+}
+
+/// Requests that the worker considers a slot in its next round.
+pub fn need(at: usize) {
+    WANTED.get()[at / 64].fetch_or(1 << (at % 64), Ordering::SeqCst);
+}
+
+/// Returns the slots for which `want` or `need` was called since the previous call of this function, in ascending order.
+pub fn take_wanted() -> Vec<usize> {
+    let mut wanted = vec![];
+    for (word, bits) in WANTED.get().iter().enumerate() {
+        let mut bits = bits.swap(0, Ordering::SeqCst);
+        while bits != 0 {
+            wanted.push(word * 64 + bits.trailing_zeros() as usize);
+            bits &= bits - 1;
+        }
+    }
+    wanted
+}
