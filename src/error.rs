@@ -606,7 +606,7 @@ impl Error {
                 format!("segment \"{name}\" is closed"),
                 said(detail),
                 format!(
-                    "If commits of the registry were lost, the administrator of the registry must specify where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value);",
+                    "If commits of the registry were lost, the administrator of the registry must specify where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value); If the registry is frozen and no other registry has replaced it: SELECT snowflake_registry.unfreeze();",
                     literal_of_shown(name)
                 ),
             ),
@@ -615,7 +615,7 @@ impl Error {
                 format!("segment \"{name}\" is exhausted"),
                 said(detail),
                 format!(
-                    "The administrator of the registry can increase max_value of the segment: SELECT snowflake_registry.alter_segment({}, max_value => ...); If the segment has a period, create another segment with more digits.",
+                    "If max_value was reached, the administrator of the registry can increase it: SELECT snowflake_registry.alter_segment({}, max_value => ...); If the numbers of a period are exhausted, wait for the next period, or create another segment with more digits.",
                     literal_of_shown(name)
                 ),
             ),

@@ -451,7 +451,6 @@ COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segmen
 CREATE TYPE snowflake_registry.taken AS (
     request int,
     name text,
-    is_known boolean,
     outcome text,
     first bigint,
     increment bigint,
@@ -1832,7 +1831,9 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
     'name of the segment that differs from a name only in case, or NULL';
 
--- Takes a range of one segment. The row is locked until the commit.
+-- Takes a range of one segment. The row is locked until the commit. A report that cannot change the row, because it
+-- contains no number or a number of this registry, does not lock the row. Programs therefore can find out cheaply
+-- whether a segment exists.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
 )
@@ -1843,6 +1844,7 @@ DECLARE
     answer snowflake_registry.taken;
     stored snowflake_registry.segment;
     segment snowflake_registry.segment;
+    is_only_read CONSTANT boolean := asked.is_report AND (asked.had_until IS NULL OR asked.is_ours AND NOT is_local);
     is_frozen boolean;
     moment timestamptz;
     had_key bigint;
@@ -1851,10 +1853,12 @@ DECLARE
     first numeric;
     last numeric;
 BEGIN
-    SELECT * INTO stored
-    FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    IF is_only_read THEN
+        SELECT * INTO stored FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name;
+    ELSE
+        SELECT * INTO stored FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    END IF;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
-        answer.is_known := false;
         IF stored.was_lost THEN
             answer.outcome := 'lost';
             answer.detail := 'the creation of the segment was lost';
@@ -1873,7 +1877,6 @@ BEGIN
         END IF;
         RETURN answer;
     END IF;
-    answer.is_known := true;
     answer.increment := stored.increment;
     answer.max_value := stored.max_value;
     answer.step := stored.step;
@@ -1994,7 +1997,9 @@ BEGIN
         answer.outcome := 'exhausted';
         answer.detail := CASE
             WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
-            ELSE format('period %s has no more numbers with %s digits', answer.period_key, segment.digits)
+            ELSE format('period %s has no more numbers with %s digits, and the next period starts at %s',
+                        answer.period_key, segment.digits,
+                        snowflake_registry.in_words(to_timestamp(answer.period_ends / 1000000)))
         END;
         RETURN answer;
     END IF;
@@ -2144,7 +2149,6 @@ BEGIN
         answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
-        answer.is_known := coalesce(answer.is_known, true);
         answer.registry_id := about.registry_id;
         answer.registry_clock := about.registry_clock;
         answer.report_every := about.report_every;
@@ -2152,21 +2156,9 @@ BEGIN
         is_answered := true;
     END LOOP;
 
-    FOR answer IN
-        SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every, NULL
-        FROM snowflake_registry.segment AS segment
-        WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
-            SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
-        )
-        ORDER BY segment.name
-    LOOP
-        RETURN NEXT answer;
-        is_answered := true;
-    END LOOP;
+    -- The row contains the identity and the clock of the registry.
     IF NOT is_answered THEN
         about.outcome := 'empty';
-        about.detail := 'there are no segments';
         RETURN NEXT about;
     END IF;
 END
@@ -2193,7 +2185,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'grants ranges of numbers to a server, and returns the names of all segments';
+    'grants ranges of numbers to a server';
 
 -- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
 -- this function.
@@ -2871,6 +2863,7 @@ CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) 
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    registry snowflake_registry.settings;
     segment snowflake_registry.segment;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
@@ -2878,13 +2871,15 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
-    PERFORM snowflake_registry.begin_request();
+    registry := snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To skip numbers: '
-                         'SELECT snowflake_registry.alter_segment(name, next_value => ...);';
+                  HINT = CASE WHEN registry.frozen_until IS NOT NULL
+                      THEN 'The registry is frozen. If no other registry has replaced it: '
+                           'SELECT snowflake_registry.unfreeze();'
+                      ELSE 'To skip numbers: SELECT snowflake_registry.alter_segment(name, next_value => ...);' END;
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
     UPDATE snowflake_registry.segment AS kept

@@ -305,6 +305,7 @@ CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) 
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    registry snowflake_registry.settings;
     segment snowflake_registry.segment;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
@@ -312,13 +313,15 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
-    PERFORM snowflake_registry.begin_request();
+    registry := snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To skip numbers: '
-                         'SELECT snowflake_registry.alter_segment(name, next_value => ...);';
+                  HINT = CASE WHEN registry.frozen_until IS NOT NULL
+                      THEN 'The registry is frozen. If no other registry has replaced it: '
+                           'SELECT snowflake_registry.unfreeze();'
+                      ELSE 'To skip numbers: SELECT snowflake_registry.alter_segment(name, next_value => ...);' END;
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
     UPDATE snowflake_registry.segment AS kept

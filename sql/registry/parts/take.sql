@@ -112,7 +112,6 @@ BEGIN
         answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
-        answer.is_known := coalesce(answer.is_known, true);
         answer.registry_id := about.registry_id;
         answer.registry_clock := about.registry_clock;
         answer.report_every := about.report_every;
@@ -120,21 +119,9 @@ BEGIN
         is_answered := true;
     END LOOP;
 
-    FOR answer IN
-        SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every, NULL
-        FROM snowflake_registry.segment AS segment
-        WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
-            SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
-        )
-        ORDER BY segment.name
-    LOOP
-        RETURN NEXT answer;
-        is_answered := true;
-    END LOOP;
+    -- The row contains the identity and the clock of the registry.
     IF NOT is_answered THEN
         about.outcome := 'empty';
-        about.detail := 'there are no segments';
         RETURN NEXT about;
     END IF;
 END
@@ -161,7 +148,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'grants ranges of numbers to a server, and returns the names of all segments';
+    'grants ranges of numbers to a server';
 
 -- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
 -- this function.
