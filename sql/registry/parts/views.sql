@@ -132,7 +132,8 @@ CREATE VIEW snowflake_registry.segments AS
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
-                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
+                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
+           segment.description
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
@@ -155,6 +156,7 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'size of the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';

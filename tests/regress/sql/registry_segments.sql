@@ -31,11 +31,11 @@ FROM snowflake_registry.status AS s, snowflake_registry.take(s.registry_id, '[{"
 -- One row for each request, in the order of names. Unknown names do not affect the rest.
 SELECT snowflake_registry.create_segment('Zebra', min_step => 5, max_step => 20);
 SELECT snowflake_registry.create_segment(E'\n''"; ü', min_step => 7, max_step => 7);
-SELECT snowflake_registry.create_segment(repeat('x', 63), start => 100);
+SELECT snowflake_registry.create_segment(repeat('x', 255), start => 100, description => 'the longest name');
 SELECT * FROM taken('[{"name": "orders"}, {"name": "nothing"}, {"name": "Zebra"}, {"name": "ORDERS"}, {"name": "orders"}]');
 SELECT name, outcome FROM taken('[]');
 SELECT * FROM taken(jsonb_build_array(jsonb_build_object('name', E'\n''"; ü')));
-SELECT name, state, next_value, increment, step, min_step, max_step, max_value, period, digits, time_zone, taken_by,
+SELECT left(name, 20) AS name, state, next_value, increment, step, min_step, max_step, max_value, period, digits, time_zone, taken_by,
        taken_at > now() - interval '1 minute' AS was_taken
 FROM snowflake_registry.segments;
 
@@ -44,6 +44,11 @@ BEGIN;
 SELECT name, outcome, first, detail FROM taken('[{"name": "orders", "report": true}, {"name": "nothing", "report": true}]');
 SELECT pg_current_xact_id_if_assigned() IS NULL AS wrote_nothing;
 COMMIT;
+
+-- The longest token is read.
+SELECT octet_length(token) AS bytes, (SELECT length(name) FROM snowflake_registry.read_tokens(jsonb_build_array(token)))
+FROM snowflake_registry.signed(concat('segment:', encode(repeat('x', 255)::bytea, 'hex'), ':', repeat('9', 20), ':', repeat('9', 20),
+    ':9223372036854775807:', gen_random_uuid(), ':1795000000000000')) AS token;
 
 -- Leaf's rule: 15 to 30 minutes, within the bounds. A server that reports how many numbers it used has its own step.
 SELECT s.request, t.step, t.count
@@ -109,7 +114,7 @@ FROM snowflake_registry.take('00000000-0000-0000-0000-000000000001', '[{"name": 
 -- Arguments of administrators.
 SELECT snowflake_registry.create_segment(name => 'cheap', min_step => 1, max_step => 1);
 SELECT n, code, message, detail, hint FROM (VALUES
-    (1, $$'orders'$$), (2, $$''$$), (3, $$repeat('ü', 32)$$), (4, $$NULL$$), (5, $$'a', start => -1$$), (6, $$'a', start => 8, max_value => 7$$),
+    (1, $$'orders'$$), (2, $$''$$), (3, $$repeat('ü', 128)$$), (4, $$NULL$$), (5, $$'a', start => -1$$), (6, $$'a', start => 8, max_value => 7$$),
     (7, $$'a', increment => 0$$), (8, $$'a', increment => 1000000001$$), (9, $$'a', min_step => 0$$), (10, $$'a', min_step => 2000000$$),
     (11, $$'a', max_step => 1000000001$$), (12, $$'a', max_step => NULL$$), (13, $$'a', start => NULL$$), (14, $$'a', digits => 6$$),
     (15, $$'a', time_zone => 'Europe/Berlin'$$), (16, $$'a', period => 'week', digits => 6$$), (17, $$'a', period => 'day'$$),
@@ -117,7 +122,7 @@ SELECT n, code, message, detail, hint FROM (VALUES
     (21, $$'a', period => 'day', digits => 0$$), (22, $$'a', period => 'day', digits => 2, start => 100$$),
     (23, $$'a', period => 'day', digits => 2, start => 0$$), (24, $$'a', period => 'day', digits => 2, time_zone => 'Europe/Berlyn'$$),
     (25, $$'a', period => 'day', digits => 2, time_zone => '+05:30'$$), (26, $$'a', period => 'day', digits => 2, time_zone => NULL$$),
-    (27, $$'a', period => 'year', digits => 2, max_value => 200001$$)) AS made (n, arguments),
+    (27, $$'a', period => 'year', digits => 2, max_value => 200001$$), (28, $$'a', description => repeat('ü', 513)$$)) AS made (n, arguments),
     LATERAL sqlstate_of(format('SELECT snowflake_registry.create_segment(%s)', arguments))
 ORDER BY n;
 SELECT n, code, message, detail, hint FROM (VALUES
@@ -140,6 +145,12 @@ SELECT snowflake_registry.alter_segment('cheap', max_value => 502);
 SELECT outcome, detail FROM taken('[{"name": "cheap"}]');
 SELECT snowflake_registry.alter_segment('moved', next_value => 5000);
 SELECT first, (first - 10) % 7 AS remainder FROM taken('[{"name": "moved"}]');
+
+SELECT snowflake_registry.alter_segment('cheap', description => 'ein Spaß');
+SELECT snowflake_registry.alter_segment('cheap', max_step => 4);
+SELECT description, max_step FROM snowflake_registry.segments WHERE name = 'cheap';
+SELECT snowflake_registry.alter_segment('cheap', description => '');
+SELECT description IS NULL AS has_none FROM snowflake_registry.segments WHERE name = 'cheap';
 
 -- Dropped and created again: the numbers continue above, whatever the new definition.
 SELECT snowflake_registry.drop_segment('orders');
