@@ -215,6 +215,8 @@ CREATE TABLE snowflake_registry.segment (
     dropped_at timestamptz,
     was_lost boolean NOT NULL DEFAULT false,
     description text,
+    -- The numbers of a segment are distinct, so the sum fits into bigint.
+    numbers_granted bigint NOT NULL DEFAULT 0,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -244,6 +246,8 @@ COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
 
 COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
     'true if the creation of the segment was lost, and the row was created from a token of a server';
+COMMENT ON COLUMN snowflake_registry.segment.numbers_granted IS
+    'how many numbers were granted, in all periods; never decreases, and increments do not count';
 COMMENT ON COLUMN snowflake_registry.segment.description IS 'text for administrators';
 CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
 COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
@@ -2030,7 +2034,8 @@ BEGIN
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
         ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
-        taken_at = moment, taken_by = take_range.node_name, updated_at = moment
+        taken_at = moment, taken_by = take_range.node_name, numbers_granted = kept.numbers_granted + answer.count,
+        updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;
 END
@@ -3081,7 +3086,7 @@ CREATE VIEW snowflake_registry.segments AS
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
-           segment.description
+           segment.description, segment.numbers_granted
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
@@ -3104,6 +3109,8 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.numbers_granted IS
+    'how many numbers were granted, in all periods; increments do not count';
 COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'size of the range that was taken last';

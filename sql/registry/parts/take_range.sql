@@ -298,7 +298,8 @@ BEGIN
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
         ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
-        taken_at = moment, taken_by = take_range.node_name, updated_at = moment
+        taken_at = moment, taken_by = take_range.node_name, numbers_granted = kept.numbers_granted + answer.count,
+        updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;
 END

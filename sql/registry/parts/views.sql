@@ -133,7 +133,7 @@ CREATE VIEW snowflake_registry.segments AS
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
                 THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
-           segment.description
+           segment.description, segment.numbers_granted
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
@@ -156,6 +156,8 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.numbers_granted IS
+    'how many numbers were granted, in all periods; increments do not count';
 COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'size of the range that was taken last';

@@ -83,6 +83,9 @@ SELECT name, array_agg(first + k * 2 ORDER BY request, k) AS numbers
 FROM taken('[{"name": "odd"}, {"name": "even"}, {"name": "odd"}, {"name": "even"}]') AS t, generate_series(0, t.count - 1) AS k
 GROUP BY name;
 
+-- Numbers are counted, not the distance between them.
+SELECT name, next_value, numbers_granted FROM snowflake_registry.segments WHERE name = ANY ('{orders,even,moved}');
+
 -- The end: the last range is shorter, and nothing overflows.
 SELECT snowflake_registry.create_segment('last', start => 9223372036854775800, increment => 2, min_step => 3, max_step => 3),
        snowflake_registry.create_segment('very last', start => 9223372036854775807),
@@ -166,6 +169,7 @@ SELECT snowflake_registry.drop_segment('orders');
 SELECT code, message, detail FROM sqlstate_of($$SELECT snowflake_registry.create_segment('orders', max_value => 70000)$$);
 SELECT snowflake_registry.create_segment('orders', start => 1000000);
 SELECT name, outcome, first FROM taken('[{"name": "orders"}]');
+SELECT next_value, numbers_granted FROM snowflake_registry.segments WHERE name = 'orders';
 
 -- Grants cannot be deleted, even by the owner.
 SELECT code, message, detail, hint FROM sqlstate_of($$UPDATE snowflake_registry.segment SET next_value = next_value - 1$$);
@@ -191,7 +195,7 @@ SELECT t.first - today('YYYYMM', 'Asia/Kathmandu') * 10 AS serial, t.increment, 
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Asia/Kathmandu', 'DD HH24:MI:SS') AS ends
 FROM snowflake_registry.take(NULL, '[{"name": "by month"}]', 'alpha') AS t;
 SELECT outcome, regexp_replace(detail, '\d{6}', '(month)') AS detail FROM taken('[{"name": "by month"}]');
-SELECT state FROM snowflake_registry.segments WHERE name = 'by month';
+SELECT state, numbers_granted FROM snowflake_registry.segments WHERE name = 'by month';
 SELECT t.first - today('YYYY', 'Pacific/Kiritimati') * 1000000000000000 AS serial,
        to_char(to_timestamp(t.period_ends / 1000000) AT TIME ZONE 'Pacific/Kiritimati', 'MM-DD HH24:MI:SS') AS ends
 FROM snowflake_registry.take(NULL, '[{"name": "by year"}]', 'alpha') AS t;
@@ -202,6 +206,7 @@ FROM snowflake_registry.take(NULL, jsonb_build_array(
     jsonb_build_object('name', 'by day', 'next', true, 'period_key', today()),
     -- A server whose day has ended meanwhile is given numbers of today.
     jsonb_build_object('name', 'by day', 'next', true, 'period_key', today() - 1)), NULL) AS t;
+SELECT numbers_granted FROM snowflake_registry.segments WHERE name = 'by day';
 -- A server with numbers of the next day stays there, and continues above them. A server with numbers of another month
 -- is refused.
 SELECT t.request, t.outcome, t.first % 1000000 AS serial, t.period_key > today() AS is_later
