@@ -170,6 +170,10 @@ pub enum Error {
         name: String,
         detail: Option<String>,
     },
+    SegmentDenied {
+        name: String,
+        detail: Option<String>,
+    },
     NoSegmentRegistry {
         problem: String,
     },
@@ -630,6 +634,12 @@ impl Error {
                 format!("cannot take numbers from segment \"{name}\" on this server"),
                 said(detail),
                 "Check the logs of this server and of the registry.",
+            ),
+            Error::SegmentDenied { name, detail } => texts(
+                ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for segment \"{name}\""),
+                said(detail),
+                "Run the statement in DETAIL in the database of the registry, as a superuser or as the owner of the registry.",
             ),
             Error::NoSegmentRegistry { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -252,6 +252,16 @@ COMMENT ON COLUMN snowflake_registry.segment.description IS 'text for administra
 CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
 COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
 
+CREATE TABLE snowflake_registry.segment_privilege (
+    name text COLLATE "C",
+    role regrole,
+    PRIMARY KEY (name, role)
+) USING heap;
+COMMENT ON TABLE snowflake_registry.segment_privilege IS
+    'segments of the roles that may not take numbers of all segments';
+COMMENT ON COLUMN snowflake_registry.segment_privilege.name IS
+    'name of a segment that the role may use; empty in the row of each limited role that makes the role limited';
+
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
@@ -269,9 +279,12 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('After %s on table %I.%I, the registry could grant a range twice.', TG_OP,
-                              TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              DETAIL = format('After %s on table %I.%I, %s.', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME,
+                              CASE WHEN TG_TABLE_NAME = 'segment_privilege' THEN 'no role would be limited to segments'
+                                   ELSE 'the registry could grant a range twice' END),
               HINT = CASE
+                  WHEN TG_TABLE_NAME = 'segment_privilege'
+                  THEN 'To end the limits of a role: SELECT snowflake_registry.grant_all_segments(role);'
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '
@@ -299,6 +312,8 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment
 CREATE TRIGGER keep_the_row BEFORE UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
@@ -335,6 +350,9 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.segment_privilege FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
 
 -- The triggers above are enabled with ENABLE ALWAYS, so that they also fire in apply workers. After a data-only restore
 -- with --disable-triggers, all triggers are enabled as ordinary triggers.
@@ -345,7 +363,8 @@ BEGIN
         SELECT guard.tgrelid::regclass, guard.tgname
         FROM pg_trigger AS guard
         WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
-                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass)
+                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass,
+                                'snowflake_registry.segment_privilege'::regclass)
           AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                'snowflake_registry.leave_out()'::regprocedure)
           AND guard.tgenabled <> 'A';
@@ -362,7 +381,7 @@ DECLARE
     guard record;
 BEGIN
     LOCK TABLE snowflake_registry.settings, snowflake_registry.lease, snowflake_registry.segment,
-               snowflake_registry.signing_key IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+               snowflake_registry.signing_key, snowflake_registry.segment_privilege IN SHARE ROW EXCLUSIVE MODE NOWAIT;
     FOR guard IN SELECT * FROM snowflake_registry.guards_off() LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', guard.relation, guard.name);
     END LOOP;
@@ -2043,6 +2062,101 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
     'takes a range of numbers of one segment';
 
+-- Segments: privileges ----------------------------------------------------------------------------------
+
+-- By default, a role that may call take() may take numbers of all segments. A role with rows in table segment_privilege
+-- is limited to the segments in these rows.
+
+-- SET ROLE does not change session_user. Limits of all roles of which the session is a member count, because a member
+-- that does not inherit the privileges of a limited role could otherwise avoid the limit by SET ROLE.
+CREATE FUNCTION snowflake_registry.is_limited() RETURNS boolean
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- take() runs as the owner of the registry. Superusers have the privileges of all roles.
+    RETURN NOT pg_has_role(session_user, current_user, 'USAGE')
+       AND EXISTS (
+           SELECT FROM snowflake_registry.segment_privilege AS limited
+           WHERE limited.name = '' AND pg_has_role(session_user, limited.role, 'MEMBER')
+       );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_limited() IS
+    'tests whether the session may take numbers only of the segments that were granted to its roles';
+
+CREATE FUNCTION snowflake_registry.is_granted(name text) RETURNS boolean
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM snowflake_registry.segment_privilege AS granted
+        WHERE granted.name = is_granted.name AND pg_has_role(session_user, granted.role, 'USAGE')
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
+    'tests whether a segment was granted to a role whose privileges the session has';
+
+-- Rows of dropped roles limit no role, because PostgreSQL does not use an OID again soon.
+CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF name IS NULL OR role IS NULL THEN
+        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE oid = begin_privilege.role) THEN
+        RAISE EXCEPTION 'role with OID % does not exist', role::oid USING ERRCODE = 'undefined_object';
+    END IF;
+    PERFORM snowflake_registry.check_name(name);
+    DELETE FROM snowflake_registry.segment_privilege AS granted
+    WHERE NOT EXISTS (SELECT FROM pg_roles WHERE pg_roles.oid = granted.role);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.begin_privilege(text, regrole) IS
+    'starts a function that changes privileges: checks the arguments, and removes rows of dropped roles';
+
+CREATE FUNCTION snowflake_registry.grant_segment(name text, role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_privilege(grant_segment.name, grant_segment.role);
+    INSERT INTO snowflake_registry.segment_privilege (name, role)
+    VALUES ('', grant_segment.role), (grant_segment.name, grant_segment.role)
+    ON CONFLICT DO NOTHING;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.grant_segment(text, regrole) IS
+    'limits a role to the segments that were granted to it, and grants it a segment, which need not exist yet';
+
+CREATE FUNCTION snowflake_registry.revoke_segment(name text, role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_privilege(revoke_segment.name, revoke_segment.role);
+    IF NOT EXISTS (
+        SELECT FROM snowflake_registry.segment_privilege AS limited
+        WHERE limited.name = '' AND limited.role = revoke_segment.role
+    ) THEN
+        RAISE EXCEPTION 'role % is not limited to segments', revoke_segment.role
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'grant_segment() was not called for this role.',
+                  HINT = 'To limit the role, grant the segments that it may use: '
+                         'SELECT snowflake_registry.grant_segment(name, role);';
+    END IF;
+    DELETE FROM snowflake_registry.segment_privilege AS granted
+    WHERE granted.name = revoke_segment.name AND granted.role = revoke_segment.role;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.revoke_segment(text, regrole) IS
+    'revokes a segment from a role, which stays limited to its other segments, even if there are none';
+
+CREATE FUNCTION snowflake_registry.grant_all_segments(role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    DELETE FROM snowflake_registry.segment_privilege AS granted WHERE granted.role = grant_all_segments.role;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.grant_all_segments(regrole) IS
+    'ends the limits of a role, which may then take numbers of all segments if it may call take()';
+
 -- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
 CREATE FUNCTION snowflake_registry.take_ranges(
     registry_id uuid, requests jsonb, node_name text, is_local boolean
@@ -2059,6 +2173,8 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
+    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -2131,30 +2247,45 @@ BEGIN
                  AS one
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
-        BEGIN
-            answer := snowflake_registry.take_range(
-                asked, said.node_name, is_local,
-                -- After a loss, all affected segments are closed, and open segments need not wait.
-                CASE WHEN registry.waits > '0' AND registry.is_restarted
-                     THEN format('quarantine until %s: %s',
-                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                 left(registry.quarantine_reason, 200)) END);
-        EXCEPTION
-            WHEN lock_not_available THEN
-                answer := NULL;
-                answer.outcome := 'busy';
-                answer.detail := 'other sessions held a lock on the segment for too long';
-            -- For example, the time zone of the segment is not known on this server.
-            WHEN data_exception THEN
-                answer := NULL;
-                answer.outcome := 'invalid';
-                answer.detail := left(SQLERRM, 300);
-        END;
-        IF answer.outcome = 'busy' THEN
-            -- The remaining requests wait for a shorter time.
-            PERFORM set_config('lock_timeout', '100ms', true);
+        IF is_limited AND NOT snowflake_registry.is_granted(asked.name) THEN
+            -- The reply is the same whether or not the segment exists, and contains no token.
+            answer := NULL;
+            answer.outcome := 'denied';
+            answer.detail := format('role %I may not use this segment: the administrator of the registry must call '
+                                    'snowflake_registry.grant_segment(%L, %L)', session_user, left(asked.name, 255),
+                                    quote_ident(session_user));
+        ELSE
+            BEGIN
+                answer := snowflake_registry.take_range(
+                    asked, said.node_name, is_local,
+                    -- After a loss, all affected segments are closed, and open segments need not wait.
+                    CASE WHEN registry.waits > '0' AND registry.is_restarted
+                         THEN format('quarantine until %s: %s',
+                                     snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                     left(registry.quarantine_reason, 200)) END);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    answer := NULL;
+                    answer.outcome := 'busy';
+                    answer.detail := 'other sessions held a lock on the segment for too long';
+                -- For example, the time zone of the segment is not known on this server.
+                WHEN data_exception THEN
+                    answer := NULL;
+                    answer.outcome := 'invalid';
+                    answer.detail := left(SQLERRM, 300);
+            END;
+            IF answer.outcome = 'busy' THEN
+                -- The remaining requests wait for a shorter time.
+                PERFORM set_config('lock_timeout', '100ms', true);
+            END IF;
+            answer.token := tokens ->> asked.name;
+            IF is_limited THEN
+                -- The reason of a quarantine follows a colon, and may contain the name and numbers of another segment.
+                answer.detail := CASE WHEN answer.outcome = ANY ('{busy,closed}') THEN split_part(answer.detail, ': ', 1)
+                                      ELSE answer.detail END;
+                answer.near := CASE WHEN snowflake_registry.is_granted(answer.near) THEN answer.near END;
+            END IF;
         END IF;
-        answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
         answer.registry_id := about.registry_id;
@@ -2975,7 +3106,8 @@ CREATE VIEW snowflake_registry.status AS
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
                                        'snowflake_registry.segment'::regclass,
-                                       'snowflake_registry.signing_key'::regclass)
+                                       'snowflake_registry.signing_key'::regclass,
+                                       'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
@@ -3155,6 +3287,10 @@ IF EXISTS (
     PERFORM pg_extension_config_dump('snowflake_registry.signing_key', '');
     PERFORM pg_extension_config_dump('snowflake_registry.lease', '');
     PERFORM pg_extension_config_dump('snowflake_registry.segment', '');
+    -- In a dump, a role that was dropped would be a number, which another role may have where the dump is restored.
+    PERFORM pg_extension_config_dump(
+        'snowflake_registry.segment_privilege',
+        'WHERE EXISTS (SELECT FROM pg_catalog.pg_roles AS known WHERE known.oid OPERATOR(pg_catalog.=) role)');
 END IF;
 
 PERFORM set_config('search_path', search_path_before, true);

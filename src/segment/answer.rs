@@ -109,6 +109,7 @@ impl About {
             "busy" => SegmentState::Busy,
             "ahead" => SegmentState::Ahead,
             "invalid" => SegmentState::Invalid,
+            "denied" => SegmentState::Denied,
             _ => return None,
         };
         let granted = if text(row, 2) == Some("granted") { Some(Granted::read(row)?) } else { None };

@@ -135,6 +135,8 @@ pub enum SegmentState {
     Ahead,
     /// The registry's answer or the server's request was invalid.
     Invalid,
+    /// The registry limits the server's role to other segments.
+    Denied,
 }
 
 impl SegmentState {
@@ -151,6 +153,7 @@ impl SegmentState {
             SegmentState::Busy => "busy",
             SegmentState::Ahead => "ahead",
             SegmentState::Invalid => "invalid",
+            SegmentState::Denied => "permission denied",
         }
     }
 }

@@ -180,6 +180,16 @@ COMMENT ON COLUMN snowflake_registry.segment.description IS 'text for administra
 CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
 COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
 
+CREATE TABLE snowflake_registry.segment_privilege (
+    name text COLLATE "C",
+    role regrole,
+    PRIMARY KEY (name, role)
+) USING heap;
+COMMENT ON TABLE snowflake_registry.segment_privilege IS
+    'segments of the roles that may not take numbers of all segments';
+COMMENT ON COLUMN snowflake_registry.segment_privilege.name IS
+    'name of a segment that the role may use; empty in the row of each limited role that makes the role limited';
+
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
     only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),

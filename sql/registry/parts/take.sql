@@ -14,6 +14,8 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
+    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -86,30 +88,45 @@ BEGIN
                  AS one
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
-        BEGIN
-            answer := snowflake_registry.take_range(
-                asked, said.node_name, is_local,
-                -- After a loss, all affected segments are closed, and open segments need not wait.
-                CASE WHEN registry.waits > '0' AND registry.is_restarted
-                     THEN format('quarantine until %s: %s',
-                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                 left(registry.quarantine_reason, 200)) END);
-        EXCEPTION
-            WHEN lock_not_available THEN
-                answer := NULL;
-                answer.outcome := 'busy';
-                answer.detail := 'other sessions held a lock on the segment for too long';
-            -- For example, the time zone of the segment is not known on this server.
-            WHEN data_exception THEN
-                answer := NULL;
-                answer.outcome := 'invalid';
-                answer.detail := left(SQLERRM, 300);
-        END;
-        IF answer.outcome = 'busy' THEN
-            -- The remaining requests wait for a shorter time.
-            PERFORM set_config('lock_timeout', '100ms', true);
+        IF is_limited AND NOT snowflake_registry.is_granted(asked.name) THEN
+            -- The reply is the same whether or not the segment exists, and contains no token.
+            answer := NULL;
+            answer.outcome := 'denied';
+            answer.detail := format('role %I may not use this segment: the administrator of the registry must call '
+                                    'snowflake_registry.grant_segment(%L, %L)', session_user, left(asked.name, 255),
+                                    quote_ident(session_user));
+        ELSE
+            BEGIN
+                answer := snowflake_registry.take_range(
+                    asked, said.node_name, is_local,
+                    -- After a loss, all affected segments are closed, and open segments need not wait.
+                    CASE WHEN registry.waits > '0' AND registry.is_restarted
+                         THEN format('quarantine until %s: %s',
+                                     snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                     left(registry.quarantine_reason, 200)) END);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    answer := NULL;
+                    answer.outcome := 'busy';
+                    answer.detail := 'other sessions held a lock on the segment for too long';
+                -- For example, the time zone of the segment is not known on this server.
+                WHEN data_exception THEN
+                    answer := NULL;
+                    answer.outcome := 'invalid';
+                    answer.detail := left(SQLERRM, 300);
+            END;
+            IF answer.outcome = 'busy' THEN
+                -- The remaining requests wait for a shorter time.
+                PERFORM set_config('lock_timeout', '100ms', true);
+            END IF;
+            answer.token := tokens ->> asked.name;
+            IF is_limited THEN
+                -- The reason of a quarantine follows a colon, and may contain the name and numbers of another segment.
+                answer.detail := CASE WHEN answer.outcome = ANY ('{busy,closed}') THEN split_part(answer.detail, ': ', 1)
+                                      ELSE answer.detail END;
+                answer.near := CASE WHEN snowflake_registry.is_granted(answer.near) THEN answer.near END;
+            END IF;
         END IF;
-        answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
         answer.registry_id := about.registry_id;

@@ -22,7 +22,8 @@ CREATE VIEW snowflake_registry.status AS
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
                                        'snowflake_registry.segment'::regclass,
-                                       'snowflake_registry.signing_key'::regclass)
+                                       'snowflake_registry.signing_key'::regclass,
+                                       'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
