@@ -205,7 +205,8 @@ fn numbers_of_other_systems_go_on() {
         assert!(commands.contains("create_segment"), "{commands}");
         client.run(&commands);
     }
-    let described = "SELECT count(*) FROM leaf_alloc AS l JOIN snowflake_registry.segments AS s ON s.name = l.biz_tag
+    let described =
+        "SELECT count(*) FROM leaf_alloc AS l JOIN snowflake_registry.segments AS s ON s.name = l.biz_tag
                      WHERE s.description IS NOT DISTINCT FROM l.description";
     assert_eq!(single::<i64>(&mut client, described), 3);
     let mut server = Member::default();
