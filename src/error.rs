@@ -171,6 +171,10 @@ pub enum Error {
         name: String,
         detail: Option<String>,
     },
+    SegmentDenied {
+        name: String,
+        detail: Option<String>,
+    },
     NoSegmentRegistry {
         problem: String,
     },
@@ -614,7 +618,7 @@ impl Error {
                 format!("segment \"{name}\" is closed"),
                 said(detail),
                 format!(
-                    "If commits of the registry were lost, the administrator of the registry must specify where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value);",
+                    "If commits of the registry were lost, the administrator of the registry must specify where the segment continues: SELECT snowflake_registry.resume_segment({}, next_value); If the registry is frozen and no other registry has replaced it: SELECT snowflake_registry.unfreeze();",
                     literal_of_shown(name)
                 ),
             ),
@@ -623,7 +627,7 @@ impl Error {
                 format!("segment \"{name}\" is exhausted"),
                 said(detail),
                 format!(
-                    "The administrator of the registry can increase max_value of the segment: SELECT snowflake_registry.alter_segment({}, max_value => ...); If the segment has a period, create another segment with more digits.",
+                    "If max_value was reached, the administrator of the registry can increase it: SELECT snowflake_registry.alter_segment({}, max_value => ...); If the numbers of a period are exhausted, wait for the next period, or create another segment with more digits.",
                     literal_of_shown(name)
                 ),
             ),
@@ -638,6 +642,12 @@ impl Error {
                 format!("cannot take numbers from segment \"{name}\" on this server"),
                 said(detail),
                 "Check the logs of this server and of the registry.",
+            ),
+            Error::SegmentDenied { name, detail } => texts(
+                ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for segment \"{name}\""),
+                said(detail),
+                "Run the statement in DETAIL in the database of the registry, as a superuser or as the owner of the registry.",
             ),
             Error::NoSegmentRegistry { problem } => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

@@ -214,6 +214,9 @@ CREATE TABLE snowflake_registry.segment (
     updated_at timestamptz NOT NULL,
     dropped_at timestamptz,
     was_lost boolean NOT NULL DEFAULT false,
+    description text,
+    -- The numbers of a segment are distinct, so the sum fits into bigint.
+    numbers_granted bigint NOT NULL DEFAULT 0,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -243,8 +246,21 @@ COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
 
 COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
     'true if the creation of the segment was lost, and the row was created from a token of a server';
+COMMENT ON COLUMN snowflake_registry.segment.numbers_granted IS
+    'how many numbers were granted, in all periods; never decreases, and increments do not count';
+COMMENT ON COLUMN snowflake_registry.segment.description IS 'text for administrators';
 CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
 COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
+
+CREATE TABLE snowflake_registry.segment_privilege (
+    name text COLLATE "C",
+    role regrole,
+    PRIMARY KEY (name, role)
+) USING heap;
+COMMENT ON TABLE snowflake_registry.segment_privilege IS
+    'segments of the roles that may not take numbers of all segments';
+COMMENT ON COLUMN snowflake_registry.segment_privilege.name IS
+    'name of a segment that the role may use; empty in the row of each limited role that makes the role limited';
 
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (
@@ -263,9 +279,12 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('After %s on table %I.%I, the registry could grant a range twice.', TG_OP,
-                              TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              DETAIL = format('After %s on table %I.%I, %s.', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME,
+                              CASE WHEN TG_TABLE_NAME = 'segment_privilege' THEN 'no role would be limited to segments'
+                                   ELSE 'the registry could grant a range twice' END),
               HINT = CASE
+                  WHEN TG_TABLE_NAME = 'segment_privilege'
+                  THEN 'To end the limits of a role: SELECT snowflake_registry.grant_all_segments(role);'
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '
@@ -293,6 +312,8 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment
 CREATE TRIGGER keep_the_row BEFORE UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
@@ -329,6 +350,9 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.segment_privilege FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
 
 -- The triggers above are enabled with ENABLE ALWAYS, so that they also fire in apply workers. After a data-only restore
 -- with --disable-triggers, all triggers are enabled as ordinary triggers.
@@ -339,7 +363,8 @@ BEGIN
         SELECT guard.tgrelid::regclass, guard.tgname
         FROM pg_trigger AS guard
         WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
-                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass)
+                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass,
+                                'snowflake_registry.segment_privilege'::regclass)
           AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                'snowflake_registry.leave_out()'::regprocedure)
           AND guard.tgenabled <> 'A';
@@ -356,7 +381,7 @@ DECLARE
     guard record;
 BEGIN
     LOCK TABLE snowflake_registry.settings, snowflake_registry.lease, snowflake_registry.segment,
-               snowflake_registry.signing_key IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+               snowflake_registry.signing_key, snowflake_registry.segment_privilege IN SHARE ROW EXCLUSIVE MODE NOWAIT;
     FOR guard IN SELECT * FROM snowflake_registry.guards_off() LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', guard.relation, guard.name);
     END LOOP;
@@ -451,7 +476,6 @@ COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segmen
 CREATE TYPE snowflake_registry.taken AS (
     request int,
     name text,
-    is_known boolean,
     outcome text,
     first bigint,
     increment bigint,
@@ -812,7 +836,8 @@ BEGIN
         SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
         WHERE jsonb_typeof(element) = 'string' LIMIT 128
     LOOP
-        CONTINUE WHEN length(said) > 400
+        -- A token contains the name of its segment in hexadecimal.
+        CONTINUE WHEN length(said) > 800
             OR said IS DISTINCT FROM snowflake_registry.signed(split_part(said, '.', 1));
         parts := string_to_array(split_part(said, '.', 1), ':');
         shown := NULL;
@@ -1832,7 +1857,9 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
     'name of the segment that differs from a name only in case, or NULL';
 
--- Takes a range of one segment. The row is locked until the commit.
+-- Takes a range of one segment. The row is locked until the commit. A report that cannot change the row, because it
+-- contains no number or a number of this registry, does not lock the row. Programs therefore can find out cheaply
+-- whether a segment exists.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
 )
@@ -1843,6 +1870,7 @@ DECLARE
     answer snowflake_registry.taken;
     stored snowflake_registry.segment;
     segment snowflake_registry.segment;
+    is_only_read CONSTANT boolean := asked.is_report AND (asked.had_until IS NULL OR asked.is_ours AND NOT is_local);
     is_frozen boolean;
     moment timestamptz;
     had_key bigint;
@@ -1851,10 +1879,12 @@ DECLARE
     first numeric;
     last numeric;
 BEGIN
-    SELECT * INTO stored
-    FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    IF is_only_read THEN
+        SELECT * INTO stored FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name;
+    ELSE
+        SELECT * INTO stored FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    END IF;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
-        answer.is_known := false;
         IF stored.was_lost THEN
             answer.outcome := 'lost';
             answer.detail := 'the creation of the segment was lost';
@@ -1873,7 +1903,6 @@ BEGIN
         END IF;
         RETURN answer;
     END IF;
-    answer.is_known := true;
     answer.increment := stored.increment;
     answer.max_value := stored.max_value;
     answer.step := stored.step;
@@ -1994,7 +2023,9 @@ BEGIN
         answer.outcome := 'exhausted';
         answer.detail := CASE
             WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
-            ELSE format('period %s has no more numbers with %s digits', answer.period_key, segment.digits)
+            ELSE format('period %s has no more numbers with %s digits, and the next period starts at %s',
+                        answer.period_key, segment.digits,
+                        snowflake_registry.in_words(to_timestamp(answer.period_ends / 1000000)))
         END;
         RETURN answer;
     END IF;
@@ -2022,13 +2053,109 @@ BEGIN
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
         ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
-        taken_at = moment, taken_by = take_range.node_name, updated_at = moment
+        taken_at = moment, taken_by = take_range.node_name, numbers_granted = kept.numbers_granted + answer.count,
+        updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take_range(snowflake_registry.request, text, boolean, text) IS
     'takes a range of numbers of one segment';
+
+-- Segments: privileges ----------------------------------------------------------------------------------
+
+-- By default, a role that may call take() may take numbers of all segments. A role with rows in table segment_privilege
+-- is limited to the segments in these rows.
+
+-- SET ROLE does not change session_user. Limits of all roles of which the session is a member count, because a member
+-- that does not inherit the privileges of a limited role could otherwise avoid the limit by SET ROLE.
+CREATE FUNCTION snowflake_registry.is_limited() RETURNS boolean
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    -- take() runs as the owner of the registry. Superusers have the privileges of all roles.
+    RETURN NOT pg_has_role(session_user, current_user, 'USAGE')
+       AND EXISTS (
+           SELECT FROM snowflake_registry.segment_privilege AS limited
+           WHERE limited.name = '' AND pg_has_role(session_user, limited.role, 'MEMBER')
+       );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_limited() IS
+    'tests whether the session may take numbers only of the segments that were granted to its roles';
+
+CREATE FUNCTION snowflake_registry.is_granted(name text) RETURNS boolean
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM snowflake_registry.segment_privilege AS granted
+        WHERE granted.name = is_granted.name AND pg_has_role(session_user, granted.role, 'USAGE')
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
+    'tests whether a segment was granted to a role whose privileges the session has';
+
+-- Rows of dropped roles limit no role, because PostgreSQL does not use an OID again soon.
+CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF name IS NULL OR role IS NULL THEN
+        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    ELSIF NOT EXISTS (SELECT FROM pg_roles WHERE oid = begin_privilege.role) THEN
+        RAISE EXCEPTION 'role with OID % does not exist', role::oid USING ERRCODE = 'undefined_object';
+    END IF;
+    PERFORM snowflake_registry.check_name(name);
+    DELETE FROM snowflake_registry.segment_privilege AS granted
+    WHERE NOT EXISTS (SELECT FROM pg_roles WHERE pg_roles.oid = granted.role);
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.begin_privilege(text, regrole) IS
+    'starts a function that changes privileges: checks the arguments, and removes rows of dropped roles';
+
+CREATE FUNCTION snowflake_registry.grant_segment(name text, role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_privilege(grant_segment.name, grant_segment.role);
+    INSERT INTO snowflake_registry.segment_privilege (name, role)
+    VALUES ('', grant_segment.role), (grant_segment.name, grant_segment.role)
+    ON CONFLICT DO NOTHING;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.grant_segment(text, regrole) IS
+    'limits a role to the segments that were granted to it, and grants it a segment, which need not exist yet';
+
+CREATE FUNCTION snowflake_registry.revoke_segment(name text, role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_privilege(revoke_segment.name, revoke_segment.role);
+    IF NOT EXISTS (
+        SELECT FROM snowflake_registry.segment_privilege AS limited
+        WHERE limited.name = '' AND limited.role = revoke_segment.role
+    ) THEN
+        RAISE EXCEPTION 'role % is not limited to segments', revoke_segment.role
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'grant_segment() was not called for this role.',
+                  HINT = 'To limit the role, grant the segments that it may use: '
+                         'SELECT snowflake_registry.grant_segment(name, role);';
+    END IF;
+    DELETE FROM snowflake_registry.segment_privilege AS granted
+    WHERE granted.name = revoke_segment.name AND granted.role = revoke_segment.role;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.revoke_segment(text, regrole) IS
+    'revokes a segment from a role, which stays limited to its other segments, even if there are none';
+
+CREATE FUNCTION snowflake_registry.grant_all_segments(role regrole) RETURNS void
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    DELETE FROM snowflake_registry.segment_privilege AS granted WHERE granted.role = grant_all_segments.role;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.grant_all_segments(regrole) IS
+    'ends the limits of a role, which may then take numbers of all segments if it may call take()';
 
 -- Locks are acquired in this order: first table settings, then the rows of the segments in the order of their names.
 CREATE FUNCTION snowflake_registry.take_ranges(
@@ -2046,6 +2173,8 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
+    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -2118,33 +2247,47 @@ BEGIN
                  AS one
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
-        BEGIN
-            answer := snowflake_registry.take_range(
-                asked, said.node_name, is_local,
-                -- After a loss, all affected segments are closed, and open segments need not wait.
-                CASE WHEN registry.waits > '0' AND registry.is_restarted
-                     THEN format('quarantine until %s: %s',
-                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                 left(registry.quarantine_reason, 200)) END);
-        EXCEPTION
-            WHEN lock_not_available THEN
-                answer := NULL;
-                answer.outcome := 'busy';
-                answer.detail := 'other sessions held a lock on the segment for too long';
-            -- For example, the time zone of the segment is not known on this server.
-            WHEN data_exception THEN
-                answer := NULL;
-                answer.outcome := 'invalid';
-                answer.detail := left(SQLERRM, 300);
-        END;
-        IF answer.outcome = 'busy' THEN
-            -- The remaining requests wait for a shorter time.
-            PERFORM set_config('lock_timeout', '100ms', true);
+        IF is_limited AND NOT snowflake_registry.is_granted(asked.name) THEN
+            -- The reply is the same whether or not the segment exists, and contains no token.
+            answer := NULL;
+            answer.outcome := 'denied';
+            answer.detail := format('role %I may not use this segment: the administrator of the registry must call '
+                                    'snowflake_registry.grant_segment(%L, %L)', session_user, left(asked.name, 255),
+                                    quote_ident(session_user));
+        ELSE
+            BEGIN
+                answer := snowflake_registry.take_range(
+                    asked, said.node_name, is_local,
+                    -- After a loss, all affected segments are closed, and open segments need not wait.
+                    CASE WHEN registry.waits > '0' AND registry.is_restarted
+                         THEN format('quarantine until %s: %s',
+                                     snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                     left(registry.quarantine_reason, 200)) END);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    answer := NULL;
+                    answer.outcome := 'busy';
+                    answer.detail := 'other sessions held a lock on the segment for too long';
+                -- For example, the time zone of the segment is not known on this server.
+                WHEN data_exception THEN
+                    answer := NULL;
+                    answer.outcome := 'invalid';
+                    answer.detail := left(SQLERRM, 300);
+            END;
+            IF answer.outcome = 'busy' THEN
+                -- The remaining requests wait for a shorter time.
+                PERFORM set_config('lock_timeout', '100ms', true);
+            END IF;
+            answer.token := tokens ->> asked.name;
+            IF is_limited THEN
+                -- The reason of a quarantine follows a colon, and may contain the name and numbers of another segment.
+                answer.detail := CASE WHEN answer.outcome = ANY ('{busy,closed}') THEN split_part(answer.detail, ': ', 1)
+                                      ELSE answer.detail END;
+                answer.near := CASE WHEN snowflake_registry.is_granted(answer.near) THEN answer.near END;
+            END IF;
         END IF;
-        answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
-        answer.is_known := coalesce(answer.is_known, true);
         answer.registry_id := about.registry_id;
         answer.registry_clock := about.registry_clock;
         answer.report_every := about.report_every;
@@ -2152,21 +2295,9 @@ BEGIN
         is_answered := true;
     END LOOP;
 
-    FOR answer IN
-        SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every, NULL
-        FROM snowflake_registry.segment AS segment
-        WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
-            SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
-        )
-        ORDER BY segment.name
-    LOOP
-        RETURN NEXT answer;
-        is_answered := true;
-    END LOOP;
+    -- The row contains the identity and the clock of the registry.
     IF NOT is_answered THEN
         about.outcome := 'empty';
-        about.detail := 'there are no segments';
         RETURN NEXT about;
     END IF;
 END
@@ -2193,7 +2324,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'grants ranges of numbers to a server, and returns the names of all segments';
+    'grants ranges of numbers to a server';
 
 -- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
 -- this function.
@@ -2622,10 +2753,36 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'raises an error if the steps are invalid';
 
+CREATE FUNCTION snowflake_registry.check_name(name text) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(name) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'invalid length of segment name'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The name has %s bytes. It must have 1 to 255 bytes.', octet_length(name));
+    END IF;
+    -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
+    PERFORM convert_to(name, 'UTF8');
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_name(text) IS 'raises an error if no segment can have this name';
+
+CREATE FUNCTION snowflake_registry.check_description(description text) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(description) > 1024 THEN
+        RAISE EXCEPTION 'description is too long'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The description has %s bytes, and the maximum is 1024.', octet_length(description));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_description(text) IS 'raises an error if the description is too long';
+
 CREATE FUNCTION snowflake_registry.create_segment(
     name text, start bigint DEFAULT 1, increment bigint DEFAULT 1, min_step bigint DEFAULT 1000,
     max_step bigint DEFAULT 1000000, max_value bigint DEFAULT 9223372036854775807, period text DEFAULT NULL,
-    digits int DEFAULT NULL, time_zone text DEFAULT 'UTC'
+    digits int DEFAULT NULL, time_zone text DEFAULT 'UTC', description text DEFAULT NULL
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2641,10 +2798,6 @@ BEGIN
        OR create_segment.max_value IS NULL THEN
         RAISE EXCEPTION 'name, start, increment and max_value must not be null'
             USING ERRCODE = 'null_value_not_allowed';
-    ELSIF octet_length(create_segment.name) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'invalid length of segment name'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The name has %s bytes. It must have 1 to 63 bytes.', octet_length(create_segment.name));
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
         RAISE EXCEPTION 'invalid increment: %', create_segment.increment
             USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The increment must be between 1 and 1000000000.';
@@ -2653,8 +2806,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The start must be between 0 and %s (max_value).', create_segment.max_value);
     END IF;
-    -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
-    PERFORM convert_to(create_segment.name, 'UTF8');
+    PERFORM snowflake_registry.check_name(create_segment.name);
+    PERFORM snowflake_registry.check_description(create_segment.description);
     PERFORM snowflake_registry.check_steps(create_segment.min_step, create_segment.max_step);
     IF create_segment.period IS NULL THEN
         IF create_segment.digits IS NOT NULL OR coalesce(create_segment.time_zone <> 'UTC', false) THEN
@@ -2745,12 +2898,13 @@ BEGIN
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
         name, next_value, start, increment, min_step, max_step, step, max_value, period, digits, time_zone,
-        period_key, ahead_key, ahead_value, updated_at
+        period_key, ahead_key, ahead_value, updated_at, description
     )
     VALUES (
         create_segment.name, made.next_value, made.start, made.increment, create_segment.min_step,
         create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
-        made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
+        made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp(),
+        nullif(create_segment.description, '')
     )
     -- A closed segment remains closed, because the registry does not know which numbers were granted.
     ON CONFLICT (name) DO UPDATE
@@ -2758,18 +2912,19 @@ BEGIN
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
-        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false;
+        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false,
+        description = excluded.description;
     PERFORM snowflake_registry.end_request();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
-    text, bigint, bigint, bigint, bigint, bigint, text, int, text
+    text, bigint, bigint, bigint, bigint, bigint, text, int, text, text
 ) IS
     'creates a segment; if a segment with this name was dropped, numbers start above all numbers already granted';
 
 CREATE FUNCTION snowflake_registry.alter_segment(
     name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
-    next_value bigint DEFAULT NULL
+    next_value bigint DEFAULT NULL, description text DEFAULT NULL
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2783,6 +2938,7 @@ BEGIN
     segment.min_step := coalesce(alter_segment.min_step, segment.min_step);
     segment.max_step := coalesce(alter_segment.max_step, segment.max_step);
     PERFORM snowflake_registry.check_steps(segment.min_step, segment.max_step);
+    PERFORM snowflake_registry.check_description(alter_segment.description);
     IF alter_segment.next_value IS NOT NULL THEN
         IF segment.closed_reason IS NOT NULL THEN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
@@ -2803,12 +2959,15 @@ BEGIN
         step = greatest(segment.min_step, least(segment.max_step, kept.step)),
         max_value = coalesce(alter_segment.max_value, kept.max_value), next_value = segment.next_value,
         period_key = segment.period_key, ahead_key = segment.ahead_key, ahead_value = segment.ahead_value,
+        -- An empty description removes the description.
+        description = CASE WHEN alter_segment.description IS NULL THEN kept.description
+                           ELSE nullif(alter_segment.description, '') END,
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
     PERFORM snowflake_registry.end_request();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint, text) IS
     'changes properties of a segment; numbers never decrease';
 
 -- If the segment has a period, next_value also determines the period.
@@ -2871,6 +3030,7 @@ CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) 
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    registry snowflake_registry.settings;
     segment snowflake_registry.segment;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
@@ -2878,13 +3038,15 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
-    PERFORM snowflake_registry.begin_request();
+    registry := snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To skip numbers: '
-                         'SELECT snowflake_registry.alter_segment(name, next_value => ...);';
+                  HINT = CASE WHEN registry.frozen_until IS NOT NULL
+                      THEN 'The registry is frozen. If no other registry has replaced it: '
+                           'SELECT snowflake_registry.unfreeze();'
+                      ELSE 'To skip numbers: SELECT snowflake_registry.alter_segment(name, next_value => ...);' END;
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
     UPDATE snowflake_registry.segment AS kept
@@ -2944,7 +3106,8 @@ CREATE VIEW snowflake_registry.status AS
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
                                        'snowflake_registry.segment'::regclass,
-                                       'snowflake_registry.signing_key'::regclass)
+                                       'snowflake_registry.signing_key'::regclass,
+                                       'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
@@ -3054,7 +3217,8 @@ CREATE VIEW snowflake_registry.segments AS
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
-                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
+                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
+           segment.description, segment.numbers_granted
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
@@ -3077,6 +3241,9 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.numbers_granted IS
+    'how many numbers were granted, in all periods; increments do not count';
+COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'size of the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';
@@ -3120,6 +3287,10 @@ IF EXISTS (
     PERFORM pg_extension_config_dump('snowflake_registry.signing_key', '');
     PERFORM pg_extension_config_dump('snowflake_registry.lease', '');
     PERFORM pg_extension_config_dump('snowflake_registry.segment', '');
+    -- In a dump, a role that was dropped would be a number, which another role may have where the dump is restored.
+    PERFORM pg_extension_config_dump(
+        'snowflake_registry.segment_privilege',
+        'WHERE EXISTS (SELECT FROM pg_catalog.pg_roles AS known WHERE known.oid OPERATOR(pg_catalog.=) role)');
 END IF;
 
 PERFORM set_config('search_path', search_path_before, true);

@@ -7,8 +7,9 @@ use uuid::Uuid;
 use crate::pg::libpq::Row;
 use crate::shared::segment_record::SegmentState;
 
-/// The maximum length of a token, in bytes. Longer tokens are ignored.
-const LONGEST_TOKEN: usize = 400;
+/// The maximum length of a token, in bytes. A token contains the name of its segment in hexadecimal. Longer tokens are
+/// ignored.
+const LONGEST_TOKEN: usize = 800;
 /// The columns of a row, in the order that `Answer::read` expects.
 pub const COLUMNS: [&str; 17] = [
     "request",
@@ -108,6 +109,7 @@ impl About {
             "busy" => SegmentState::Busy,
             "ahead" => SegmentState::Ahead,
             "invalid" => SegmentState::Invalid,
+            "denied" => SegmentState::Denied,
             _ => return None,
         };
         let granted = if text(row, 2) == Some("granted") { Some(Granted::read(row)?) } else { None };

@@ -69,9 +69,8 @@ impl Question<'_> {
         Question { node_name: in_ascii(&self.node_name), ..self }
     }
 
-    /// Returns the maximum number of rows to read from the result of the function. The necessary rows are one row for
-    /// each request, or a single row with the ID of the registry if the list of requests is empty. The remaining rows
-    /// describe all other segments.
+    /// Returns the number of rows in the result of the function: one row for each request, or a single row with the ID
+    /// of the registry if the list of requests is empty. Further rows are not read.
     pub fn most_rows(&self) -> usize {
         self.requests.len().max(1)
     }
@@ -151,11 +150,7 @@ fn ask(
     keep_waiting: KeepWaiting,
 ) -> Result<Answered, NoAnswer> {
     let columns = COLUMNS.join(", ");
-    // The registry's function also returns a row for each other segment. Omit the rows of other segments, because
-    // they could exceed the size limit of an answer.
-    let rest = if question.requests.is_empty() { "LIMIT 1" } else { "WHERE outcome <> 'known'" };
-    let query =
-        format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) {rest}");
+    let query = format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text)");
     // The texts contain no NUL.
     let text = |text: String| CString::new(text).ok();
     let parameters = [

@@ -47,6 +47,8 @@ pub enum SegmentState {
     Ahead,
     /// The registry's answer or the server's request was invalid.
     Invalid,
+    /// The registry limits the server's role to other segments.
+    Denied,
 }
 
 impl SegmentState {
@@ -63,6 +65,7 @@ impl SegmentState {
             SegmentState::Busy => "busy",
             SegmentState::Ahead => "ahead",
             SegmentState::Invalid => "invalid",
+            SegmentState::Denied => "permission denied",
         }
     }
 }

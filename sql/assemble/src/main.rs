@@ -43,7 +43,7 @@ const PARTS: [&str; 18] = [
 
 /// Each part may depend on those before it. The script is a single statement, which `begin` opens and `end`
 /// closes.
-const REGISTRY_PARTS: [&str; 18] = [
+const REGISTRY_PARTS: [&str; 19] = [
     "begin",
     "tables",
     "guards",
@@ -56,6 +56,7 @@ const REGISTRY_PARTS: [&str; 18] = [
     "leases",
     "numbers",
     "take_range",
+    "segment_privileges",
     "take",
     "administer_fleet",
     "administer_segments",

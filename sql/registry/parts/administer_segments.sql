@@ -56,10 +56,36 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.check_steps(bigint, bigint) IS 'raises an error if the steps are invalid';
 
+CREATE FUNCTION snowflake_registry.check_name(name text) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(name) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'invalid length of segment name'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The name has %s bytes. It must have 1 to 255 bytes.', octet_length(name));
+    END IF;
+    -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
+    PERFORM convert_to(name, 'UTF8');
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_name(text) IS 'raises an error if no segment can have this name';
+
+CREATE FUNCTION snowflake_registry.check_description(description text) RETURNS void
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF octet_length(description) > 1024 THEN
+        RAISE EXCEPTION 'description is too long'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The description has %s bytes, and the maximum is 1024.', octet_length(description));
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.check_description(text) IS 'raises an error if the description is too long';
+
 CREATE FUNCTION snowflake_registry.create_segment(
     name text, start bigint DEFAULT 1, increment bigint DEFAULT 1, min_step bigint DEFAULT 1000,
     max_step bigint DEFAULT 1000000, max_value bigint DEFAULT 9223372036854775807, period text DEFAULT NULL,
-    digits int DEFAULT NULL, time_zone text DEFAULT 'UTC'
+    digits int DEFAULT NULL, time_zone text DEFAULT 'UTC', description text DEFAULT NULL
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -75,10 +101,6 @@ BEGIN
        OR create_segment.max_value IS NULL THEN
         RAISE EXCEPTION 'name, start, increment and max_value must not be null'
             USING ERRCODE = 'null_value_not_allowed';
-    ELSIF octet_length(create_segment.name) NOT BETWEEN 1 AND 63 THEN
-        RAISE EXCEPTION 'invalid length of segment name'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The name has %s bytes. It must have 1 to 63 bytes.', octet_length(create_segment.name));
     ELSIF create_segment.increment NOT BETWEEN 1 AND 1000000000 THEN
         RAISE EXCEPTION 'invalid increment: %', create_segment.increment
             USING ERRCODE = 'invalid_parameter_value', DETAIL = 'The increment must be between 1 and 1000000000.';
@@ -87,8 +109,8 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value',
                   DETAIL = format('The start must be between 0 and %s (max_value).', create_segment.max_value);
     END IF;
-    -- Servers send names in UTF8. A database with encoding SQL_ASCII accepts names that are not valid UTF8.
-    PERFORM convert_to(create_segment.name, 'UTF8');
+    PERFORM snowflake_registry.check_name(create_segment.name);
+    PERFORM snowflake_registry.check_description(create_segment.description);
     PERFORM snowflake_registry.check_steps(create_segment.min_step, create_segment.max_step);
     IF create_segment.period IS NULL THEN
         IF create_segment.digits IS NOT NULL OR coalesce(create_segment.time_zone <> 'UTC', false) THEN
@@ -179,12 +201,13 @@ BEGIN
     END IF;
     INSERT INTO snowflake_registry.segment AS segment (
         name, next_value, start, increment, min_step, max_step, step, max_value, period, digits, time_zone,
-        period_key, ahead_key, ahead_value, updated_at
+        period_key, ahead_key, ahead_value, updated_at, description
     )
     VALUES (
         create_segment.name, made.next_value, made.start, made.increment, create_segment.min_step,
         create_segment.max_step, create_segment.min_step, create_segment.max_value, made.period, made.digits,
-        made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp()
+        made.time_zone, made.period_key, made.ahead_key, made.ahead_value, clock_timestamp(),
+        nullif(create_segment.description, '')
     )
     -- A closed segment remains closed, because the registry does not know which numbers were granted.
     ON CONFLICT (name) DO UPDATE
@@ -192,18 +215,19 @@ BEGIN
         min_step = excluded.min_step, max_step = excluded.max_step, step = excluded.step,
         max_value = excluded.max_value, period = excluded.period, digits = excluded.digits,
         time_zone = excluded.time_zone, period_key = excluded.period_key, ahead_key = excluded.ahead_key,
-        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false;
+        ahead_value = excluded.ahead_value, updated_at = excluded.updated_at, dropped_at = NULL, was_lost = false,
+        description = excluded.description;
     PERFORM snowflake_registry.end_request();
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.create_segment(
-    text, bigint, bigint, bigint, bigint, bigint, text, int, text
+    text, bigint, bigint, bigint, bigint, bigint, text, int, text, text
 ) IS
     'creates a segment; if a segment with this name was dropped, numbers start above all numbers already granted';
 
 CREATE FUNCTION snowflake_registry.alter_segment(
     name text, min_step bigint DEFAULT NULL, max_step bigint DEFAULT NULL, max_value bigint DEFAULT NULL,
-    next_value bigint DEFAULT NULL
+    next_value bigint DEFAULT NULL, description text DEFAULT NULL
 )
 RETURNS void
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -217,6 +241,7 @@ BEGIN
     segment.min_step := coalesce(alter_segment.min_step, segment.min_step);
     segment.max_step := coalesce(alter_segment.max_step, segment.max_step);
     PERFORM snowflake_registry.check_steps(segment.min_step, segment.max_step);
+    PERFORM snowflake_registry.check_description(alter_segment.description);
     IF alter_segment.next_value IS NOT NULL THEN
         IF segment.closed_reason IS NOT NULL THEN
             RAISE EXCEPTION 'segment % is closed', snowflake_registry.name_in_words(segment.name)
@@ -237,12 +262,15 @@ BEGIN
         step = greatest(segment.min_step, least(segment.max_step, kept.step)),
         max_value = coalesce(alter_segment.max_value, kept.max_value), next_value = segment.next_value,
         period_key = segment.period_key, ahead_key = segment.ahead_key, ahead_value = segment.ahead_value,
+        -- An empty description removes the description.
+        description = CASE WHEN alter_segment.description IS NULL THEN kept.description
+                           ELSE nullif(alter_segment.description, '') END,
         updated_at = clock_timestamp()
     WHERE kept.name = segment.name;
     PERFORM snowflake_registry.end_request();
 END
 $$;
-COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint) IS
+COMMENT ON FUNCTION snowflake_registry.alter_segment(text, bigint, bigint, bigint, bigint, text) IS
     'changes properties of a segment; numbers never decrease';
 
 -- If the segment has a period, next_value also determines the period.
@@ -305,6 +333,7 @@ CREATE FUNCTION snowflake_registry.resume_segment(name text, next_value bigint) 
 VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
+    registry snowflake_registry.settings;
     segment snowflake_registry.segment;
 BEGIN
     IF resume_segment.next_value IS NULL THEN
@@ -312,13 +341,15 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'If no commits were lost: SELECT snowflake_registry.resume_segments();';
     END IF;
-    PERFORM snowflake_registry.begin_request();
+    registry := snowflake_registry.begin_request();
     segment := snowflake_registry.segment_named(resume_segment.name);
     IF segment.closed_reason IS NULL THEN
         RAISE EXCEPTION 'segment % is not closed', snowflake_registry.name_in_words(segment.name)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'To skip numbers: '
-                         'SELECT snowflake_registry.alter_segment(name, next_value => ...);';
+                  HINT = CASE WHEN registry.frozen_until IS NOT NULL
+                      THEN 'The registry is frozen. If no other registry has replaced it: '
+                           'SELECT snowflake_registry.unfreeze();'
+                      ELSE 'To skip numbers: SELECT snowflake_registry.alter_segment(name, next_value => ...);' END;
     END IF;
     segment := snowflake_registry.segment_from(segment, resume_segment.next_value);
     UPDATE snowflake_registry.segment AS kept

@@ -7,6 +7,10 @@ IF EXISTS (
     PERFORM pg_extension_config_dump('snowflake_registry.signing_key', '');
     PERFORM pg_extension_config_dump('snowflake_registry.lease', '');
     PERFORM pg_extension_config_dump('snowflake_registry.segment', '');
+    -- In a dump, a role that was dropped would be a number, which another role may have where the dump is restored.
+    PERFORM pg_extension_config_dump(
+        'snowflake_registry.segment_privilege',
+        'WHERE EXISTS (SELECT FROM pg_catalog.pg_roles AS known WHERE known.oid OPERATOR(pg_catalog.=) role)');
 END IF;
 
 PERFORM set_config('search_path', search_path_before, true);

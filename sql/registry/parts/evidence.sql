@@ -127,7 +127,8 @@ BEGIN
         SELECT element #>> '{}' FROM jsonb_array_elements(tokens) AS element
         WHERE jsonb_typeof(element) = 'string' LIMIT 128
     LOOP
-        CONTINUE WHEN length(said) > 400
+        -- A token contains the name of its segment in hexadecimal.
+        CONTINUE WHEN length(said) > 800
             OR said IS DISTINCT FROM snowflake_registry.signed(split_part(said, '.', 1));
         parts := string_to_array(split_part(said, '.', 1), ':');
         shown := NULL;

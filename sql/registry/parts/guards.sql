@@ -3,9 +3,12 @@ VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp 
 BEGIN
     RAISE EXCEPTION 'the registry must not forget what it has granted'
         USING ERRCODE = 'restrict_violation',
-              DETAIL = format('After %s on table %I.%I, the registry could grant a range twice.', TG_OP,
-                              TG_TABLE_SCHEMA, TG_TABLE_NAME),
+              DETAIL = format('After %s on table %I.%I, %s.', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME,
+                              CASE WHEN TG_TABLE_NAME = 'segment_privilege' THEN 'no role would be limited to segments'
+                                   ELSE 'the registry could grant a range twice' END),
               HINT = CASE
+                  WHEN TG_TABLE_NAME = 'segment_privilege'
+                  THEN 'To end the limits of a role: SELECT snowflake_registry.grant_all_segments(role);'
                   WHEN TG_TABLE_NAME = 'segment'
                   THEN 'To drop a segment: SELECT snowflake_registry.drop_segment(name);'
                   ELSE 'Rows of worker IDs that no server holds need not be removed. To revoke the lease of a server: '
@@ -33,6 +36,8 @@ CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment
 CREATE TRIGGER keep_the_row BEFORE UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.signing_key
+    EXECUTE FUNCTION snowflake_registry.keep_the_past();
+CREATE TRIGGER keep_the_table BEFORE TRUNCATE ON snowflake_registry.segment_privilege
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_longest_lease BEFORE UPDATE ON snowflake_registry.settings FOR EACH ROW
     WHEN (NEW.longest_lease < OLD.longest_lease)
@@ -69,6 +74,9 @@ CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_reg
 CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.signing_key FOR EACH ROW
     WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
     EXECUTE FUNCTION snowflake_registry.leave_out();
+CREATE TRIGGER from_elsewhere BEFORE INSERT OR UPDATE OR DELETE ON snowflake_registry.segment_privilege FOR EACH ROW
+    WHEN (pg_catalog.current_setting('session_replication_role') = 'replica')
+    EXECUTE FUNCTION snowflake_registry.leave_out();
 
 -- The triggers above are enabled with ENABLE ALWAYS, so that they also fire in apply workers. After a data-only restore
 -- with --disable-triggers, all triggers are enabled as ordinary triggers.
@@ -79,7 +87,8 @@ BEGIN
         SELECT guard.tgrelid::regclass, guard.tgname
         FROM pg_trigger AS guard
         WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
-                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass)
+                                'snowflake_registry.segment'::regclass, 'snowflake_registry.signing_key'::regclass,
+                                'snowflake_registry.segment_privilege'::regclass)
           AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                'snowflake_registry.leave_out()'::regprocedure)
           AND guard.tgenabled <> 'A';
@@ -96,7 +105,7 @@ DECLARE
     guard record;
 BEGIN
     LOCK TABLE snowflake_registry.settings, snowflake_registry.lease, snowflake_registry.segment,
-               snowflake_registry.signing_key IN SHARE ROW EXCLUSIVE MODE NOWAIT;
+               snowflake_registry.signing_key, snowflake_registry.segment_privilege IN SHARE ROW EXCLUSIVE MODE NOWAIT;
     FOR guard IN SELECT * FROM snowflake_registry.guards_off() LOOP
         EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', guard.relation, guard.name);
     END LOOP;

@@ -142,6 +142,9 @@ CREATE TABLE snowflake_registry.segment (
     updated_at timestamptz NOT NULL,
     dropped_at timestamptz,
     was_lost boolean NOT NULL DEFAULT false,
+    description text,
+    -- The numbers of a segment are distinct, so the sum fits into bigint.
+    numbers_granted bigint NOT NULL DEFAULT 0,
     CHECK (num_nulls(period, digits, time_zone, period_key) = CASE WHEN period IS NULL THEN 4 ELSE 0 END),
     CHECK (num_nulls(ahead_key, ahead_value) <> 1)
 ) USING heap WITH (fillfactor = 40);
@@ -171,8 +174,21 @@ COMMENT ON COLUMN snowflake_registry.segment.seen_until IS
 
 COMMENT ON COLUMN snowflake_registry.segment.was_lost IS
     'true if the creation of the segment was lost, and the row was created from a token of a server';
+COMMENT ON COLUMN snowflake_registry.segment.numbers_granted IS
+    'how many numbers were granted, in all periods; never decreases, and increments do not count';
+COMMENT ON COLUMN snowflake_registry.segment.description IS 'text for administrators';
 CREATE INDEX segment_lower_name ON snowflake_registry.segment (lower(name));
 COMMENT ON INDEX snowflake_registry.segment_lower_name IS 'index for finding names that differ only in case';
+
+CREATE TABLE snowflake_registry.segment_privilege (
+    name text COLLATE "C",
+    role regrole,
+    PRIMARY KEY (name, role)
+) USING heap;
+COMMENT ON TABLE snowflake_registry.segment_privilege IS
+    'segments of the roles that may not take numbers of all segments';
+COMMENT ON COLUMN snowflake_registry.segment_privilege.name IS
+    'name of a segment that the role may use; empty in the row of each limited role that makes the role limited';
 
 -- The key is created with the registry and never replaced, so that signatures from lost commits can be verified.
 CREATE TABLE snowflake_registry.signing_key (

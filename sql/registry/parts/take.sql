@@ -14,6 +14,8 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
+    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN
     PERFORM snowflake_registry.begin_call();
@@ -86,33 +88,47 @@ BEGIN
                  AS one
         ORDER BY one.name COLLATE "C", element.ordinal
     LOOP
-        BEGIN
-            answer := snowflake_registry.take_range(
-                asked, said.node_name, is_local,
-                -- After a loss, all affected segments are closed, and open segments need not wait.
-                CASE WHEN registry.waits > '0' AND registry.is_restarted
-                     THEN format('quarantine until %s: %s',
-                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                 left(registry.quarantine_reason, 200)) END);
-        EXCEPTION
-            WHEN lock_not_available THEN
-                answer := NULL;
-                answer.outcome := 'busy';
-                answer.detail := 'other sessions held a lock on the segment for too long';
-            -- For example, the time zone of the segment is not known on this server.
-            WHEN data_exception THEN
-                answer := NULL;
-                answer.outcome := 'invalid';
-                answer.detail := left(SQLERRM, 300);
-        END;
-        IF answer.outcome = 'busy' THEN
-            -- The remaining requests wait for a shorter time.
-            PERFORM set_config('lock_timeout', '100ms', true);
+        IF is_limited AND NOT snowflake_registry.is_granted(asked.name) THEN
+            -- The reply is the same whether or not the segment exists, and contains no token.
+            answer := NULL;
+            answer.outcome := 'denied';
+            answer.detail := format('role %I may not use this segment: the administrator of the registry must call '
+                                    'snowflake_registry.grant_segment(%L, %L)', session_user, left(asked.name, 255),
+                                    quote_ident(session_user));
+        ELSE
+            BEGIN
+                answer := snowflake_registry.take_range(
+                    asked, said.node_name, is_local,
+                    -- After a loss, all affected segments are closed, and open segments need not wait.
+                    CASE WHEN registry.waits > '0' AND registry.is_restarted
+                         THEN format('quarantine until %s: %s',
+                                     snowflake_registry.in_words(registry.counted_at + registry.waits),
+                                     left(registry.quarantine_reason, 200)) END);
+            EXCEPTION
+                WHEN lock_not_available THEN
+                    answer := NULL;
+                    answer.outcome := 'busy';
+                    answer.detail := 'other sessions held a lock on the segment for too long';
+                -- For example, the time zone of the segment is not known on this server.
+                WHEN data_exception THEN
+                    answer := NULL;
+                    answer.outcome := 'invalid';
+                    answer.detail := left(SQLERRM, 300);
+            END;
+            IF answer.outcome = 'busy' THEN
+                -- The remaining requests wait for a shorter time.
+                PERFORM set_config('lock_timeout', '100ms', true);
+            END IF;
+            answer.token := tokens ->> asked.name;
+            IF is_limited THEN
+                -- The reason of a quarantine follows a colon, and may contain the name and numbers of another segment.
+                answer.detail := CASE WHEN answer.outcome = ANY ('{busy,closed}') THEN split_part(answer.detail, ': ', 1)
+                                      ELSE answer.detail END;
+                answer.near := CASE WHEN snowflake_registry.is_granted(answer.near) THEN answer.near END;
+            END IF;
         END IF;
-        answer.token := tokens ->> asked.name;
         answer.request := asked.request;
         answer.name := asked.name;
-        answer.is_known := coalesce(answer.is_known, true);
         answer.registry_id := about.registry_id;
         answer.registry_clock := about.registry_clock;
         answer.report_every := about.report_every;
@@ -120,21 +136,9 @@ BEGIN
         is_answered := true;
     END LOOP;
 
-    FOR answer IN
-        SELECT NULL, segment.name, true, 'known', NULL, segment.increment, NULL, NULL, NULL, NULL,
-               segment.step, segment.max_value, about.registry_id, about.registry_clock, NULL, NULL, about.report_every, NULL
-        FROM snowflake_registry.segment AS segment
-        WHERE segment.dropped_at IS NULL AND segment.name NOT IN (
-            SELECT element ->> 'name' FROM jsonb_array_elements(take_ranges.requests) AS element
-        )
-        ORDER BY segment.name
-    LOOP
-        RETURN NEXT answer;
-        is_answered := true;
-    END LOOP;
+    -- The row contains the identity and the clock of the registry.
     IF NOT is_answered THEN
         about.outcome := 'empty';
-        about.detail := 'there are no segments';
         RETURN NEXT about;
     END IF;
 END
@@ -161,7 +165,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION snowflake_registry.take(uuid, jsonb, text) IS
-    'grants ranges of numbers to a server, and returns the names of all segments';
+    'grants ranges of numbers to a server';
 
 -- This is a separate function, because a server that connects can claim anything about itself. Never grant EXECUTE on
 -- this function.

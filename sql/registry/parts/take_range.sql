@@ -102,7 +102,9 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.segment_like(text) IS
     'name of the segment that differs from a name only in case, or NULL';
 
--- Takes a range of one segment. The row is locked until the commit.
+-- Takes a range of one segment. The row is locked until the commit. A report that cannot change the row, because it
+-- contains no number or a number of this registry, does not lock the row. Programs therefore can find out cheaply
+-- whether a segment exists.
 CREATE FUNCTION snowflake_registry.take_range(
     asked snowflake_registry.request, node_name text, is_local boolean, waits_for text
 )
@@ -113,6 +115,7 @@ DECLARE
     answer snowflake_registry.taken;
     stored snowflake_registry.segment;
     segment snowflake_registry.segment;
+    is_only_read CONSTANT boolean := asked.is_report AND (asked.had_until IS NULL OR asked.is_ours AND NOT is_local);
     is_frozen boolean;
     moment timestamptz;
     had_key bigint;
@@ -121,10 +124,12 @@ DECLARE
     first numeric;
     last numeric;
 BEGIN
-    SELECT * INTO stored
-    FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    IF is_only_read THEN
+        SELECT * INTO stored FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name;
+    ELSE
+        SELECT * INTO stored FROM snowflake_registry.segment AS segment WHERE segment.name = asked.name FOR UPDATE;
+    END IF;
     IF NOT FOUND OR stored.dropped_at IS NOT NULL THEN
-        answer.is_known := false;
         IF stored.was_lost THEN
             answer.outcome := 'lost';
             answer.detail := 'the creation of the segment was lost';
@@ -143,7 +148,6 @@ BEGIN
         END IF;
         RETURN answer;
     END IF;
-    answer.is_known := true;
     answer.increment := stored.increment;
     answer.max_value := stored.max_value;
     answer.step := stored.step;
@@ -264,7 +268,9 @@ BEGIN
         answer.outcome := 'exhausted';
         answer.detail := CASE
             WHEN last = segment.max_value THEN format('the numbers of the segment end at %s (max_value)', last)
-            ELSE format('period %s has no more numbers with %s digits', answer.period_key, segment.digits)
+            ELSE format('period %s has no more numbers with %s digits, and the next period starts at %s',
+                        answer.period_key, segment.digits,
+                        snowflake_registry.in_words(to_timestamp(answer.period_ends / 1000000)))
         END;
         RETURN answer;
     END IF;
@@ -292,7 +298,8 @@ BEGIN
     UPDATE snowflake_registry.segment AS kept
     SET next_value = segment.next_value, period_key = segment.period_key, ahead_key = segment.ahead_key,
         ahead_value = segment.ahead_value, step = answer.step, has_left = kept.has_left OR NOT is_local,
-        taken_at = moment, taken_by = take_range.node_name, updated_at = moment
+        taken_at = moment, taken_by = take_range.node_name, numbers_granted = kept.numbers_granted + answer.count,
+        updated_at = moment
     WHERE kept.name = asked.name;
     RETURN answer;
 END

@@ -35,7 +35,6 @@ COMMENT ON TYPE snowflake_registry.request IS 'request for numbers of one segmen
 CREATE TYPE snowflake_registry.taken AS (
     request int,
     name text,
-    is_known boolean,
     outcome text,
     first bigint,
     increment bigint,

@@ -22,7 +22,8 @@ CREATE VIEW snowflake_registry.status AS
                SELECT FROM pg_trigger AS guard
                WHERE guard.tgrelid IN ('snowflake_registry.settings'::regclass, 'snowflake_registry.lease'::regclass,
                                        'snowflake_registry.segment'::regclass,
-                                       'snowflake_registry.signing_key'::regclass)
+                                       'snowflake_registry.signing_key'::regclass,
+                                       'snowflake_registry.segment_privilege'::regclass)
                  AND guard.tgfoid IN ('snowflake_registry.keep_the_past()'::regprocedure,
                                       'snowflake_registry.leave_out()'::regprocedure)
                  AND guard.tgenabled <> 'A'
@@ -132,7 +133,8 @@ CREATE VIEW snowflake_registry.segments AS
            CASE WHEN greatest(segment.next_value, segment.ahead_value) <= 9223372036854775807
                      -- Otherwise more numbers may have been granted.
                      AND segment.closed_reason IS NULL AND coalesce(settings.waits <= '0', true)
-                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at
+                THEN greatest(segment.next_value, segment.ahead_value)::bigint END AS resume_at,
+           segment.description, segment.numbers_granted
     FROM snowflake_registry.segment AS segment LEFT JOIN snowflake_registry.settings AS settings ON true
     ORDER BY segment.name;
 COMMENT ON VIEW snowflake_registry.segments IS 'all segments, including dropped ones';
@@ -155,6 +157,9 @@ COMMENT ON COLUMN snowflake_registry.segments.next_value IS
 COMMENT ON COLUMN snowflake_registry.segments.resume_at IS
     'lowest value above all granted numbers; NULL if beyond the range of bigint, or if not known because commits may have '
     'been lost';
+COMMENT ON COLUMN snowflake_registry.segments.numbers_granted IS
+    'how many numbers were granted, in all periods; increments do not count';
+COMMENT ON COLUMN snowflake_registry.segments.description IS 'text for administrators';
 COMMENT ON COLUMN snowflake_registry.segments.step IS
     'size of the range that was taken last';
 COMMENT ON COLUMN snowflake_registry.segments.taken_by IS 'server that last took a range, as reported by the server';

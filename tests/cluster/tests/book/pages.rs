@@ -29,7 +29,7 @@ const PAGES: [(&str, &str, usize); 17] = [
 const PAGES_FROM_ELSEWHERE: [(&str, &str, usize); 9] = [
     ("auto-increment", include_str!("../../../../docs/how-to/from/auto-increment.md"), 7),
     ("baidu", include_str!("../../../../docs/how-to/from/baidu.md"), 7),
-    ("leaf", include_str!("../../../../docs/how-to/from/leaf.md"), 5),
+    ("leaf", include_str!("../../../../docs/how-to/from/leaf.md"), 6),
     ("redis", include_str!("../../../../docs/how-to/from/redis.md"), 5),
     ("sonyflake", include_str!("../../../../docs/how-to/from/sonyflake.md"), 5),
     ("tinyid", include_str!("../../../../docs/how-to/from/tinyid.md"), 4),

@@ -100,8 +100,7 @@ fn acquire_and_show(client: &mut Client, tokens: &[&str], ahead: &str) -> String
 pub fn report(client: &mut Client, name: &str, tokens: &[&str]) -> (String, Option<String>) {
     let query = format!(
         "SELECT outcome, token FROM snowflake_registry.take(
-             NULL, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')
-         WHERE request IS NOT NULL"
+             NULL, '[{{\"name\": \"{name}\", \"report\": true, \"tokens\": {tokens:?}}}]', 'a server')"
     );
     let row = client.query_one(&query, &[]).unwrap();
     (row.get(0), row.get(1))

@@ -190,8 +190,11 @@ fn numbers_of_other_systems_go_on() {
     let cluster = start(Cluster::builder());
     let mut client = cluster.connect();
     client.run(
-        "CREATE TABLE leaf_alloc (biz_tag text PRIMARY KEY, max_id bigint, step int);
-         INSERT INTO leaf_alloc VALUES ('leaf-segment-test', 2001, 2000), ('leaf-new', 1, 500);
+        "CREATE TABLE leaf_alloc (biz_tag varchar(128) PRIMARY KEY DEFAULT '', max_id bigint NOT NULL DEFAULT 1,
+                                  step int NOT NULL, description varchar(256), update_time timestamp DEFAULT now());
+         INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES
+             ('leaf-segment-test', 2001, 2000, 'Test leaf Segment Mode Get Id'), ('leaf-new', 1, 500, NULL),
+             (repeat('订', 85), 7, 100, repeat('🛒', 256));
          CREATE TABLE tiny_id_info (biz_type text PRIMARY KEY, begin_id bigint, max_id bigint, step int,
                                     delta int, remainder int);
          INSERT INTO tiny_id_info VALUES ('one', 1, 100000, 1000, 1, 0), ('odd', 1, 100000, 1000, 2, 1),
@@ -202,8 +205,16 @@ fn numbers_of_other_systems_go_on() {
         assert!(commands.contains("create_segment"), "{commands}");
         client.run(&commands);
     }
+    let described =
+        "SELECT count(*) FROM leaf_alloc AS l JOIN snowflake_registry.segments AS s ON s.name = l.biz_tag
+                     WHERE s.description IS NOT DISTINCT FROM l.description";
+    assert_eq!(single::<i64>(&mut client, described), 3);
     let mut server = Member::default();
+    let longest = "订".repeat(85);
     for (name, first, increment, count) in [
+        (longest.as_str(), 7, 1, 100),
+        // Its token proves what was granted, although the name is long.
+        (longest.as_str(), 107, 1, 100),
         ("leaf-segment-test", 2_001, 1, 2_000),
         ("leaf-new", 1, 1, 500),
         ("one", 100_001, 1, 1_000),

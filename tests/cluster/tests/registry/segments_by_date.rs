@@ -80,7 +80,10 @@ fn the_year_ends_and_clocks_change() {
     // All 999 numbers were in that range.
     let taken = Member::default().take(&mut client, "y");
     assert_eq!(taken.outcome, "exhausted");
-    assert_eq!(taken.detail.unwrap(), "period 2027 has no more numbers with 3 digits");
+    assert_eq!(
+        taken.detail.unwrap(),
+        "period 2027 has no more numbers with 3 digits, and the next period starts at 2027-12-31 23:00:00 UTC"
+    );
     assert_eq!(state(&mut client, "y"), "exhausted");
     // Midnight is that of Berlin, not of Greenwich.
     set_clock_to(&registry, "2027-12-31 23:00:00");
