@@ -103,6 +103,7 @@ mod segments {
     mod bad_names;
     mod buffer;
     mod by_date;
+    mod many_names;
     mod noted;
     mod numbers;
     mod registries;
