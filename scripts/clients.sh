@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/how-to/clients.md and numbers-over-http.md on throw-away servers. Called by scripts/test.sh, which prepares
-# everything else.
+# Runs the programs of docs/how-to/clients.md and numbers-over-http.md on throw-away servers. Called by
+# scripts/test.sh, which prepares everything else.
 #
 # Installs their dependencies below target/clients, in the versions that tests/clients pins.
 set -euo pipefail

@@ -1,5 +1,5 @@
-//! The programs of docs/how-to/clients.md and numbers-over-http.md, run as they are. A comment after a line that prints gives the output: `an
-//! ID` stands for the ID of a row in table `orders`.
+//! The programs of docs/how-to/clients.md and numbers-over-http.md, run as they are. A comment after a line that prints
+//! gives the output: `an ID` stands for the ID of a row in table `orders`.
 //!
 //! These tests are not part of a plain `cargo test`: scripts/clients.sh installs their requirements below
 //! target/clients and runs them.
@@ -44,8 +44,7 @@ fn sqlx() {
     check("sqlx", source, &mut Command::new(installed("sqlx/target/debug/orders")));
 }
 
-/// Four clients take numbers while the server crashes. No number is repeated, and what is not a request for a number gets
-/// none.
+/// Four clients take numbers while the server crashes. No number is repeated. Other requests get no number.
 #[test]
 #[ignore = "needs packages: make clients"]
 fn number_service() {

@@ -51,6 +51,36 @@ fn examples_of_segments() {
     assert!(checked >= 7, "only {checked} results were checked");
 }
 
+/// Each site has a registry. Servers get worker IDs and numbers of their site, even if they request others.
+#[test]
+fn examples_of_several_datacenters() {
+    let page = include_str!("../../../../docs/how-to/several-datacenters.md");
+    let sites = ["all sites", "site A", "site B"];
+    let fleets = sites.map(|site| {
+        let registry = Registry::of_both("renew_every => '500ms'").not_started().start(Cluster::builder());
+        let heading = format!("-- on the registry of {site}\n");
+        let mine: Vec<&str> = blocks(page).filter_map(|block| block.strip_prefix(&heading)).collect();
+        assert_eq!(mine.len(), 2, "{site}");
+        mine.iter().for_each(|block| {
+            run_block(&mut registry.connect(), block);
+        });
+        Fleet { registry }
+    });
+    assert_eq!(blocks(page).count(), 2 * sites.len());
+
+    let [_, a, b] = &fleets;
+    for (fleet, workers, numbers) in [(a, 0..=511, [1, 3]), (b, 512..=1023, [2, 4])] {
+        let server = fleet.server().start();
+        let worker = leased_worker(&server);
+        assert!(workers.contains(&worker), "{worker}");
+        let mut client = server.connect();
+        assert_eq!(ids(&mut client, "SELECT snowflake_segment_batch('orders', 2)"), numbers);
+    }
+    let of_b = a.server().set("snowflake_id.worker_id", "600").start();
+    wait_for_registry_state(&of_b, "all taken");
+    assert_eq!(failure(&mut of_b.connect(), "SELECT snowflake_nextval()").0, "55000");
+}
+
 /// The roles of the page take numbers. GET requests of PostgREST, which are read-only transactions, get none.
 #[test]
 fn examples_of_numbers_over_http() {
