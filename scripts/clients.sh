@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/how-to/clients.md on throw-away servers. Called by scripts/test.sh, which prepares
-# everything else.
+# Runs the programs of docs/how-to/clients.md and numbers-over-http.md on throw-away servers. Called by
+# scripts/test.sh, which prepares everything else.
 #
 # Installs their dependencies below target/clients, in the versions that tests/clients pins.
 set -euo pipefail
@@ -14,9 +14,9 @@ cp -Rp tests/clients/. "$clients"
 programs=()
 readarray -t python_packages <tests/clients/requirements.txt
 if install_python clients/venv "${python_packages[@]}"; then
-    programs+=(django sqlalchemy)
+    programs+=(django sqlalchemy number_service)
 else
-    skip "Django and SQLAlchemy: what tests/clients/requirements.txt names cannot be installed"
+    skip "Django, SQLAlchemy and the service of numbers: what tests/clients/requirements.txt names cannot be installed"
 fi
 if install_node "$clients"; then
     programs+=(node_postgres)

@@ -172,6 +172,24 @@ IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_mask_wrapper';
 
+CREATE FUNCTION "snowflake_mask"(
+    "id" bigint,
+    "key" bytea,
+    "digits" INT
+) RETURNS bigint
+IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_mask_digits_wrapper';
+
+CREATE FUNCTION "snowflake_mask"(
+    "id" bigint,
+    "key" bytea,
+    "layout" text
+) RETURNS bigint
+IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_mask_layout_wrapper';
+
 CREATE FUNCTION "snowflake_mask_named"(
     "id" bigint,
     "key_name" text
@@ -179,6 +197,24 @@ CREATE FUNCTION "snowflake_mask_named"(
 STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_mask_named_wrapper';
+
+CREATE FUNCTION "snowflake_mask_named"(
+    "id" bigint,
+    "key_name" text,
+    "digits" INT
+) RETURNS bigint
+STRICT STABLE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_mask_named_digits_wrapper';
+
+CREATE FUNCTION "snowflake_mask_named"(
+    "id" bigint,
+    "key_name" text,
+    "layout" text
+) RETURNS bigint
+STRICT STABLE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_mask_named_layout_wrapper';
 
 CREATE FUNCTION "snowflake_preset_names"() RETURNS TEXT[]
 IMMUTABLE STRICT PARALLEL SAFE
@@ -346,6 +382,24 @@ IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_unmask_wrapper';
 
+CREATE FUNCTION "snowflake_unmask"(
+    "masked" bigint,
+    "key" bytea,
+    "digits" INT
+) RETURNS bigint
+IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_unmask_digits_wrapper';
+
+CREATE FUNCTION "snowflake_unmask"(
+    "masked" bigint,
+    "key" bytea,
+    "layout" text
+) RETURNS bigint
+IMMUTABLE STRICT PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_unmask_layout_wrapper';
+
 CREATE FUNCTION "snowflake_unmask_named"(
     "masked" bigint,
     "key_name" text
@@ -353,6 +407,24 @@ CREATE FUNCTION "snowflake_unmask_named"(
 STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_unmask_named_wrapper';
+
+CREATE FUNCTION "snowflake_unmask_named"(
+    "masked" bigint,
+    "key_name" text,
+    "digits" INT
+) RETURNS bigint
+STRICT STABLE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_unmask_named_digits_wrapper';
+
+CREATE FUNCTION "snowflake_unmask_named"(
+    "masked" bigint,
+    "key_name" text,
+    "layout" text
+) RETURNS bigint
+STRICT STABLE PARALLEL SAFE
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_unmask_named_layout_wrapper';
 
 CREATE FUNCTION snowflake_decode(
     id bigint,
@@ -1612,6 +1684,14 @@ COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
     'snowflake ID masked with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
     'snowflake ID of a number that was masked with a key of 16 bytes';
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea, integer) IS
+    'number masked with a key of 16 bytes, as another number with at most as many digits';
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, integer) IS
+    'number that was masked with a key of 16 bytes and a number of digits';
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea, text) IS
+    'snowflake ID masked with a key of 16 bytes, as a number that fits in the bits of the layout';
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
+    'snowflake ID of a number that was masked with a key of 16 bytes and a layout';
 
 -- A name must not look like a key. If a name of 16 characters were passed as a key, the name itself would silently be
 -- used as the key, which would then not be secret. If an argument looks like a key, the error for a missing name must
@@ -1650,6 +1730,14 @@ COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'snowflake ID masked with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
     'snowflake ID of a number that was masked with a key of table snowflake_mask_key';
+COMMENT ON FUNCTION snowflake_mask_named(bigint, text, integer) IS
+    'number masked with a key of table snowflake_mask_key, as another number with at most as many digits';
+COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, integer) IS
+    'number that was masked with a key of table snowflake_mask_key and a number of digits';
+COMMENT ON FUNCTION snowflake_mask_named(bigint, text, text) IS
+    'snowflake ID masked with a key of table snowflake_mask_key, as a number that fits in the bits of the layout';
+COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, text) IS
+    'snowflake ID of a number that was masked with a key of table snowflake_mask_key and a layout';
 
 -- Functions that convert IDs to public IDs and UUIDs, and back.
 
@@ -1925,7 +2013,11 @@ BEGIN
                 '@extschema@.snowflake_segment_currval(text)',
                 '@extschema@.snowflake_mask_key_of(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',
+                '@extschema@.snowflake_mask_named(bigint, text, int)',
+                '@extschema@.snowflake_mask_named(bigint, text, text)',
                 '@extschema@.snowflake_unmask_named(bigint, text)',
+                '@extschema@.snowflake_unmask_named(bigint, text, int)',
+                '@extschema@.snowflake_unmask_named(bigint, text, text)',
                 '@extschema@.snowflake_to_public_named(text, bigint, text)',
                 '@extschema@.snowflake_from_public_named(text, text, text)',
                 '@extschema@.snowflake_to_uuid_named(bigint, text, text)',

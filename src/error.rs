@@ -8,6 +8,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::mask::KEY_BYTES;
 use snowflake_id_core::message::instant;
 use snowflake_id_core::public::{PrefixError, PublicTextError, UuidError};
+use snowflake_id_core::short_mask::{DIGITS, DomainError};
 use snowflake_id_core::{Encoding, Field, Identity, Layout, LayoutError, RangeError, Stall, TextError};
 use uuid::Uuid;
 
@@ -141,6 +142,7 @@ pub enum Error {
     },
     /// The error does not quote the argument, because the argument is a key.
     MaskKeyForName,
+    Domain(DomainError),
     Range(RangeError),
     /// Errors of segments. Names are always converted with `shown`, and details are texts from the registry.
     SegmentsInRecovery,
@@ -210,6 +212,12 @@ pub enum Error {
 impl From<RangeError> for Error {
     fn from(problem: RangeError) -> Error {
         Error::Range(problem)
+    }
+}
+
+impl From<DomainError> for Error {
+    fn from(problem: DomainError) -> Error {
+        Error::Domain(problem)
     }
 }
 
@@ -582,6 +590,29 @@ impl Error {
                 "a mask key was specified instead of the name of a key",
                 "The argument begins with \\x or has 16 characters, as keys do.",
                 "Specify the name of a key in table snowflake_mask_key. To specify the key itself, call the function whose name does not end in _named, such as snowflake_mask().",
+            ),
+            Error::Domain(problem) => texts(
+                match problem {
+                    DomainError::Number { .. } => ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+                    DomainError::Digits(_) | DomainError::Bits(_) => ERRCODE_INVALID_PARAMETER_VALUE,
+                },
+                problem.to_string(),
+                problem.allowed(),
+                match problem {
+                    DomainError::Digits(digits) if digits < DIGITS.start() => {
+                        "A mask of fewer than a million numbers is not secure. Use more digits. Shorter numbers are masked as numbers with leading zeros."
+                    }
+                    DomainError::Digits(_) => {
+                        "Omit the number of digits. Masked IDs then have up to 19 digits."
+                    }
+                    DomainError::Bits(_) => "Omit the layout, or specify the number of digits instead.",
+                    DomainError::Number { number: ..0, .. } => {
+                        "A negative number is neither an ID nor a masked number."
+                    }
+                    DomainError::Number { .. } => {
+                        "To mask a larger number, use more digits, or the layout of the ID. To unmask a number, use the digits or the layout with which it was masked."
+                    }
+                },
             ),
             Error::SegmentsInRecovery => texts(
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,

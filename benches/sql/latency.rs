@@ -178,13 +178,19 @@ fn measure(
     }
     let percentiles = load.percentiles();
     let columns: Vec<_> = percentiles.iter().map(|percentile| format!("{percentile} %")).collect();
-    let head: Vec<_> = [load.name].into_iter().chain(columns.iter().map(String::as_str)).collect();
+    let mut head: Vec<_> = [load.name].into_iter().chain(columns.iter().map(String::as_str)).collect();
+    // The total rate of a load without a fixed rate. For calls within a server, see the table of throughput.
+    let shows_rate = side == "client" && load.every.is_none();
+    if shows_rate {
+        head.push("calls per second");
+    }
     let mut shown = Vec::new();
     for (subject, seen) in subjects.iter().zip(all) {
         let ns = |percentile| seen.latencies.value_at_percentile(percentile);
         let per_second = seen.per_second / ROUNDS as f64;
         let times = percentiles.iter().map(|&percentile| time(ns(percentile)));
-        shown.push([subject.title()].into_iter().chain(times).collect());
+        let rate = shows_rate.then(|| format!("{per_second:.0}"));
+        shown.push([subject.title()].into_iter().chain(times).chain(rate).collect());
         for &percentile in percentiles {
             rows.push([
                 side.into(),

@@ -51,6 +51,16 @@ pub fn print_showing(servers: &mut Servers, figures: &Figures) {
     rows.push(row("`snowflake_mask(id, key)`", format!("snowflake_mask({ID}, {KEY})"), ID));
     rows.push(row("`snowflake_unmask(masked, key)`", format!("snowflake_unmask({ID}, {KEY})"), ID));
     rows.push(row("`snowflake_mask_named(id, name)`", format!("snowflake_mask_named({ID}, 'bench')"), ID));
+    rows.push(row(
+        "`snowflake_mask(number, key, digits => 10)`",
+        format!("snowflake_mask(n, {KEY}, digits => 10)"),
+        "n",
+    ));
+    rows.push(row(
+        "`snowflake_mask(id, key, layout => 'js53')`",
+        format!("snowflake_mask(n, {KEY}, 'js53')"),
+        "n",
+    ));
     let public = format!("snowflake_to_public('cus', {ID}, {KEY})");
     let from_public = format!("snowflake_from_public('cus', {public}, {KEY})");
     rows.push(row("`snowflake_to_public(prefix, id, key)`", public.clone(), ID));

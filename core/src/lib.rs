@@ -38,6 +38,7 @@
 //! | [`guess`] | the presets that an ID may belong to |
 //! | [`id_text`] | [`Encoding`]: IDs as text |
 //! | [`mask`] | [`Mask`]: numbers that hide when the IDs were created |
+//! | [`short_mask`] | [`ShortMask`]: the same in few digits, or in the bits of a layout |
 //! | [`public`] | public IDs: texts with a prefix, and UUIDs, both with or without a key |
 
 #![forbid(unsafe_code)]
@@ -62,8 +63,10 @@ pub mod range;
 pub mod reader_sql;
 pub mod reset;
 pub mod segment;
+pub mod short_mask;
 pub mod slot;
 pub mod slot_key;
+mod subkey;
 pub mod time_scale;
 pub mod track;
 pub mod used;
@@ -77,5 +80,6 @@ pub use layout::{Decoded, Layout, Parts};
 pub use lease::Lease;
 pub use mask::Mask;
 pub use segment::Segment;
+pub use short_mask::ShortMask;
 pub use slot::{Gate, Slot};
 pub use slot_key::SlotKey;

@@ -117,6 +117,21 @@ fn the_lowest_value_is_taken_whose_use_has_ended() {
     assert_eq!(with(&[(1, 1), (2, -5), (3, 1), (0, -5)]), None);
 }
 
+/// A value of the clock sequence is in use before the clock is set back for the first time. 3 bits have eight values.
+#[test]
+fn three_bits_are_enough_for_seven_set_backs() {
+    for (preset, most) in [("rollback3", 7), ("rollback2", 3)] {
+        let asked = Asked { widths: Widths::of(&layout(preset)), ..asked() };
+        let (mut uses, mut value, mut opened) = (mine(), 0, vec![]);
+        while let Some(next) = next_value(&in_use(value, HOUR_US), &uses, &asked) {
+            uses.add(next.closing);
+            value = next.horizon.value();
+            opened.push(value);
+        }
+        assert_eq!(opened, (1..=most).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_lease_that_begins_later_or_has_ended_gives_no_other_value() {
     let with = |from_us, until_us| Asked { lease: Lease { identity: ME, from_us, until_us }, ..asked() };

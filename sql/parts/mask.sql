@@ -4,6 +4,14 @@ COMMENT ON FUNCTION snowflake_mask(bigint, bytea) IS
     'snowflake ID masked with a key of 16 bytes';
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea) IS
     'snowflake ID of a number that was masked with a key of 16 bytes';
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea, integer) IS
+    'number masked with a key of 16 bytes, as another number with at most as many digits';
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, integer) IS
+    'number that was masked with a key of 16 bytes and a number of digits';
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea, text) IS
+    'snowflake ID masked with a key of 16 bytes, as a number that fits in the bits of the layout';
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
+    'snowflake ID of a number that was masked with a key of 16 bytes and a layout';
 
 -- A name must not look like a key. If a name of 16 characters were passed as a key, the name itself would silently be
 -- used as the key, which would then not be secret. If an argument looks like a key, the error for a missing name must
@@ -42,3 +50,11 @@ COMMENT ON FUNCTION snowflake_mask_named(bigint, text) IS
     'snowflake ID masked with a key of table snowflake_mask_key';
 COMMENT ON FUNCTION snowflake_unmask_named(bigint, text) IS
     'snowflake ID of a number that was masked with a key of table snowflake_mask_key';
+COMMENT ON FUNCTION snowflake_mask_named(bigint, text, integer) IS
+    'number masked with a key of table snowflake_mask_key, as another number with at most as many digits';
+COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, integer) IS
+    'number that was masked with a key of table snowflake_mask_key and a number of digits';
+COMMENT ON FUNCTION snowflake_mask_named(bigint, text, text) IS
+    'snowflake ID masked with a key of table snowflake_mask_key, as a number that fits in the bits of the layout';
+COMMENT ON FUNCTION snowflake_unmask_named(bigint, text, text) IS
+    'snowflake ID of a number that was masked with a key of table snowflake_mask_key and a layout';

@@ -8,24 +8,20 @@
 //!
 //! | step | algorithm |
 //! | --- | --- |
-//! | subkeys | the key derivation function in counter mode of NIST SP 800-108, with AES-128-CMAC; counter and length have 32 bits, the label is that of the form, the context is the prefix |
+//! | subkeys | see `subkey.rs`; the label is that of the form, the context is the prefix |
 //! | masked number | CAST-128 with cycle walking, see [`mask`](crate::mask) |
 //! | tag | the leftmost bits of one block encrypted with AES-128: the masked number in 8 bytes, most significant byte first, followed by 8 zero bytes |
 //!
 //! The tag is a CBC-MAC of messages that always consist of one block.
 
+use aes::Aes128Enc;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
-use aes::{Aes128, Aes128Enc};
-use cmac::{Cmac, Mac};
 use ctutils::CtEq;
-use zeroize::Zeroizing;
 
 use super::prefix::Prefix;
 use crate::error::RangeError;
 use crate::mask::{KEY_BYTES, Mask};
-
-/// The number of subkeys derived from a key.
-const SUBKEYS: u32 = 2;
+use crate::subkey::subkeys;
 
 /// A key prepared for one form and one prefix. The key is erased from memory when this value is dropped.
 pub struct Seal {
@@ -38,17 +34,8 @@ impl Seal {
     ///
     /// `label` is the name of the form.
     pub fn new(key: &[u8; KEY_BYTES], label: &[u8], prefix: &Prefix) -> Seal {
-        let derivation = Cmac::<Aes128>::new(key.into());
-        let subkey = |counter: u32| {
-            let mut mac = derivation.clone();
-            mac.update(&counter.to_be_bytes());
-            mac.update(label);
-            mac.update(&[0]);
-            mac.update(prefix.as_bytes());
-            mac.update(&(SUBKEYS * 8 * KEY_BYTES as u32).to_be_bytes());
-            Zeroizing::new(<[u8; KEY_BYTES]>::from(mac.finalize().into_bytes()))
-        };
-        Seal { mask: Mask::new(&subkey(1)), tag: Aes128Enc::new((&*subkey(2)).into()) }
+        let [for_mask, for_tag] = subkeys(key, label, prefix.as_bytes());
+        Seal { mask: Mask::new(&for_mask), tag: Aes128Enc::new((&*for_tag).into()) }
     }
 
     /// Returns the masked number of an ID, and a tag of `tag_bits` bits (1 to 64). The masked number is not

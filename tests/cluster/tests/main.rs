@@ -9,6 +9,7 @@ mod alone {
     mod clock_set_back;
     mod clocks;
     mod connecting;
+    mod leap_second;
     mod max_wait;
     mod restarts;
     mod stops;

@@ -11,7 +11,7 @@ const PAGES: [(&str, &str, usize); 17] = [
     ("columns", include_str!("../../../../docs/how-to/columns.md"), 5),
     ("copy", include_str!("../../../../docs/how-to/copy.md"), 2),
     ("faq", include_str!("../../../../docs/explanation/faq.md"), 4),
-    ("functions", include_str!("../../../../docs/reference/functions.md"), 11),
+    ("functions", include_str!("../../../../docs/reference/functions.md"), 12),
     ("public_ids", include_str!("../../../../docs/how-to/public-ids.md"), 17),
     ("layouts", include_str!("../../../../docs/reference/layouts.md"), 2),
     ("monitoring", include_str!("../../../../docs/how-to/monitoring.md"), 1),
@@ -20,7 +20,7 @@ const PAGES: [(&str, &str, usize); 17] = [
     ("reading_elsewhere", include_str!("../../../../docs/how-to/reading-elsewhere.md"), 3),
     ("runbooks", include_str!("../../../../docs/how-to/runbooks.md"), 0),
     ("status", include_str!("../../../../docs/reference/states.md"), 0),
-    ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 7),
+    ("text_and_masks", include_str!("../../../../docs/how-to/text-and-masks.md"), 12),
     ("time_ranges", include_str!("../../../../docs/how-to/time-ranges.md"), 5),
     ("troubleshooting", include_str!("../../../../docs/how-to/troubleshooting.md"), 0),
 ];
@@ -48,7 +48,56 @@ fn examples_of_segments() {
     let mut client = cluster.connect();
     client.run("DROP EXTENSION snowflake_id");
     let checked = run_examples(&mut client, SEGMENTS);
-    assert!(checked >= 5, "only {checked} results were checked");
+    assert!(checked >= 7, "only {checked} results were checked");
+}
+
+/// Each site has a registry. Servers get worker IDs and numbers of their site, even if they request others.
+#[test]
+fn examples_of_several_datacenters() {
+    let page = include_str!("../../../../docs/how-to/several-datacenters.md");
+    let sites = ["all sites", "site A", "site B"];
+    let fleets = sites.map(|site| {
+        let registry = Registry::of_both("renew_every => '500ms'").not_started().start(Cluster::builder());
+        let heading = format!("-- on the registry of {site}\n");
+        let mine: Vec<&str> = blocks(page).filter_map(|block| block.strip_prefix(&heading)).collect();
+        assert_eq!(mine.len(), 2, "{site}");
+        mine.iter().for_each(|block| {
+            run_block(&mut registry.connect(), block);
+        });
+        Fleet { registry }
+    });
+    assert_eq!(blocks(page).count(), 2 * sites.len());
+
+    let [_, a, b] = &fleets;
+    for (fleet, workers, numbers) in [(a, 0..=511, [1, 3]), (b, 512..=1023, [2, 4])] {
+        let server = fleet.server().start();
+        let worker = leased_worker(&server);
+        assert!(workers.contains(&worker), "{worker}");
+        let mut client = server.connect();
+        assert_eq!(ids(&mut client, "SELECT snowflake_segment_batch('orders', 2)"), numbers);
+    }
+    let of_b = a.server().set("snowflake_id.worker_id", "600").start();
+    wait_for_registry_state(&of_b, "all taken");
+    assert_eq!(failure(&mut of_b.connect(), "SELECT snowflake_nextval()").0, "55000");
+}
+
+/// The roles of the page take numbers. GET requests of PostgREST, which are read-only transactions, get none.
+#[test]
+fn examples_of_numbers_over_http() {
+    let cluster = segments::single_server().start();
+    segments::administer(&cluster, "create_segment('orders')");
+    let mut client = cluster.connect();
+    blocks(include_str!("../../../../docs/how-to/numbers-over-http.md")).for_each(|block| client.run(block));
+    client.run("SET ROLE number_service");
+    assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_nextval('orders')"), 1);
+    client.run("SET ROLE web");
+    assert_eq!(failure(&mut client, "SELECT snowflake_segment_nextval('orders')").0, "42501");
+    assert_eq!(single::<i64>(&mut client, "SELECT api.next_order()"), 2);
+    client.run("BEGIN READ ONLY");
+    assert_eq!(failure(&mut client, "SELECT api.next_order()").0, "25006");
+    client.run("ROLLBACK; RESET ROLE; BEGIN READ ONLY");
+    // The reason for the check.
+    assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_nextval('orders')"), 3);
 }
 
 /// The examples of Patroni's page are run by `make fleet-patroni`, and the procedures for a fleet by `fleet::moves`.

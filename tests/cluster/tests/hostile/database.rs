@@ -63,6 +63,8 @@ const USES: &[&str] = &[
             public.snowflake_unmask(1::pg_catalog.int8, '\\x000102030405060708090a0b0c0d0e0f'::pg_catalog.bytea),
             public.snowflake_mask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text),
             public.snowflake_unmask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text),
+            public.snowflake_mask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text, 10::pg_catalog.int4),
+            public.snowflake_unmask_named(1::pg_catalog.int8, 'orders'::pg_catalog.text, 'js53'::pg_catalog.text),
             public.snowflake_mask_key_of('orders'::pg_catalog.text)",
     "SELECT public.snowflake_from_public('cus'::pg_catalog.text, public.snowflake_to_public('cus'::pg_catalog.text, 1::pg_catalog.int8)),
             public.snowflake_from_public_named('cus'::pg_catalog.text,

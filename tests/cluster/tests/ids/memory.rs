@@ -46,6 +46,7 @@ fn outcome(client: &mut Client, query: &str) -> Option<String> {
 fn sample(name: &str, type_name: &str) -> &'static str {
     match (name, type_name) {
         ("layout", _) => "'twitter'",
+        ("digits", _) => "10",
         ("encoding", _) => "'crockford32'",
         (_, "text") => "'orders'",
         (_, "name") => "'oid'",
@@ -116,7 +117,7 @@ fn huge_arguments_end_in_errors() {
         calls.push(format!("SELECT set_config('snowflake_id.layout', {column}, false) FROM huge"));
         calls.push(format!("SELECT set_config('snowflake_id.node_name', {column}, false) FROM huge"));
     }
-    assert!(calls.contains(&"SELECT snowflake_mask_named(1, letters) FROM huge".into()));
+    assert!(calls.contains(&"SELECT public.snowflake_mask_named(1, letters) FROM huge".into()));
 
     let (mut with_memory, mut without_memory) = (0, 0);
     // With each limit, memory runs out at a different copy.
@@ -223,6 +224,9 @@ fn many_keys_and_layouts() {
             ),
             format!(
                 "SELECT count(snowflake_mask(1, substr(sha256(n::text::bytea), 1, 16))) FROM generate_series(1, {most}) AS n"
+            ),
+            format!(
+                "SELECT count(snowflake_mask(1, substr(sha256(n::text::bytea), 1, 16), 6 + n % 13)) FROM generate_series(1, {most}) AS n"
             ),
             format!(
                 "SELECT count(snowflake_worker(1, 'twitter unit=' || n || 'us' || repeat(' ', 900))) FROM generate_series(1, {most}) AS n"
