@@ -11,7 +11,7 @@ use crate::shared::segment_record::SegmentState;
 /// ignored.
 const LONGEST_TOKEN: usize = 800;
 /// The columns of a row, in the order that `Answer::read` expects.
-pub const COLUMNS: [&str; 17] = [
+pub const COLUMNS: [&str; 18] = [
     "request",
     "name",
     "outcome",
@@ -29,6 +29,7 @@ pub const COLUMNS: [&str; 17] = [
     "token",
     "report_every",
     "near",
+    "server_started",
 ];
 
 /// A parsed answer of the registry.
@@ -38,6 +39,9 @@ pub struct Answer {
     pub clock_us: i64,
     /// The interval at which the registry requires reports of the high-water marks, in microseconds.
     pub report_every_us: Option<i64>,
+    /// The time at which the registry's server was started, in microseconds of Unix time. A registry can lose data
+    /// unnoticed only while its server is stopped.
+    pub server_started_us: Option<i64>,
     /// True if the answer comes from a different registry. In this case, the answer contains no other data.
     pub is_foreign: bool,
     /// The answers to the individual requests, each with the zero-based index of its request.
@@ -85,6 +89,7 @@ impl Answer {
             registry_id: text(first, 11).and_then(|text| text.parse().ok()),
             clock_us: number(first, 12).ok_or_else(not_understood)?,
             report_every_us: number(first, 15),
+            server_started_us: number(first, 17),
             is_foreign: text(first, 2) == Some("foreign"),
             about: vec![],
         };

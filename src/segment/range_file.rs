@@ -15,6 +15,7 @@
 //! numbers that are left (see [`rest`](super::rest)).
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -172,6 +173,12 @@ impl RangeFile {
     /// Iterates over the names of all segments for which this server has been granted numbers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.records.segments.keys().map(String::as_str)
+    }
+
+    /// Iterates over the names that follow a name, or over all names.
+    pub fn names_after(&self, name: Option<&str>) -> impl Iterator<Item = &str> {
+        let after = name.map_or(Bound::Unbounded, Bound::Excluded);
+        self.records.segments.range::<str, _>((after, Bound::Unbounded)).map(|(name, _)| name.as_str())
     }
 
     /// Returns the tokens that this registry has signed for a name.

@@ -36,6 +36,7 @@ BEGIN
     INTO about.registry_id, about.report_every
     FROM snowflake_registry.settings AS settings;
     about.registry_clock := snowflake_registry.microseconds(statement_timestamp());
+    about.server_started := snowflake_registry.microseconds(pg_postmaster_start_time());
     -- The number of tokens is limited, because other servers wait while they are read.
     SELECT jsonb_agg(shown.token) INTO evidence
     FROM (
@@ -132,6 +133,7 @@ BEGIN
         answer.registry_id := about.registry_id;
         answer.registry_clock := about.registry_clock;
         answer.report_every := about.report_every;
+        answer.server_started := about.server_started;
         RETURN NEXT answer;
         is_answered := true;
     END LOOP;

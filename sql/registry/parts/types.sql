@@ -49,6 +49,7 @@ CREATE TYPE snowflake_registry.taken AS (
     detail text,
     token text,
     report_every bigint,
+    server_started bigint,
     near text
 );
 COMMENT ON TYPE snowflake_registry.taken IS

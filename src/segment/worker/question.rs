@@ -21,6 +21,20 @@ impl Worker {
         requests: &[&Request],
         registry_id: Option<Uuid>,
     ) -> Result<Answered, Option<Failure>> {
+        let answered = self.send(requests, registry_id)?;
+        if self.registry_started_us != answered.answer.server_started_us {
+            // The registry may have lost what it was told before.
+            self.registry_started_us = answered.answer.server_started_us;
+            self.told = None;
+        }
+        Ok(answered)
+    }
+
+    fn send(
+        &mut self,
+        requests: &[&Request],
+        registry_id: Option<Uuid>,
+    ) -> Result<Answered, Option<Failure>> {
         let requests = self.with_evidence(requests, registry_id);
         let mut question = Question { registry_id, requests: &requests, node_name: config::node_name() };
         if self.is_local || !self.tells_name_as_it_is {

@@ -22,6 +22,8 @@ use crate::segment::fetch::{Answered, HadUntil, RegistryConnection, Request};
 use crate::segment::range_file::{RangeFile, Update};
 use crate::shared::segment_record::SegmentState;
 
+/// The maximum number of names in a report that follows the first one.
+const MOST_REPORTED: usize = 1024;
 const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
 const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -127,14 +129,18 @@ impl Worker {
         registry_id: Option<Uuid>,
     ) -> Result<Option<Uuid>, Option<Failure>> {
         let mut portions = Portions::of(reports);
-        let (mut heard, mut has_answered) = (None, false);
+        let (mut heard, mut started_us, mut has_answered) = (None, None, false);
         while let Some(portion) = portions.next() {
             match self.ask_registry(&portion.iter().collect::<Vec<_>>(), registry_id) {
                 Ok(Answered { answer, .. }) => {
                     if answer.is_foreign || heard.is_some_and(|heard| heard != answer.registry_id) {
                         return Err(Some(Failure::of_changes()));
                     }
+                    if heard.is_some() && started_us != answer.server_started_us {
+                        return Err(Some(Failure::of_silence("the registry's server was restarted")));
+                    }
                     heard = Some(answer.registry_id);
+                    started_us = answer.server_started_us;
                     if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
                         return Err(Some(Failure::of_silence(
                             "other sessions held a lock on a segment for too long",
@@ -157,11 +163,12 @@ impl Worker {
         Ok(heard.flatten())
     }
 
-    /// Reports the high-water marks of all names. A registry that was restored from a backup may not know the marks.
-    /// The function ignores failures, because the next request for numbers will report them. Fails if the process has
-    /// to stop.
+    /// Reports high-water marks. A registry that was restored from a backup may not know the marks. If there are many
+    /// names, each report contains some of them in turn. All names are reported at once when the registry's server was
+    /// restarted, because it can lose its data unnoticed only then. The function ignores failures, because the next request
+    /// for numbers will report them. Fails if the process has to stop.
     pub fn report(&mut self) -> Result<(), ()> {
-        let reported = self.report_all();
+        let reported = self.report_some();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
         match reported {
             Err(None) => Err(()),
@@ -169,10 +176,19 @@ impl Worker {
         }
     }
 
-    fn report_all(&mut self) -> Result<(), Option<Failure>> {
+    fn report_some(&mut self) -> Result<(), Option<Failure>> {
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
         range_file.note_again().map_err(|problem| Failure::of_file(&problem))?;
-        let reports: Vec<_> = range_file.names().flat_map(|name| reports_of(range_file, name)).collect();
+        let names = range_file.names_after(self.reported_to.as_deref());
+        let mut names: Vec<_> = names.take(MOST_REPORTED + 1).collect();
+        self.reported_to = match names.len() {
+            0..=MOST_REPORTED => None,
+            _ => {
+                names.pop();
+                names.last().map(|&name| name.to_owned())
+            }
+        };
+        let reports: Vec<_> = names.into_iter().flat_map(|name| reports_of(range_file, name)).collect();
         if reports.is_empty() {
             return Ok(());
         }

@@ -38,6 +38,8 @@ pub struct Worker {
     /// The ID of the registry to which this process has reported all high-water marks. The worker requests
     /// numbers only from this registry.
     pub told: Option<Uuid>,
+    /// The time at which the registry's server was started, according to the last answer.
+    pub registry_started_us: Option<i64>,
     /// True if the node name is sent unchanged. Set to false if a registry's database cannot represent the
     /// name.
     pub tells_name_as_it_is: bool,
@@ -50,6 +52,8 @@ pub struct Worker {
     /// The interval between reports of numbers to the registry.
     pub report_every: Duration,
     pub report_at: Instant,
+    /// The last name of the last report, if that report did not contain all names.
+    pub reported_to: Option<String>,
     /// The numbers that were left at the last clean stop, until they are used.
     pub rest: Option<Rest>,
     /// Whether the registry that granted the rest is still the registry, or cannot be reached.
@@ -80,12 +84,14 @@ impl Worker {
             connection: RegistryConnection::default(),
             registry: config::registry(),
             told: None,
+            registry_started_us: None,
             tells_name_as_it_is: true,
             known: KnownSegments::default(),
             not_before: Instant::now(),
             clock_offset_us: clock_offset_us(),
             report_every: REPORT_EVERY,
             report_at: Instant::now(),
+            reported_to: None,
             failures: Failures::default(),
             logged: Logged::before(segments::registry_problem().map(|problem| problem.text)),
         }
