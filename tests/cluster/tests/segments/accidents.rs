@@ -60,6 +60,12 @@ fn take(server: &Cluster, is_alone: bool, stop: &AtomicBool) -> Numbers {
         |name| format!("SELECT snowflake_segment_nextval('{name}')"),
         |name| format!("SELECT snowflake_segment_batch('{name}', 20)"),
         |name| format!("SELECT snowflake_segment_nextval('{name}') FROM generate_series(1, 10)"),
+        |name| {
+            format!(
+                "SELECT first + n * increment
+                 FROM snowflake_segment_ranges('{name}', 20), generate_series(0, count - 1) AS n ORDER BY 1"
+            )
+        },
     ];
     let queries = ways.iter().flat_map(|way| SEGMENTS.map(|(name, ..)| way(name))).collect();
     let pause = Duration::from_millis(2);
@@ -228,7 +234,7 @@ impl FaultTarget for Servers {
 
     fn have_an_accident(&mut self) -> String {
         let at = self.random.below(self.servers.len() as u64) as usize;
-        let accident = match self.random.below(18) {
+        let accident = match self.random.below(21) {
             0 | 1 => self.end_process(at, "client backend"),
             2 | 3 => self.end_process(at, "snowflake_id keeper"),
             4 | 5 => self.end_process(at, "snowflake_id segments"),
@@ -277,7 +283,27 @@ impl FaultTarget for Servers {
                 thread::sleep(Duration::from_secs_f64(seconds + 0.3));
                 "midnight"
             }
-            16 => {
+            16 | 17 => {
+                // Sometimes the registry is away, so that only the numbers that are left can be used.
+                let server = Arc::clone(&self.servers[at]);
+                let is_away = at != ALONE && self.random.below(2) == 0;
+                if is_away {
+                    server.configure(&[("snowflake_id.registry", "host=/nowhere user=fleet")]);
+                }
+                server.try_to_stop("fast");
+                server.bring_up();
+                if is_away {
+                    self.random.pause(1_000);
+                    self.tell_where(&server);
+                }
+                "clean stop"
+            }
+            18 => {
+                let name = SEGMENTS[self.random.below(SEGMENTS.len() as u64) as usize].0;
+                self.servers[at].try_run(&format!("SELECT snowflake_segment_prefetch('{name}')"));
+                "prefetch"
+            }
+            19 => {
                 let back = self.seconds(7_200);
                 self.set_clocks(self.shift - back);
                 "clocks back"
