@@ -2101,7 +2101,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
     'tests whether a segment was granted to a role whose privileges the session has';
 
--- Rows of dropped roles limit no role, because PostgreSQL does not use an OID again soon.
+-- The rows of a dropped role limit no other role, unless PostgreSQL assigns the OID again after all OIDs have been used.
 CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2178,7 +2178,7 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
-    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN
