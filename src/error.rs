@@ -708,7 +708,10 @@ impl Error {
                 ERRCODE_LOCK_NOT_AVAILABLE,
                 format!("could not get numbers of segment \"{name}\" in time"),
                 format!("The call waited for {} (snowflake_id.max_wait). {detail}", duration(*max_wait)),
-                "Check the server log and view snowflake_segments. If numbers are used faster than this server can fetch them, increase max_step of the segment.",
+                format!(
+                    "Check the server log and view snowflake_segments. If numbers are used faster than this server can fetch them, larger ranges help: SELECT snowflake_registry.alter_segment({}, min_step => ..., max_step => ...);",
+                    literal_of_shown(name)
+                ),
             ),
             Error::TooManySegments { most, can_have_more } => texts(
                 ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

@@ -89,6 +89,7 @@ CREATE TABLE snowflake_registry.settings (
     timeline int,
     server_started timestamptz,
     serial bigint NOT NULL DEFAULT 0,
+    counted_by xid8,
     written_by xid8,
     is_started boolean NOT NULL DEFAULT false,
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
@@ -132,6 +133,8 @@ COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'timeline on which the
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
     'start time of the server that wrote the row';
 COMMENT ON COLUMN snowflake_registry.settings.serial IS 'number of grants and quarantines';
+COMMENT ON COLUMN snowflake_registry.settings.counted_by IS
+    'ID of the last transaction whose changes of segments were counted in serial';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
     'ID of the transaction that wrote the row; differs from xmin in a restored row';
 COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'true if the registry grants worker IDs';
@@ -1055,7 +1058,9 @@ BEGIN
         is_witnessed = false,
         is_restarted = false,
         quarantine_reason = left(enter_quarantine.reason, 200),
-        serial = serial + 1
+        serial = serial + 1,
+        -- In a restored dump, this may be the ID of a later transaction of this server.
+        counted_by = NULL
     RETURNING counted_at + waits INTO until;
     -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to
     -- another server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed,
@@ -2097,7 +2102,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
     'tests whether a segment was granted to a role whose privileges the session has';
 
--- Rows of dropped roles limit no role, because PostgreSQL does not use an OID again soon.
+-- The rows of a dropped role limit no other role, unless PostgreSQL assigns the OID again after all OIDs have been used.
 CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2174,7 +2179,7 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
-    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN
@@ -2700,12 +2705,17 @@ COMMENT ON FUNCTION snowflake_registry.configure(interval, interval, int, int, b
 
 -- Segments: functions for administrators -----------------------------------------------------------------
 
--- Counts the change, so that tokens of later grants prove the loss of this change.
+-- Counts the change, so that tokens of later grants prove the loss of this change. All changes of a transaction count once,
+-- because they can only be lost together. Otherwise, each of many changes in a transaction would have to pass the versions
+-- of the row that the earlier changes have left.
 CREATE FUNCTION snowflake_registry.end_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE snowflake_registry.settings SET serial = serial + 1;
-    PERFORM snowflake_registry.sign_settings();
+    UPDATE snowflake_registry.settings SET serial = serial + 1, counted_by = pg_current_xact_id()
+    WHERE counted_by IS DISTINCT FROM pg_current_xact_id();
+    IF FOUND THEN
+        PERFORM snowflake_registry.sign_settings();
+    END IF;
     -- As in guard_fleet(), a view prevents DROP EXTENSION.
     IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;

@@ -1,11 +1,16 @@
 -- Segments: functions for administrators -----------------------------------------------------------------
 
--- Counts the change, so that tokens of later grants prove the loss of this change.
+-- Counts the change, so that tokens of later grants prove the loss of this change. All changes of a transaction count once,
+-- because they can only be lost together. Otherwise, each of many changes in a transaction would have to pass the versions
+-- of the row that the earlier changes have left.
 CREATE FUNCTION snowflake_registry.end_request() RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    UPDATE snowflake_registry.settings SET serial = serial + 1;
-    PERFORM snowflake_registry.sign_settings();
+    UPDATE snowflake_registry.settings SET serial = serial + 1, counted_by = pg_current_xact_id()
+    WHERE counted_by IS DISTINCT FROM pg_current_xact_id();
+    IF FOUND THEN
+        PERFORM snowflake_registry.sign_settings();
+    END IF;
     -- As in guard_fleet(), a view prevents DROP EXTENSION.
     IF NOT EXISTS (SELECT FROM snowflake_registry.segment WHERE dropped_at IS NULL) THEN
         DROP VIEW IF EXISTS snowflake_registry.segments_are_in_use_call_drop_segment_first;

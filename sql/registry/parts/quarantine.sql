@@ -44,7 +44,9 @@ BEGIN
         is_witnessed = false,
         is_restarted = false,
         quarantine_reason = left(enter_quarantine.reason, 200),
-        serial = serial + 1
+        serial = serial + 1,
+        -- In a restored dump, this may be the ID of a later transaction of this server.
+        counted_by = NULL
     RETURNING counted_at + waits INTO until;
     -- If the lease of an identity had ended, or was about to end, a lost commit may have granted the identity to
     -- another server. If the last renewal of a server was lost, the stored nonce is out of date. The nonce is removed,

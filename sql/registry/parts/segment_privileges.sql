@@ -32,7 +32,7 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
     'tests whether a segment was granted to a role whose privileges the session has';
 
--- Rows of dropped roles limit no role, because PostgreSQL does not use an OID again soon.
+-- The rows of a dropped role limit no other role, unless PostgreSQL assigns the OID again after all OIDs have been used.
 CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

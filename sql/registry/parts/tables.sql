@@ -17,6 +17,7 @@ CREATE TABLE snowflake_registry.settings (
     timeline int,
     server_started timestamptz,
     serial bigint NOT NULL DEFAULT 0,
+    counted_by xid8,
     written_by xid8,
     is_started boolean NOT NULL DEFAULT false,
     nothing_before timestamptz NOT NULL DEFAULT '-infinity',
@@ -60,6 +61,8 @@ COMMENT ON COLUMN snowflake_registry.settings.timeline IS 'timeline on which the
 COMMENT ON COLUMN snowflake_registry.settings.server_started IS
     'start time of the server that wrote the row';
 COMMENT ON COLUMN snowflake_registry.settings.serial IS 'number of grants and quarantines';
+COMMENT ON COLUMN snowflake_registry.settings.counted_by IS
+    'ID of the last transaction whose changes of segments were counted in serial';
 COMMENT ON COLUMN snowflake_registry.settings.written_by IS
     'ID of the transaction that wrote the row; differs from xmin in a restored row';
 COMMENT ON COLUMN snowflake_registry.settings.is_started IS 'true if the registry grants worker IDs';

@@ -14,7 +14,7 @@ DECLARE
     said record;
     tokens jsonb;
     evidence jsonb;
-    -- Programs and servers are limited, not the registry's own server: that one serves all its roles.
+    -- The registry's own server is not limited, because all its roles share its numbers.
     is_limited CONSTANT boolean := NOT is_local AND snowflake_registry.is_limited();
     is_answered boolean := false;
 BEGIN

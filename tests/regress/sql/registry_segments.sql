@@ -114,6 +114,21 @@ SELECT left(taken_by, 9) AS taken_by, length(taken_by) FROM snowflake_registry.s
 SELECT name, outcome, regexp_replace(detail, 'registry is [^,]*', 'registry is (this one)') AS detail
 FROM snowflake_registry.take('00000000-0000-0000-0000-000000000001', '[{"name": "orders"}]', NULL);
 
+-- The changes of a transaction are counted once, because they can only be lost together. What was rolled back is not counted.
+SELECT serial AS serial_before FROM snowflake_registry.status \gset
+SELECT count(snowflake_registry.create_segment('counted ' || n)) FROM generate_series(1, 100) AS n;
+SELECT serial - :serial_before AS counted FROM snowflake_registry.status;
+BEGIN;
+SAVEPOINT before;
+SELECT snowflake_registry.create_segment('counted 101');
+ROLLBACK TO before;
+SELECT snowflake_registry.create_segment('counted 102'), snowflake_registry.drop_segment('counted 1');
+COMMIT;
+SELECT serial - :serial_before AS counted FROM snowflake_registry.status;
+SELECT snowflake_registry.drop_segment('counted 2');
+SELECT serial - :serial_before AS counted FROM snowflake_registry.status;
+SELECT count(snowflake_registry.drop_segment(name)) FROM snowflake_registry.segments WHERE name LIKE 'counted%' AND state <> 'dropped';
+
 -- Arguments of administrators.
 SELECT snowflake_registry.create_segment(name => 'cheap', min_step => 1, max_step => 1);
 SELECT n, code, message, detail, hint FROM (VALUES
