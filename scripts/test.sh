@@ -159,9 +159,10 @@ case ${1:-all} in
     sql) test_sql "${@:2}" ;;
     servers) test_servers "${@:2}" ;;
     soak)
-        export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200}
+        export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} SNOWFLAKE_ID_NAMES=${NAMES:-50000}
         cluster --nocapture --test-threads=1 crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
-            killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry
+            killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry \
+            many_names
         ;;
     clients) scripts/clients.sh ;;
     fleet-demo) cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo ;;

@@ -58,7 +58,7 @@ impl<T: Default + PGRXSharedMemory> PgSharedMemoryInitialization for SharedArray
         // is not needed.
         let first =
             unsafe { pg_sys::ShmemInitStruct(self.name.as_ptr(), self.bytes(), &mut was_found) }.cast::<T>();
-        assert!(first.is_aligned(), "shared memory is not aligned");
+        assert!(first.is_aligned(), "bug: shared memory is not aligned");
         let length = (self.length)();
         for at in 0..length {
             // SAFETY: the block has room for all elements, and no other process exists that could use them.

@@ -75,7 +75,7 @@ impl Worker {
         }
         for (at, name, range, is_held) in granted {
             if is_held {
-                self.known.of(at, name).held = Some(range);
+                self.hold(at, name, range);
             } else {
                 self.publish(at, name, &range);
             }

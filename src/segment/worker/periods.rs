@@ -11,7 +11,7 @@ use super::state::{Worker, clock_offset_us};
 use crate::background::stop::is_stopping;
 use crate::config;
 use crate::pg::process;
-use crate::segment::answer::Period;
+use crate::segment::answer::{Granted, Period};
 use crate::segment::range_file::Update;
 use crate::shared::segment_table;
 
@@ -32,6 +32,9 @@ impl Worker {
     /// Publishes the ranges whose periods have started. A range that cannot be recorded is not published. A range is
     /// discarded if numbers in or above the range have been used since the range was fetched.
     pub fn enter_periods(&mut self) {
+        if !self.has_periods {
+            return;
+        }
         let now_us = self.segments.registry_clock_us();
         let held = self.known.held().filter(|(_, _, granted)| has_begun(granted.period, now_us));
         let begun: Vec<_> = held.map(|(at, name, granted)| (at, name.to_owned(), granted)).collect();
@@ -59,6 +62,9 @@ impl Worker {
 
     /// Returns the time until the next work on periods is due, or `None` if no range belongs to a period.
     pub fn pause_of_periods(&self) -> Option<Duration> {
+        if !self.has_periods {
+            return None;
+        }
         let now_us = self.segments.registry_clock_us();
         let is_in_period = |ends_us: i64| ends_us != NEVER_ENDS && ends_us > now_us;
         let mut current = self.current_ranges();
@@ -72,7 +78,13 @@ impl Worker {
         begins_in.chain(in_period).min()
     }
 
-    /// Iterates over the current ranges, if this process has published any range that belongs to a period.
+    /// Holds a range back until its period starts.
+    pub fn hold(&mut self, at: usize, name: &str, granted: Granted) {
+        self.has_periods = true;
+        self.known.of(at, name).held = Some(granted);
+    }
+
+    /// Iterates over the current ranges, if any range belongs to a period.
     fn current_ranges(&self) -> impl Iterator<Item = Range> {
         let used = if self.has_periods { segment_table::used() } else { 0 };
         (0..used).filter_map(|at| segment_table::slot(at).segment.standing().current)

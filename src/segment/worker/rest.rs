@@ -57,7 +57,7 @@ impl Worker {
         if has_begun(granted.period, now_us) {
             self.publish(at, name, &granted);
         } else {
-            self.known.of(at, name).held = Some(granted);
+            self.hold(at, name, granted);
         }
     }
 

@@ -60,7 +60,7 @@ pub struct Worker {
     pub is_rest_confirmed: bool,
     /// The value of `snowflake_id.warm_segments` that the worker has applied.
     pub warm: CString,
-    /// Whether any published range may belong to a period.
+    /// Whether any range may belong to a period. If not, the worker need not look at the ranges of all segments.
     pub has_periods: bool,
     /// The time at which the worker considers all slots again.
     pub sweep_at: Instant,

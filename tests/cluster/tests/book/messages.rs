@@ -43,7 +43,7 @@ const NOT_MESSAGES: &[&str] = &[
     "snowflake_registry.take(uuid, jsonb, text)",
     // The first words of files.
     "the lease of this server's worker ID, written by extension snowflake_id; a copy of this file cannot be used",
-    "the highest numbers of segments that this server has received, written by extension snowflake_id",
+    "# format 1: the highest numbers of segments that this server has received, written by extension snowflake_id",
     // Parts of messages.
     "not known",
     "ahead of",

@@ -1,6 +1,7 @@
 //! Thousands of names on one server: each gets numbers, a restart without the registry continues them all, and a call stays
 //! cheap.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::segments::*;
@@ -16,7 +17,7 @@ const PART: usize = 200;
 
 /// Takes a number of each name, in eight sessions. One round of the worker answers the calls of several sessions.
 fn take_of_all(server: &Cluster, names: u32) {
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for session in 0..8 {
             scope.spawn(move || {
                 let mut client = server.connect();
@@ -44,6 +45,39 @@ fn cost(client: &mut Client, name: &str, calls: u32) -> Duration {
         (0..5).map(|_| one()).min().unwrap()
     };
     time(&format!("snowflake_segment_nextval({name})")).saturating_sub(time(name)) / calls
+}
+
+/// A report after the first one contains only a part of very many names. When the registry's server was restarted, the
+/// server reports all names at once, before it gets any number.
+#[test]
+fn all_names_are_reported_after_a_start_of_the_registry() {
+    const NAMES: i64 = 1_100;
+    let registry = registry_of(Cluster::builder().set("track_functions", "pl"));
+    registry.connect().run(&format!(
+        "SELECT count(snowflake_registry.create_segment('segment number ' || n)) FROM generate_series(1, {NAMES}) AS n"
+    ));
+    administer(&registry, "create_segment('dry', min_step => 1, max_step => 1)");
+    let server = server_of(&registry).set("snowflake_id.max_segments", 2_000).start();
+    server.connect().run("CREATE TABLE taken (name int, number bigint)");
+    take_of_all(&server, NAMES as u32);
+    administer(&registry, "configure(renew_every => '5 minutes')");
+    next(&mut server.connect(), "dry");
+    let asked = |registry: &Cluster| -> i64 {
+        let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = 'take_range'";
+        single(&mut registry.connect(), calls)
+    };
+    eventually("the last report of the former interval", || {
+        let before = asked(&registry);
+        thread::sleep(Duration::from_millis(500));
+        (asked(&registry) == before).then_some(())
+    });
+    registry.restart("immediate"); // This resets the statistics.
+    let query = "SELECT snowflake_segment_nextval('dry')";
+    eventually("an answer of the registry", || {
+        let said = server.connect().batch_execute(query).err().map(|error| text(&error)).unwrap_or_default();
+        said.contains("quarantine until").then_some(())
+    });
+    eventually("all reports", || (asked(&registry) > NAMES).then_some(()));
 }
 
 #[test]
