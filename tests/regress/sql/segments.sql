@@ -23,11 +23,25 @@ SELECT snowflake_segment_currval('orders');
 -- NULL, and invalid names and counts.
 SELECT snowflake_segment_nextval(NULL) IS NULL AS "null";
 SELECT snowflake_segment_nextval('');
-SELECT snowflake_segment_nextval(repeat('x', 64));
+SELECT snowflake_segment_nextval(repeat('x', 256));
 SELECT snowflake_segment_nextval(repeat('long', 1000));
 SELECT snowflake_segment_currval('nothing');
 SELECT snowflake_segment_batch('orders', 0);
 SELECT snowflake_segment_batch('orders', 1000001);
+SELECT * FROM snowflake_segment_ranges('orders', 0);
+SELECT * FROM snowflake_segment_ranges('nothing', 1);
+SELECT snowflake_segment_prefetch('nothing');
+
+-- Ranges in which a program may count. A range of the registry has ten numbers, but they are adjacent here.
+SELECT snowflake_registry.create_segment('counted', start => 7, increment => 3, min_step => 10, max_step => 10);
+SELECT snowflake_segment_prefetch('counted');
+SELECT state, position, numbers_issued FROM snowflake_segments WHERE name = 'counted';
+SELECT * FROM snowflake_segment_ranges('counted', 25);
+SELECT snowflake_segment_currval('counted'), snowflake_segment_nextval('counted');
+SELECT numbers_issued FROM snowflake_segments WHERE name = 'counted';
+-- Names of 255 bytes.
+SELECT snowflake_registry.create_segment(repeat('x', 255));
+SELECT snowflake_segment_nextval(repeat('x', 255));
 SELECT snowflake_registry.create_segment('Łódź ''und'' "mehr" \');
 SELECT snowflake_segment_nextval('Łódź ''und'' "mehr" \'), snowflake_segment_currval('Łódź ''und'' "mehr" \');
 -- A long text that is compressed or stored out of line, and one that is not a constant.
