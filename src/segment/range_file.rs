@@ -66,7 +66,7 @@ enum Change {
         name: String,
         token: String,
     },
-    /// The numbers that were left at a clean stop. The change is valid only as the last one of the file.
+    /// The numbers that were left at a clean stop. They are valid only if the change is in the last line of the file.
     Rest(Rest),
 }
 
@@ -105,7 +105,10 @@ impl RangeFile {
 
     /// Returns the numbers that were left at the last clean stop. Only the first call returns them.
     pub fn take_rest(&mut self) -> Option<Rest> {
-        self.rest.take()
+        let rest = self.rest.take()?;
+        // The next worker must not find them again, even if nothing else changes. If this fails, it finds no ticket.
+        let _ = self.append(&[]);
+        Some(rest)
     }
 
     /// Stores the numbers that are left. The file must not change afterwards.

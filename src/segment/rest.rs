@@ -28,6 +28,8 @@ pub struct Rest {
     ticket: Uuid,
     /// The registry that granted the numbers.
     pub registry_id: Option<Uuid>,
+    /// The time at which the registry's server was started, in microseconds of Unix time.
+    pub registry_started_us: Option<i64>,
     /// The registry's clock minus the time since boot, in microseconds.
     pub clock_offset_us: i64,
     segments: BTreeMap<String, Vec<Left>>,
@@ -57,9 +59,9 @@ impl Left {
 }
 
 impl Rest {
-    pub fn new(registry_id: Option<Uuid>, clock_offset_us: i64) -> Rest {
+    pub fn new(registry_id: Option<Uuid>, registry_started_us: Option<i64>, clock_offset_us: i64) -> Rest {
         let ticket = uuid::Builder::from_random_bytes(random_bytes()).into_uuid();
-        Rest { ticket, registry_id, clock_offset_us, segments: BTreeMap::new() }
+        Rest { ticket, registry_id, registry_started_us, clock_offset_us, segments: BTreeMap::new() }
     }
 
     /// Adds a range of a segment. The ranges of a segment must be added in ascending order.

@@ -54,7 +54,6 @@ impl Worker {
         self.take_over_rest()?;
         self.warm_up();
         let wanted = segment_table::take_wanted();
-        self.publish_rest(&wanted);
         let wishes = self.wishes(&wanted);
         let is_clock_set = self.is_clock_set();
         if wishes.is_empty() && !is_clock_set {

@@ -13,8 +13,9 @@ use crate::shared::segments::Trouble;
 
 impl Worker {
     /// Takes over the numbers that were left at the last clean stop. They are used if their registry is still the registry
-    /// of this server, or if no registry can be reached. Another registry may have granted the same numbers. Returns an error if
-    /// the process must stop.
+    /// of this server and its server was not restarted meanwhile, or if no registry can be reached. Another registry may
+    /// have granted the same numbers, and so may this one, if it lost commits and this server was not there to prove it.
+    /// Returns an error if the process must stop.
     pub fn take_over_rest(&mut self) -> Result<(), ()> {
         if let Some(rest) = self.range_file.as_mut().ok().and_then(|range_file| range_file.take_rest()) {
             if rest.use_ticket() {
@@ -27,10 +28,18 @@ impl Worker {
             }
         }
         let Some(rest) = self.rest.as_ref().filter(|_| !self.is_rest_confirmed) else { return Ok(()) };
-        let registry_id = rest.registry_id;
+        let (registry_id, started_us) = (rest.registry_id, rest.registry_started_us);
         match self.meet_registry() {
-            Ok(met) if met == registry_id => self.is_rest_confirmed = true,
-            Ok(_) => self.rest = None,
+            // The WAL of a registry in this database contains its grants.
+            Ok(met) if met == registry_id && (self.is_local || self.registry_started_us == started_us) => {
+                self.is_rest_confirmed = true;
+            }
+            Ok(_) => {
+                self.rest = None;
+                log!(
+                    "snowflake_id: the numbers of segments that were left at the last stop are not used: the server of the registry was restarted, or there is another registry"
+                );
+            }
             Err(None) => return Err(()),
             Err(Some(Failure { trouble: Trouble::Silence | Trouble::Denied, .. })) => {
                 self.is_rest_confirmed = true;
@@ -40,24 +49,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Publishes the rests of the wanted segments.
-    pub fn publish_rest(&mut self, wanted: &[usize]) {
-        for &at in wanted {
-            let Some(rest) = self.rest.as_mut().filter(|_| self.is_rest_confirmed) else { return };
-            let record = segment_table::record(at);
-            for granted in rest.take(record.name()) {
-                self.publish_left(at, record.name(), granted);
-            }
-        }
-    }
-
-    /// Publishes a range whose end was stored before the server was stopped.
-    fn publish_left(&mut self, at: usize, name: &str, granted: Granted) {
+    /// Publishes the rest of a segment. The ends of its ranges were stored before the server was stopped.
+    pub fn publish_rest(&mut self, at: usize, name: &str) {
+        let Some(rest) = self.rest.as_mut().filter(|_| self.is_rest_confirmed) else { return };
         let now_us = self.segments.registry_clock_us();
-        if has_begun(granted.period, now_us) {
-            self.publish(at, name, &granted);
-        } else {
-            self.hold(at, name, granted);
+        for granted in rest.take(name) {
+            if has_begun(granted.period, now_us) {
+                self.publish(at, name, &granted);
+            } else {
+                self.hold(at, name, granted);
+            }
         }
     }
 
@@ -66,7 +67,7 @@ impl Worker {
         let Ok(range_file) = &mut self.range_file else { return };
         let since_boot_us = clock::since_boot_us();
         let offset_us = self.segments.registry_clock_us() - since_boot_us;
-        let mut rest = Rest::new(range_file.registry_id(), offset_us);
+        let mut rest = Rest::new(range_file.registry_id(), self.registry_started_us, offset_us);
         for at in 0..segment_table::used() {
             let record = segment_table::record(at);
             for range in segment_table::slot(at).segment.drain() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use snowflake_id_core::segment::NEVER_ENDS;
+use snowflake_id_core::segment::{NEVER_ENDS, Standing};
 
 use super::periods::{has_begun, is_next_period_due};
 use super::state::Worker;
@@ -32,19 +32,25 @@ impl Worker {
     pub fn wishes(&mut self, wanted: &[usize]) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
-        let all = if Instant::now() >= self.sweep_at { 0..segment_table::used() } else { 0..0 };
-        if !all.is_empty() {
+        let is_sweep = Instant::now() >= self.sweep_at;
+        if is_sweep {
             self.sweep_at = Instant::now() + SWEEP_EVERY;
         }
-        let slots = if all.is_empty() { wanted.to_vec() } else { all.collect() };
+        let slots = if is_sweep { (0..segment_table::used()).collect() } else { wanted.to_vec() };
         for at in slots {
             let is_wanted = wanted.binary_search(&at).is_ok();
-            let standing = segment_table::slot(at).segment.standing();
-            let is_in_period = standing.current.is_some_and(|range| range.ends_us != NEVER_ENDS);
-            if !(is_wanted || standing.is_next_wanted || is_in_period || self.known.is_warm(at)) {
+            let is_due = |standing: &Standing| {
+                let is_in_period = standing.current.is_some_and(|range| range.ends_us != NEVER_ENDS);
+                is_wanted || standing.is_next_wanted || is_in_period
+            };
+            let slot = segment_table::slot(at);
+            if !(is_due(&slot.segment.standing()) || self.known.is_warm(at)) {
                 continue;
             }
             let record = segment_table::record(at);
+            // The numbers that were left at the last stop are lower than those that the registry would grant now.
+            self.publish_rest(at, record.name());
+            let standing = slot.segment.standing();
             let known = self.known.of(at, record.name());
             let is_calm = known.is_calm();
             let is_usable = standing.is_usable(now_us);

@@ -89,6 +89,13 @@ fn a_clean_stop_while_the_registry_is_away() {
     let server = server_of(&registry).start();
     let mut all = some(&mut server.connect(), "orders", 30);
     wait_for_next_range(&mut server.connect());
+    // Another worker process continues where the first one stopped, before it fetches numbers.
+    kill("TERM", worker_pid(&server));
+    eventually("the numbers that were left", || {
+        let position = shown_number(&mut server.connect(), "position")?;
+        assert_eq!(position, 31);
+        Some(())
+    });
     registry.stop_server("immediate");
     for _ in 0..3 {
         server.restart("fast");
@@ -107,10 +114,12 @@ fn a_clean_stop_while_the_registry_is_away() {
     assert_eq!(refusal(&mut server.connect(), "orders").0, "55P03");
     registry.start_server();
     eventually("the registry", || server.try_run("SELECT snowflake_segment_nextval('orders')"));
-    // A crash loses the numbers.
+    // A crash loses the numbers. It is not mistaken for a copy of the server.
+    server.restart("fast");
     let last = next(&mut server.connect(), "orders");
     server.restart("immediate");
     assert!(next(&mut server.connect(), "orders") > last + 1);
+    assert!(!server.log().contains("are not used"), "{}", server.log());
 }
 
 /// The numbers that are left are used once: not by a copy of the data directory, and not after the disk was set back.
@@ -162,16 +171,47 @@ fn another_registry_during_the_stop() {
     assert_distinct(&all);
 }
 
+/// A registry whose server was restarted may have lost commits and granted the numbers again, and the stopped server could
+/// not prove it.
+#[test]
+fn a_registry_that_was_set_back_during_the_stop() {
+    let registry = registry();
+    administer(&registry, "configure(witnesses => false, lease => '1 s', renew_every => '200ms')");
+    administer(&registry, FIFTY);
+    let copy = registry.duplicate_in_between();
+    administer(&registry, "end_quarantine()");
+    let server = server_of(&registry).start();
+    let mut all = some(&mut server.connect(), "orders", 30);
+    wait_for_next_range(&mut server.connect());
+    server.stop_server("fast");
+    registry.stop_server("immediate");
+    copy.start_server();
+    administer(&copy, "end_quarantine()");
+    let other = server_of(&copy).start();
+    let numbers = some(&mut other.connect(), "orders", 100);
+    assert!(numbers.contains(&40), "{numbers:?}");
+    server.configure(&[("snowflake_id.registry", &connection_string(&copy))]);
+    server.start_server();
+    // The other numbers below 31 were used before. This is the one case that is not covered: a server that was away while the
+    // registry was set back.
+    all.retain(|number| *number > 30);
+    all.extend(numbers);
+    eventually("a number", || {
+        let row = server.connect().query_one("SELECT snowflake_segment_nextval('orders')", &[]).ok()?;
+        all.push(row.get(0));
+        Some(())
+    });
+    assert_distinct(&all);
+}
+
 /// Numbers of a period that has ended meanwhile are not used, and numbers of the next period are used when it starts.
 #[test]
 fn numbers_with_a_date_that_are_left() {
-    let registry = registry_with_clock("2027-05-09 23:50:00");
-    administer(&registry, "create_segment('orders', period => 'day', digits => 6, min_step => 50)");
+    let registry = registry_with_clock("2027-05-09 23:59:45");
+    administer(&registry, "create_segment('orders', period => 'day', digits => 6, min_step => 500)");
     let server = server_of(&registry).start();
     let mut client = server.connect();
     assert_eq!(next(&mut client, "orders"), 20270509000001);
-    set_clock_to(&registry, "2027-05-09 23:59:50");
-    kill("TERM", worker_pid(&server)); // The worker compares the clocks again.
     eventually("the first range of the next day", || {
         let text =
             std::fs::read_to_string(server.data_dir().join("snowflake_id.segments")).unwrap_or_default();
