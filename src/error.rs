@@ -143,6 +143,13 @@ pub enum Error {
     Range(RangeError),
     /// Errors of segments. Names are always converted with `shown`, and details are texts from the registry.
     SegmentsInRecovery,
+    /// The role is an SQL identifier.
+    SegmentDenied {
+        name: String,
+        role: String,
+    },
+    /// Another name than that of the table could not be read from table `segment_grant`.
+    SegmentGrants,
     SegmentName {
         name: String,
         bytes: usize,
@@ -576,6 +583,22 @@ impl Error {
                 "cannot take numbers from segments during recovery",
                 "A standby holds no numbers.",
                 "Request the numbers from the primary.",
+            ),
+            Error::SegmentDenied { name, role } => texts(
+                ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for segment \"{name}\""),
+                format!("Role \"{}\" is limited to the segments that were granted to it.", role.trim_matches('"')),
+                format!(
+                    "A superuser can grant the segment: SELECT snowflake_grant_segment({}, {});",
+                    literal_of_shown(name),
+                    literal(role)
+                ),
+            ),
+            Error::SegmentGrants => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cannot read table \"snowflake_internal.segment_grant\"",
+                "The table does not have a column \"role\" of type regrole and a column \"names\" of type text[].",
+                "Undo the change of the table.",
             ),
             Error::SegmentName { name, bytes, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,

@@ -31,6 +31,7 @@ use std::ffi::CStr;
 use pgrx::prelude::*;
 
 use crate::pg::function::{self, declare_c_function};
+use crate::pg::role;
 
 /// The cost of a call of the STABLE twin, in operators, as declared in `sql/parts/copy.sql`. See
 /// [`is_too_dear_to_repeat`].
@@ -54,7 +55,7 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
     let request = unsafe { (*(*fcinfo).args.as_ptr()).value.cast_mut_ptr() };
     // SAFETY: as above.
     let twin = match unsafe { call_in_default_of_copy(request) } {
-        Some(original) if function::may_execute(original) => call_of_twin(),
+        Some(original) if function::may_execute(role::current_user(), original) => call_of_twin(),
         _ => None,
     };
     pg_sys::Datum::from(twin.unwrap_or(std::ptr::null_mut()))
@@ -82,7 +83,7 @@ fn call_of_twin() -> Option<*mut pg_sys::FuncExpr> {
     // SAFETY: only looks up the catalog; the name is a C string.
     let schema = unsafe { pg_sys::get_namespace_oid(c"snowflake_internal".as_ptr(), true) };
     let twin = function::function_in(schema, c"snowflake_nextval_in_copy", pg_sys::INTERNALOID);
-    if twin == pg_sys::Oid::INVALID || !function::may_execute(twin) || !is_too_dear_to_repeat() {
+    if twin == pg_sys::Oid::INVALID || !function::may_execute(role::current_user(), twin) || !is_too_dear_to_repeat() {
         return None;
     }
     // SAFETY: creates nodes in the current memory context, where the planner expects them. The argument has

@@ -36,15 +36,15 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> p
     }
 }
 
-/// Returns whether the current user may execute a function.
-pub fn may_execute(function: pg_sys::Oid) -> bool {
+/// Returns whether a role may execute a function.
+pub fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     // SAFETY: a lookup in the catalog, inside a transaction. The OID refers to a function.
     let result = unsafe {
-        let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
+        let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
         #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_proc_aclcheck(function, user, mode);
+        let result = pg_sys::pg_proc_aclcheck(function, role, mode);
         #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, user, mode);
+        let result = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, mode);
         result
     };
     result == pg_sys::AclResult::ACLCHECK_OK

@@ -12,6 +12,7 @@ pub mod libpq;
 pub mod process;
 pub mod random;
 pub mod relation;
+pub mod role;
 pub mod row;
 pub mod rows;
 pub mod server;

@@ -28,6 +28,7 @@ mod fetch;
 mod had;
 mod local_registry;
 mod numbers;
+mod privilege;
 mod process;
 mod range_file;
 mod session;

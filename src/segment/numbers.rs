@@ -6,6 +6,7 @@ use pgrx::pg_sys::panic::pgrx_extern_c_guard;
 use pgrx::prelude::*;
 use snowflake_id_core::message::shown;
 
+use super::privilege;
 use super::session;
 use super::wait::take;
 use crate::error::{Error, OrReport};
@@ -31,6 +32,7 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
         let call = Call::new(fcinfo);
         (call, plain_bytes(call.argument(0).cast_mut_ptr()))
     };
+    let name = name.filter(|name| privilege::is_known_to_be_allowed(name));
     if let Some(number) = name.and_then(try_next) {
         return pg_sys::Datum::from(number);
     }
@@ -64,9 +66,10 @@ fn request_worker() {
     }
 }
 
-/// Takes one number. Waits if no number is available.
+/// Takes one number as the current user. Waits if no number is available.
 #[cold]
 fn next_slowly(name: &[u8]) -> pg_sys::Datum {
+    privilege::check(name).or_report();
     let (slot, taken) = take(name, NonZeroU64::MIN).or_report();
     session::remember(name, slot).set_last(taken.first);
     pg_sys::Datum::from(taken.first)
@@ -84,6 +87,7 @@ fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
         Ok(Some(count)) if count.get() <= MAX_BATCH as u64 => count,
         _ => return Err(Error::SegmentBatchCount { count, most: MAX_BATCH }),
     };
+    privilege::check(name)?;
     let mut numbers = Vec::new();
     // The count is at most MAX_BATCH. The list must not grow later, because a failed allocation would abort the
     // process.
