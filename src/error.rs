@@ -150,6 +150,10 @@ pub enum Error {
     },
     /// Another name than that of the table could not be read from table `segment_grant`.
     SegmentGrants,
+    /// The default of a column needs the privilege. The role is an SQL identifier.
+    SegmentNextvalDenied {
+        role: String,
+    },
     SegmentName {
         name: String,
         bytes: usize,
@@ -587,11 +591,22 @@ impl Error {
             Error::SegmentDenied { name, role } => texts(
                 ERRCODE_INSUFFICIENT_PRIVILEGE,
                 format!("permission denied for segment \"{name}\""),
-                format!("Role \"{}\" is limited to the segments that were granted to it.", role.trim_matches('"')),
+                format!(
+                    "Role \"{}\" is limited to the segments that were granted to it.",
+                    role.trim_matches('"')
+                ),
                 format!(
                     "A superuser can grant the segment: SELECT snowflake_grant_segment({}, {});",
                     literal_of_shown(name),
                     literal(role)
+                ),
+            ),
+            Error::SegmentNextvalDenied { role } => texts(
+                ERRCODE_INSUFFICIENT_PRIVILEGE,
+                "permission denied for function snowflake_segment_nextval",
+                "The default of a column calls the function. Neither the owner of the table nor the current role has the privilege.",
+                format!(
+                    "Grant the privilege: GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text) TO {role};"
                 ),
             ),
             Error::SegmentGrants => texts(

@@ -229,6 +229,13 @@ pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
         .all(|owner| owner == owner_of_database || unsafe { pg_sys::superuser_arg(owner) })
 }
 
+/// Returns the owner of a relation, or `None` if the relation does not exist.
+pub fn owner_of(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    use pg_sys::SysCacheIdentifier::RELOID;
+    // SAFETY: the cache entries are rows of the corresponding catalog.
+    unsafe { cached(RELOID, oid, |row: &pg_sys::FormData_pg_class| row.relowner) }
+}
+
 /// Returns whether a relation uses heap, PostgreSQL's built-in table access method.
 fn is_heap(oid: pg_sys::Oid) -> bool {
     use pg_sys::SysCacheIdentifier::RELOID;

@@ -26,6 +26,7 @@
 mod answer;
 mod fetch;
 mod had;
+mod in_default;
 mod local_registry;
 mod numbers;
 mod privilege;

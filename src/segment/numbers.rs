@@ -43,7 +43,7 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
 /// Takes one number without waiting. Returns `None` if this session does not know the segment, or if no number is
 /// available. This is the hot path.
 #[inline]
-fn try_next(name: &[u8]) -> Option<i64> {
+pub fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
     let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
     if taken.is_next_wanted {
@@ -66,10 +66,16 @@ fn request_worker() {
     }
 }
 
-/// Takes one number as the current user. Waits if no number is available.
+/// Takes one number, after checking the privileges of the current user.
 #[cold]
 fn next_slowly(name: &[u8]) -> pg_sys::Datum {
     privilege::check(name).or_report();
+    take_one(name)
+}
+
+/// Takes one number. Waits if no number is available.
+#[cold]
+pub fn take_one(name: &[u8]) -> pg_sys::Datum {
     let (slot, taken) = take(name, NonZeroU64::MIN).or_report();
     session::remember(name, slot).set_last(taken.first);
     pg_sys::Datum::from(taken.first)

@@ -130,9 +130,9 @@ fn find_table() -> Option<Relation> {
     }
     let schema = relation::schema(c"snowflake_internal");
     let extension = Extension::find(c"snowflake_id");
-    let table = schema.zip(extension).and_then(|(schema, extension)| {
-        extension.lock(schema, c"segment_grant", Kind::Table)
-    });
+    let table = schema
+        .zip(extension)
+        .and_then(|(schema, extension)| extension.lock(schema, c"segment_grant", Kind::Table));
     TABLE.set(table.map_or(pg_sys::InvalidOid, Relation::oid));
     table
 }

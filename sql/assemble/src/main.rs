@@ -24,7 +24,7 @@ const PARTS: [&str; 19] = [
     "horizon",
     "decode",
     "range",
-    "copy",
+    "defaults",
     "adopt_findings",
     "adopt",
     "partitions",

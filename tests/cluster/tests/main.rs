@@ -103,6 +103,7 @@ mod segments {
     mod by_date;
     mod noted;
     mod numbers;
+    mod privileges;
     mod registries;
 }
 mod tables {

@@ -48,7 +48,7 @@ fn examples_of_segments() {
     let mut client = cluster.connect();
     client.run("DROP EXTENSION snowflake_id");
     let checked = run_examples(&mut client, SEGMENTS);
-    assert!(checked >= 5, "only {checked} results were checked");
+    assert!(checked >= 9, "only {checked} results were checked");
 }
 
 /// The examples of Patroni's page are run by `make fleet-patroni`, and the procedures for a fleet by `fleet::moves`.
