@@ -1,4 +1,4 @@
-//! Roles, and when cached facts about roles or about a table become outdated.
+//! Roles, and when cached facts about privileges become outdated.
 
 use std::ffi::CStr;
 
@@ -52,14 +52,14 @@ type CacheId = std::ffi::c_int;
 #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
 type CacheId = pg_sys::SysCacheIdentifier::Type;
 
-/// Calls `on_change` with the OID of each relation that changes. If a role, a membership or the owner of the database
-/// changes, or if any relation may have changed, calls `on_change` with `InvalidOid`.
+/// Calls `on_change` with the OID of each relation that changes. If a role, a membership, the owner of the database or a
+/// function changes, or if any relation may have changed, calls `on_change` with `InvalidOid`.
 ///
 /// PostgreSQL calls the function when this process learns of a change. This includes changes that the current
 /// transaction makes, and changes that a rollback undoes. The function may only set variables, because it can be called
 /// while PostgreSQL reads a catalog. A process can register only a few functions, and cannot remove them.
 pub fn watch_changes(on_change: fn(pg_sys::Oid)) {
-    unsafe extern "C-unwind" fn role_changed(on_change: pg_sys::Datum, _: CacheId, _: pg_sys::uint32) {
+    unsafe extern "C-unwind" fn object_changed(on_change: pg_sys::Datum, _: CacheId, _: pg_sys::uint32) {
         // SAFETY: the datum is the function that is passed below.
         let on_change = unsafe { std::mem::transmute::<usize, fn(pg_sys::Oid)>(on_change.value()) };
         on_change(pg_sys::InvalidOid);
@@ -69,13 +69,13 @@ pub fn watch_changes(on_change: fn(pg_sys::Oid)) {
         let on_change = unsafe { std::mem::transmute::<usize, fn(pg_sys::Oid)>(on_change.value()) };
         on_change(relation);
     }
-    use pg_sys::SysCacheIdentifier::{AUTHMEMROLEMEM, AUTHOID, DATABASEOID};
+    use pg_sys::SysCacheIdentifier::{AUTHMEMROLEMEM, AUTHOID, DATABASEOID, PROCOID};
     let argument = pg_sys::Datum::from(on_change as usize);
     // SAFETY: the lists have room for the few callbacks of a backend. PostgreSQL raises FATAL if a list is full. Both
     // callbacks raise no error.
     unsafe {
-        for cache in [AUTHOID, AUTHMEMROLEMEM, DATABASEOID] {
-            pg_sys::CacheRegisterSyscacheCallback(cache as _, Some(role_changed), argument);
+        for cache in [AUTHOID, AUTHMEMROLEMEM, DATABASEOID, PROCOID] {
+            pg_sys::CacheRegisterSyscacheCallback(cache as _, Some(object_changed), argument);
         }
         pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), argument);
     }

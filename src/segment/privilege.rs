@@ -37,8 +37,12 @@ const TEXTS: pg_sys::Oid = pg_sys::TEXTARRAYOID;
 /// Whether no role is limited, as far as this process knows. While this is true, a call costs only one load.
 static IS_OPEN_TO_ALL: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
 
-/// The number of changes that this process has learned of. What the process knows is outdated after a change.
+/// The number of changes that this process has learned of and that may affect the table. What the process knows is
+/// outdated after a change.
 static CHANGES: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
+
+/// The number of changes of anything, including all relations.
+static CHANGES_OF_ANYTHING: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::new(0));
 
 /// The table, if this process has found the table.
 static TABLE: BackendLocal<Cell<pg_sys::Oid>> = BackendLocal::new(Cell::new(pg_sys::InvalidOid));
@@ -122,12 +126,24 @@ fn remember(as_of: u64, role: pg_sys::Oid, segments: Segments) {
     cache.rights.push((role, segments));
 }
 
-/// Finds and locks the table. From the first call on, the process learns of changes.
-fn find_table() -> Option<Relation> {
+/// Returns the number of changes of relations, functions and roles since the process watches changes. While the number
+/// remains the same, privileges on these objects and their owners do too.
+#[inline]
+pub fn changes_of_anything() -> u64 {
+    CHANGES_OF_ANYTHING.get()
+}
+
+/// From the first call on, the process learns of changes.
+pub fn watch_changes() {
     static IS_WATCHING: BackendLocal<Cell<bool>> = BackendLocal::new(Cell::new(false));
     if !IS_WATCHING.replace(true) {
         role::watch_changes(note_change);
     }
+}
+
+/// Finds and locks the table.
+fn find_table() -> Option<Relation> {
+    watch_changes();
     let schema = relation::schema(c"snowflake_internal");
     let extension = Extension::find(c"snowflake_id");
     let table = schema
@@ -137,9 +153,10 @@ fn find_table() -> Option<Relation> {
     table
 }
 
-/// Notes a change of a relation, or of any relation or role. While the process has not found the table, each relation
-/// could be the table.
+/// Notes a change of a relation, or of anything else. While the process has not found the table, each relation could be
+/// the table.
 fn note_change(relation: pg_sys::Oid) {
+    CHANGES_OF_ANYTHING.set(CHANGES_OF_ANYTHING.get() + 1);
     let table = TABLE.get();
     if [relation, table].contains(&pg_sys::InvalidOid) || relation == table {
         IS_OPEN_TO_ALL.set(false);

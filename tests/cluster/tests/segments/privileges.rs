@@ -75,6 +75,48 @@ fn other_sessions_learn_of_changes() {
     assert_eq!(outcome(&mut in_transaction, NEXT).as_deref(), DENIED);
 }
 
+/// A session that inserts rows by a prepared statement, and has cached that the table's owner has the privileges, learns
+/// of all changes.
+#[test]
+fn other_sessions_learn_of_changes_of_defaults() {
+    let server = single_server().start();
+    administer(&server, "create_segment('orders')");
+    let mut admin = server.connect();
+    admin.run(
+        "CREATE ROLE clerk LOGIN; CREATE ROLE owner; CREATE ROLE another; CREATE ROLE team;
+         GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text) TO owner;
+         CREATE TABLE orders (id bigint DEFAULT snowflake_segment_nextval('orders'));
+         GRANT INSERT ON orders TO clerk;
+         ALTER TABLE orders OWNER TO owner",
+    );
+    let mut clerk = clerk_of(&server);
+    let prepared = clerk.prepare("INSERT INTO orders DEFAULT VALUES").unwrap();
+    let mut insert =
+        || clerk.execute(&prepared, &[]).err().map(|error| error.code().unwrap().code().to_owned());
+    assert_eq!(insert(), None);
+    let function = "EXECUTE ON FUNCTION snowflake_segment_nextval(text)";
+    for (change, denied) in [
+        (&*format!("REVOKE {function} FROM owner"), true),
+        (&format!("GRANT {function} TO team"), true),
+        ("GRANT team TO owner", false),
+        ("ALTER TABLE orders OWNER TO another", true),
+        ("ALTER TABLE orders OWNER TO owner", false),
+        ("SELECT snowflake_grant_segment('items', 'team')", true),
+        ("SELECT snowflake_grant_segment('orders', 'owner')", false),
+        ("ALTER TABLE orders ALTER id SET DEFAULT snowflake_segment_nextval('bills')", true),
+        ("ALTER TABLE orders ALTER id SET DEFAULT snowflake_segment_nextval('orders')", false),
+        ("REVOKE INSERT ON orders FROM clerk", true),
+        ("GRANT INSERT ON orders TO clerk", false),
+        ("DROP OWNED BY team", true),
+        (&format!("GRANT {function} TO clerk"), false),
+        ("SELECT snowflake_grant_segment('items', 'clerk')", true),
+        ("SELECT snowflake_grant_all_segments('clerk')", false),
+    ] {
+        admin.run(change);
+        assert_eq!(insert().as_deref(), if denied { DENIED } else { None }, "{change}");
+    }
+}
+
 /// The rights are those of the WAL: on a standby, after a promotion, and after a crash.
 #[test]
 fn standbys_and_crashes() {
