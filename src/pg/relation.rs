@@ -178,6 +178,12 @@ impl Relation {
     pub fn oid(self) -> pg_sys::Oid {
         self.0
     }
+
+    /// Releases the lock before the end of the transaction. `kind` is the kind for which the relation was locked.
+    pub fn unlock(self, kind: Kind) {
+        // SAFETY: releases a lock that this transaction holds.
+        unsafe { pg_sys::UnlockRelationOid(self.0, kind.lock()) };
+    }
 }
 
 /// Restricts the process to the rights of one role, in a security-restricted operation, until this value is dropped.

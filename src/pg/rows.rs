@@ -56,7 +56,8 @@ impl Relation {
         // read. Each of the two arrays has one element for each column. Without a snapshot of the caller, PostgreSQL
         // reads the rows with a new catalog snapshot, even in parallel workers.
         unsafe {
-            let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+            let relation = pg_sys::relation_open(self.0, lock);
             let descriptor = (*relation).rd_att;
             let width = (*descriptor).natts as usize;
             let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); width], vec![true; width]);
@@ -83,7 +84,7 @@ impl Relation {
                 action((*row).t_self, numbers.map(|number| at(number).map(|at| values[at])));
             }
             pg_sys::systable_endscan(scan);
-            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+            pg_sys::relation_close(relation, lock);
         }
     }
 

@@ -164,7 +164,7 @@ fn note_change(relation: pg_sys::Oid) {
     }
 }
 
-/// Reads whether no role is limited, and the segments that a role may use.
+/// Reads whether no role is limited, and the segments that a role may use. Unlocks the table.
 fn read(table: Option<Relation>, role: pg_sys::Oid) -> Result<(bool, Segments), Error> {
     let (mut is_open_to_all, mut is_valid, mut names) = (true, true, None);
     if let Some(table) = table {
@@ -178,6 +178,7 @@ fn read(table: Option<Relation>, role: pg_sys::Oid) -> Result<(bool, Segments), 
                 names.get_or_insert_with(HashSet::new).extend(texts_of(granted));
             }
         });
+        table.unlock(Kind::Table); // A call that waits for numbers must hold no lock.
     }
     match names {
         _ if role::is_superuser(role) => Ok((is_open_to_all, Segments::All)),

@@ -42,6 +42,16 @@ SET ROLE regress_clerk;
 SELECT may('later');
 RESET ROLE;
 
+-- A call that reads the table does not keep a lock on it.
+SELECT snowflake_grant_segment('open', 'regress_clerk');
+BEGIN;
+SET LOCAL ROLE regress_clerk;
+SELECT snowflake_segment_nextval('open') > 0 AS open;
+RESET ROLE;
+SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_internal.segment_grant'::regclass;
+COMMIT;
+SELECT snowflake_revoke_segment('open', 'regress_clerk');
+
 -- A role stays limited when its last segment is gone.
 SELECT snowflake_revoke_segment(name, 'regress_clerk') FROM unnest(ARRAY['ours', 'later', 'Kraków', 'never granted']) AS name;
 SET ROLE regress_clerk;

@@ -55,6 +55,13 @@ fn other_sessions_learn_of_changes() {
         ("DELETE FROM snowflake_internal.segment_grant", false),
         ("COPY snowflake_internal.segment_grant FROM PROGRAM 'printf ''clerk\\t{}\\n'''", true),
         ("TRUNCATE snowflake_internal.segment_grant", false),
+        // As an apply worker does it.
+        (
+            "SET LOCAL session_replication_role = replica;
+             INSERT INTO snowflake_internal.segment_grant VALUES ('clerk', '{}')",
+            true,
+        ),
+        ("SELECT snowflake_grant_all_segments('clerk')", false),
     ] {
         let before = take();
         admin.run("BEGIN");
