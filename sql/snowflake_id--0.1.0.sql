@@ -636,20 +636,41 @@ CREATE FUNCTION snowflake_between(id bigint, since timestamptz, before timestamp
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
     'tests whether a snowflake ID of the given layout was generated at or after one instant and before another';
 
--- The planner replaces snowflake_nextval() with this function while COPY fills a table. See src/generate/copy.rs.
--- Users cannot call this function, because no SQL value has type internal. Therefore, EXECUTE can be granted to PUBLIC.
--- COST is the value of COST_IN_OPERATORS in copy.rs.
+-- The planner replaces calls of snowflake_nextval() and snowflake_segment_nextval() in defaults of columns with these
+-- functions. See src/defaults/. Users cannot call these functions, because no SQL value has type internal. Therefore,
+-- EXECUTE can be granted to PUBLIC. The functions are not STRICT, because the value of that argument is NULL. COST is the
+-- value of COST_IN_OPERATORS in copy.rs.
 CREATE FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) RETURNS bigint
-    STRICT STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
+    STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) IS
     'snowflake_nextval() during COPY; internal';
+
+CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal) RETURNS bigint
+    VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval_in_default';
+COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal) IS
+    'snowflake_segment_nextval() in the default of a column; internal';
+
+CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal) RETURNS bigint
+    STABLE PARALLEL SAFE COST 1000 LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval_in_default';
+COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal) IS
+    'snowflake_segment_nextval() during COPY; internal';
+
 -- The grant is explicit, because ALTER DEFAULT PRIVILEGES may have revoked the default.
-GRANT EXECUTE ON FUNCTION snowflake_internal.snowflake_nextval_in_copy(internal) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    snowflake_internal.snowflake_nextval_in_copy(internal),
+    snowflake_internal.snowflake_segment_nextval_in_default(regprocedure, text, regclass, internal),
+    snowflake_internal.snowflake_segment_nextval_in_copy(regprocedure, text, regclass, internal)
+    TO PUBLIC;
 
 CREATE FUNCTION snowflake_internal.snowflake_nextval_support(internal) RETURNS internal
     STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_nextval_support';
 COMMENT ON FUNCTION snowflake_internal.snowflake_nextval_support(internal) IS
     'planner support: replaces snowflake_nextval() during COPY; internal';
+
+CREATE FUNCTION snowflake_internal.snowflake_segment_nextval_support(internal) RETURNS internal
+    STRICT IMMUTABLE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval_support';
+COMMENT ON FUNCTION snowflake_internal.snowflake_segment_nextval_support(internal) IS
+    'planner support: replaces snowflake_segment_nextval() in defaults of columns; internal';
 
 -- These functions collect the facts that snowflake_adopt() needs before it changes a table: the columns and sequences
 -- involved, the obstacles, and the notices for the caller. The functions only read the catalogs, with the privileges of
@@ -1776,7 +1797,8 @@ COMMENT ON FUNCTION snowflake_reader_sql(text) IS
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
-    STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
+    AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
 CREATE VIEW snowflake_segments AS
     SELECT * FROM @extschema@.snowflake_segments_in_use();
@@ -1834,6 +1856,76 @@ COMMENT ON COLUMN snowflake_internal.segment_taken.next_until_value IS
 COMMENT ON COLUMN snowflake_internal.segment_taken.next_registry_id IS 'same as registry_id, for the next period';
 COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_key IS 'same as period_key, for the next period';
 COMMENT ON COLUMN snowflake_internal.segment_taken.next_period_starts_us IS 'same as period_starts_us, for the next period';
+
+-- The segments of roles. See src/segment/privilege.rs.
+
+-- One row for each role that is limited to some segments. A single row, rather than one row for each segment, is able
+-- to represent a role that may use no segment.
+CREATE TABLE snowflake_internal.segment_grant (
+    role pg_catalog.regrole PRIMARY KEY,
+    names pg_catalog.text[] NOT NULL
+        CONSTRAINT segment_grant_names_are_not_null CHECK (pg_catalog.array_position(names, NULL) IS NULL)
+);
+COMMENT ON TABLE snowflake_internal.segment_grant IS
+    'roles that are limited to some segments; use snowflake_grant_segment() to change the table';
+COMMENT ON COLUMN snowflake_internal.segment_grant.role IS 'role that is limited';
+COMMENT ON COLUMN snowflake_internal.segment_grant.names IS 'names of the segments that the role may use';
+-- A dump contains the names of the roles.
+SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.segment_grant', '');
+
+CREATE FUNCTION snowflake_internal.segment_grant_changed() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_grant_changed';
+COMMENT ON FUNCTION snowflake_internal.segment_grant_changed() IS
+    'makes all sessions read table segment_grant again; internal';
+-- Changes by replication and by a restore must be noticed as well. Replication fires only triggers for each row.
+-- TRUNCATE needs no trigger, because it changes the definition of the table.
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant
+    FOR EACH ROW EXECUTE FUNCTION snowflake_internal.segment_grant_changed();
+ALTER TABLE snowflake_internal.segment_grant ENABLE ALWAYS TRIGGER changed;
+COMMENT ON TRIGGER changed ON snowflake_internal.segment_grant IS
+    'makes all sessions read the table again';
+
+-- An administrator who is not a superuser needs only EXECUTE on these functions. They run with the privileges of their
+-- owner, a superuser, so their bodies are resolved when they are created. A row of a role that was dropped has no
+-- effect, and is removed.
+CREATE FUNCTION snowflake_grant_segment(name text, role regrole) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM snowflake_internal.segment_grant AS g
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) g.role);
+    INSERT INTO snowflake_internal.segment_grant AS g (role, names)
+    VALUES (snowflake_grant_segment.role, ARRAY[snowflake_grant_segment.name])
+    ON CONFLICT (role) DO UPDATE SET names = g.names OPERATOR(pg_catalog.||) excluded.names
+    WHERE NOT g.names OPERATOR(pg_catalog.@>) excluded.names;
+END;
+COMMENT ON FUNCTION snowflake_grant_segment(text, regrole) IS
+    'allows a role to take numbers of a segment, and limits the role to the segments that were granted to it';
+
+CREATE FUNCTION snowflake_revoke_segment(name text, role regrole) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE snowflake_internal.segment_grant AS g
+    SET names = pg_catalog.array_remove(g.names, snowflake_revoke_segment.name)
+    WHERE g.role OPERATOR(pg_catalog.=) snowflake_revoke_segment.role;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'role "%" is not limited to segments', pg_catalog.pg_get_userbyid(snowflake_revoke_segment.role)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'A role can take numbers of all segments until a segment is granted to it.',
+                  HINT = 'Grant the segments that the role may use with snowflake_grant_segment(), or revoke EXECUTE on the functions.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_revoke_segment(text, regrole) IS
+    'takes a segment back from a role; the role stays limited to its other segments';
+
+CREATE FUNCTION snowflake_grant_all_segments(role regrole) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM snowflake_internal.segment_grant AS g
+    WHERE g.role OPERATOR(pg_catalog.=) snowflake_grant_all_segments.role;
+END;
+COMMENT ON FUNCTION snowflake_grant_all_segments(regrole) IS
+    'allows a role to take numbers of all segments again, as by default';
 
 -- All materialized views of snowflake_internal have been created. From now on, their queries fail. See horizon.sql.
 CREATE OR REPLACE FUNCTION snowflake_internal.refuse_refresh() RETURNS boolean VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql AS $$
@@ -1984,6 +2076,7 @@ BEGIN
                 'snowflake_internal.horizon',
                 'snowflake_internal.used_identity',
                 'snowflake_internal.segment_taken',
+                'snowflake_internal.segment_grant',
                 '@extschema@.snowflake_worker',
                 '@extschema@.snowflake_mask_key',
                 '@extschema@.snowflake_status',
@@ -1998,6 +2091,7 @@ BEGIN
             WHERE p.oid OPERATOR(pg_catalog.=) ANY (ARRAY[
                 'snowflake_internal.store_history()',
                 'snowflake_internal.refuse_refresh()',
+                'snowflake_internal.segment_grant_changed()',
                 '@extschema@.snowflake_worker_check()',
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_layouts_in_use()',
@@ -2011,6 +2105,9 @@ BEGIN
                 '@extschema@.snowflake_segment_ranges(text, int)',
                 '@extschema@.snowflake_segment_prefetch(text)',
                 '@extschema@.snowflake_segment_currval(text)',
+                '@extschema@.snowflake_grant_segment(text, regrole)',
+                '@extschema@.snowflake_revoke_segment(text, regrole)',
+                '@extschema@.snowflake_grant_all_segments(regrole)',
                 '@extschema@.snowflake_mask_key_of(text)',
                 '@extschema@.snowflake_mask_named(bigint, text)',
                 '@extschema@.snowflake_mask_named(bigint, text, int)',

@@ -146,6 +146,17 @@ pub enum Error {
     Range(RangeError),
     /// Errors of segments. Names are always converted with `shown`, and details are texts from the registry.
     SegmentsInRecovery,
+    /// The role is an SQL identifier.
+    SegmentDenied {
+        name: String,
+        role: String,
+    },
+    /// Another name than that of the table could not be read from table `segment_grant`.
+    SegmentGrants,
+    /// The default of a column needs the privilege. The role is an SQL identifier.
+    SegmentNextvalDenied {
+        role: String,
+    },
     SegmentName {
         name: String,
         bytes: usize,
@@ -173,7 +184,7 @@ pub enum Error {
         name: String,
         detail: Option<String>,
     },
-    SegmentDenied {
+    SegmentDeniedByRegistry {
         name: String,
         detail: Option<String>,
     },
@@ -620,6 +631,33 @@ impl Error {
                 "A standby holds no numbers.",
                 "Request the numbers from the primary.",
             ),
+            Error::SegmentDenied { name, role } => texts(
+                ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!("permission denied for segment \"{name}\""),
+                format!(
+                    "Role \"{}\" is limited to the segments that were granted to it.",
+                    role.trim_matches('"')
+                ),
+                format!(
+                    "A superuser can grant the segment: SELECT snowflake_grant_segment({}, {});",
+                    literal_of_shown(name),
+                    literal(role)
+                ),
+            ),
+            Error::SegmentNextvalDenied { role } => texts(
+                ERRCODE_INSUFFICIENT_PRIVILEGE,
+                "permission denied for function snowflake_segment_nextval",
+                "The default of a column calls the function. Neither the owner of the table nor the current role has the privilege.",
+                format!(
+                    "Grant the privilege: GRANT EXECUTE ON FUNCTION snowflake_segment_nextval(text) TO {role};"
+                ),
+            ),
+            Error::SegmentGrants => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cannot read table \"snowflake_internal.segment_grant\"",
+                "The table does not have a column \"role\" of type regrole and a column \"names\" of type text[].",
+                "Undo the change of the table.",
+            ),
             Error::SegmentName { name, bytes, most } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("invalid segment name: \"{name}\""),
@@ -674,7 +712,7 @@ impl Error {
                 said(detail),
                 "Check the logs of this server and of the registry.",
             ),
-            Error::SegmentDenied { name, detail } => texts(
+            Error::SegmentDeniedByRegistry { name, detail } => texts(
                 ERRCODE_INSUFFICIENT_PRIVILEGE,
                 format!("permission denied for segment \"{name}\""),
                 said(detail),

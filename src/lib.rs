@@ -11,6 +11,7 @@
 //! | [`pg`] | interfaces to PostgreSQL's C code, independent of this extension |
 //! | [`shared`] | the state in shared memory, and which process may read or write it |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
+//! | [`defaults`] | calls in defaults of columns: `COPY` in bulk, the privileges of the table's owner |
 //! | [`keeper`] | the background worker that writes the horizon ahead of the IDs and opens the gate |
 //! | [`registry`] | the background worker that leases the worker ID from a registry |
 //! | [`segment`] | segments: their functions, and the background worker that fetches ranges of numbers |
@@ -23,6 +24,7 @@ use pgrx::prelude::*;
 mod admin;
 mod background;
 mod config;
+mod defaults;
 mod error;
 mod generate;
 mod keeper;

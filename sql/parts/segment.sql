@@ -2,7 +2,8 @@
 
 -- Declared here because its C function has no pgrx wrapper.
 CREATE FUNCTION snowflake_segment_nextval(name text) RETURNS bigint
-    STRICT VOLATILE PARALLEL SAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
+    STRICT VOLATILE PARALLEL SAFE LANGUAGE c SUPPORT snowflake_internal.snowflake_segment_nextval_support
+    AS 'MODULE_PATHNAME', 'snowflake_segment_nextval';
 
 CREATE VIEW snowflake_segments AS
     SELECT * FROM @extschema@.snowflake_segments_in_use();

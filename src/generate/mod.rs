@@ -1,7 +1,6 @@
 //! Issuing IDs. A call passes through [`nextval`], [`session`], and then the slot and the generator in the
 //! core crate.
 
-mod copy;
 pub mod nextval;
 pub mod session;
 pub mod wait;

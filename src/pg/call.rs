@@ -25,7 +25,7 @@ impl Call {
     /// Returns the argument at position `at` as PostgreSQL passes it. The first position is 0.
     ///
     /// # Safety
-    /// The function is declared STRICT, and has an argument at position `at`.
+    /// The function has an argument at position `at`, which is not NULL.
     #[inline]
     pub unsafe fn argument(self, at: usize) -> pg_sys::Datum {
         // SAFETY: by this function's contract the argument exists.
@@ -108,7 +108,7 @@ impl Call {
         // contains no other functions of the same names. The result is in the memory context of the call.
         unsafe {
             let schema = pg_sys::get_func_namespace(self.function());
-            let function = function::function_in(schema, name, pg_sys::TEXTOID);
+            let function = function::function_in(schema, name, &[pg_sys::TEXTOID]);
             let text = pg_sys::cstring_to_text_with_len(text.as_ptr().cast(), text.len() as i32);
             let result = pg_sys::OidFunctionCall1Coll(
                 function,

@@ -20,8 +20,8 @@ macro_rules! declare_c_function {
 }
 pub(crate) use declare_c_function;
 
-/// Returns the function with this schema, name and argument type, or `Oid::INVALID` if no such function exists.
-pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> pg_sys::Oid {
+/// Returns the function with this schema, name and argument types, or `Oid::INVALID` if no such function exists.
+pub fn function_in(schema: pg_sys::Oid, name: &CStr, arguments: &[pg_sys::Oid]) -> pg_sys::Oid {
     // SAFETY: a lookup in the catalog, inside a transaction, as always when functions are called. The name is a C
     // string.
     unsafe {
@@ -29,22 +29,22 @@ pub fn function_in(schema: pg_sys::Oid, name: &CStr, argument: pg_sys::Oid) -> p
             pg_sys::SysCacheIdentifier::PROCNAMEARGSNSP as i32,
             pg_sys::Anum_pg_proc_oid as pg_sys::AttrNumber,
             pg_sys::Datum::from(name.as_ptr()),
-            pg_sys::Datum::from(pg_sys::buildoidvector(&argument, 1)),
+            pg_sys::Datum::from(pg_sys::buildoidvector(arguments.as_ptr(), arguments.len() as i32)),
             pg_sys::Datum::from(schema),
             pg_sys::Datum::null(),
         )
     }
 }
 
-/// Returns whether the current user may execute a function.
-pub fn may_execute(function: pg_sys::Oid) -> bool {
+/// Returns whether a role may execute a function.
+pub fn may_execute(role: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     // SAFETY: a lookup in the catalog, inside a transaction. The OID refers to a function.
     let result = unsafe {
-        let (user, mode) = (pg_sys::GetUserId(), pg_sys::ACL_EXECUTE as pg_sys::AclMode);
+        let mode = pg_sys::ACL_EXECUTE as pg_sys::AclMode;
         #[cfg(feature = "pg15")]
-        let result = pg_sys::pg_proc_aclcheck(function, user, mode);
+        let result = pg_sys::pg_proc_aclcheck(function, role, mode);
         #[cfg(not(feature = "pg15"))]
-        let result = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, user, mode);
+        let result = pg_sys::object_aclcheck(pg_sys::ProcedureRelationId, function, role, mode);
         result
     };
     result == pg_sys::AclResult::ACLCHECK_OK

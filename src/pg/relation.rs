@@ -178,6 +178,12 @@ impl Relation {
     pub fn oid(self) -> pg_sys::Oid {
         self.0
     }
+
+    /// Releases the lock before the end of the transaction. `kind` is the kind for which the relation was locked.
+    pub fn unlock(self, kind: Kind) {
+        // SAFETY: releases a lock that this transaction holds.
+        unsafe { pg_sys::UnlockRelationOid(self.0, kind.lock()) };
+    }
 }
 
 /// Restricts the process to the rights of one role, in a security-restricted operation, until this value is dropped.
@@ -227,6 +233,13 @@ pub fn belongs_to_superusers(schema: pg_sys::Oid, relation: Relation) -> bool {
         .into_iter()
         .flatten()
         .all(|owner| owner == owner_of_database || unsafe { pg_sys::superuser_arg(owner) })
+}
+
+/// Returns the owner of a relation, or `None` if the relation does not exist.
+pub fn owner_of(oid: pg_sys::Oid) -> Option<pg_sys::Oid> {
+    use pg_sys::SysCacheIdentifier::RELOID;
+    // SAFETY: the cache entries are rows of the corresponding catalog.
+    unsafe { cached(RELOID, oid, |row: &pg_sys::FormData_pg_class| row.relowner) }
 }
 
 /// Returns whether a relation uses heap, PostgreSQL's built-in table access method.

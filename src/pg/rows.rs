@@ -56,10 +56,12 @@ impl Relation {
         columns: [(&CStr, pg_sys::Oid); N],
         mut action: impl FnMut(RowAt, [Option<pg_sys::Datum>; N]),
     ) {
-        // SAFETY: the relation stays open, and the snapshot registered, until after the last row. The values of a row
-        // are used before the next row is read. Each of the two arrays has one element for each column.
+        // SAFETY: the relation stays open until after the last row. The values of a row are used before the next row is
+        // read. Each of the two arrays has one element for each column. Without a snapshot of the caller, PostgreSQL
+        // reads the rows with a new catalog snapshot, even in parallel workers.
         unsafe {
-            let relation = pg_sys::relation_open(self.0, pg_sys::AccessShareLock as pg_sys::LOCKMODE);
+            let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
+            let relation = pg_sys::relation_open(self.0, lock);
             let descriptor = (*relation).rd_att;
             let width = (*descriptor).natts as usize;
             let (mut values, mut nulls) = (vec![pg_sys::Datum::null(); width], vec![true; width]);
@@ -67,12 +69,11 @@ impl Relation {
                 let number = pg_sys::get_attnum(self.0, name.as_ptr());
                 if pg_sys::get_atttype(self.0, number) == type_oid { number } else { 0 }
             });
-            let snapshot = pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot());
             let scan = pg_sys::systable_beginscan(
                 relation,
                 pg_sys::InvalidOid,
                 false,
-                snapshot,
+                std::ptr::null_mut(),
                 0,
                 std::ptr::null_mut(),
             );
@@ -87,8 +88,7 @@ impl Relation {
                 action(RowAt((*row).t_self), numbers.map(|number| at(number).map(|at| values[at])));
             }
             pg_sys::systable_endscan(scan);
-            pg_sys::UnregisterSnapshot(snapshot);
-            pg_sys::relation_close(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
+            pg_sys::relation_close(relation, lock);
         }
     }
 
@@ -231,6 +231,28 @@ unsafe fn row_of_form(
             && columns(&*row) == columns(like)
             && u32::from((*row).t_infomask | like.t_infomask) & pg_sys::HEAP_HASNULL == 0;
         is_of_form.then_some(row)
+    }
+}
+
+/// Returns the elements of a `text[]` value, in the encoding of the database, without the elements that are NULL.
+pub fn texts_of(texts: pg_sys::Datum) -> Vec<Box<[u8]>> {
+    let (mut elements, mut nulls, mut count) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
+    // SAFETY: the datum is a text[], by the type of its column. The properties of type text are constant. Each of the
+    // two arrays has one element for each element of the value.
+    unsafe {
+        pg_sys::deconstruct_array(
+            pg_sys::pg_detoast_datum(texts.cast_mut_ptr()).cast(),
+            pg_sys::TEXTOID,
+            -1,
+            false,
+            b'i' as _,
+            &mut elements,
+            &mut nulls,
+            &mut count,
+        );
+        let is_present = |at: &usize| !*nulls.add(*at);
+        let text = |at: usize| bytes((*elements.add(at)).cast_mut_ptr()).into();
+        (0..count as usize).filter(is_present).map(text).collect()
     }
 }
 

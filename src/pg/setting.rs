@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString, c_char, c_void};
 
 use pgrx::prelude::*;
 
+use super::list::elements;
+
 /// Sets the error message, DETAIL and HINT that PostgreSQL reports when a check hook rejects a value. The
 /// hook then returns false. Without a message, PostgreSQL would quote the whole value, which may contain a
 /// password.
@@ -34,9 +36,7 @@ pub fn split_list(text: &CStr) -> Option<Vec<CString>> {
     unsafe {
         let copy = pg_sys::pstrdup(text.as_ptr());
         let is_list = pg_sys::SplitGUCList(copy, b',' as c_char, &mut names);
-        let length = names.as_ref().map_or(0, |list| list.length);
-        let name = |at| CStr::from_ptr((*(*names).elements.add(at)).ptr_value.cast()).to_owned();
-        let all: Vec<CString> = (0..length as usize).map(name).collect();
+        let all = elements::<c_char>(names).map(|name| CStr::from_ptr(name).to_owned()).collect();
         pg_sys::list_free(names);
         pg_sys::pfree(copy.cast());
         is_list.then_some(all)

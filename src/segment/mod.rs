@@ -26,8 +26,10 @@
 mod answer;
 mod fetch;
 mod had;
+mod in_default;
 mod local_registry;
 mod numbers;
+mod privilege;
 mod process;
 mod range_file;
 mod rest;

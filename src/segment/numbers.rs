@@ -7,6 +7,7 @@ use pgrx::prelude::*;
 use snowflake_id_core::message::shown;
 use snowflake_id_core::segment::Taken;
 
+use super::privilege;
 use super::session;
 use super::wait::{prefetch, take};
 use crate::error::{Error, OrReport};
@@ -33,6 +34,7 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
         let call = Call::new(fcinfo);
         (call, plain_bytes(call.argument(0).cast_mut_ptr()))
     };
+    let name = name.filter(|name| privilege::is_known_to_be_allowed(name));
     if let Some(number) = name.and_then(try_next) {
         return pg_sys::Datum::from(number);
     }
@@ -43,7 +45,7 @@ pub unsafe extern "C-unwind" fn snowflake_segment_nextval(fcinfo: pg_sys::Functi
 /// Takes one number without waiting. Returns `None` if this session does not know the segment, or if no number is
 /// available. This is the hot path.
 #[inline]
-fn try_next(name: &[u8]) -> Option<i64> {
+pub fn try_next(name: &[u8]) -> Option<i64> {
     let known = session::find(name)?;
     let taken = known.slot.segment.take(registry_clock_us, NonZeroU64::MIN).ok()?;
     if taken.is_next_wanted {
@@ -67,9 +69,16 @@ fn request_next_range(at: usize) {
     }
 }
 
-/// Takes one number. Waits if no number is available.
+/// Takes one number, after checking the privileges of the current user.
 #[cold]
 fn next_slowly(name: &[u8]) -> pg_sys::Datum {
+    privilege::check(name).or_report();
+    take_one(name)
+}
+
+/// Takes one number. Waits if no number is available.
+#[cold]
+pub fn take_one(name: &[u8]) -> pg_sys::Datum {
     let (at, taken) = take(name, NonZeroU64::MIN).or_report();
     session::remember(name, at).set_last(taken.first);
     pg_sys::Datum::from(taken.first)
@@ -115,6 +124,7 @@ fn snowflake_segment_ranges(
 /// Takes `count` numbers of a segment, and passes them to the closure `action` in ascending order.
 fn take_all(name: &[u8], count: i32, mut action: impl FnMut(Taken)) -> Result<(), Error> {
     let mut left = Some(checked_count(count)?);
+    privilege::check(name)?;
     while let Some(wanted) = left {
         let (at, taken) = take(name, wanted)?;
         session::remember(name, at).set_last(taken.last());
@@ -133,7 +143,7 @@ fn checked_count(count: i32) -> Result<NonZeroU64, Error> {
 
 #[pg_extern(volatile, parallel_safe)]
 fn snowflake_segment_prefetch(name: TextBytes) {
-    prefetch(name.0).or_report();
+    privilege::check(name.0).and_then(|()| prefetch(name.0)).or_report();
 }
 
 #[pg_extern(volatile, parallel_restricted)]

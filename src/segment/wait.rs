@@ -145,7 +145,7 @@ impl<'a> Waiting<'a> {
             SegmentState::Exhausted => Err(Error::SegmentExhausted { name, detail }),
             SegmentState::Ahead => Err(Error::SegmentAhead { name, detail }),
             SegmentState::Invalid => Err(Error::SegmentRefused { name, detail }),
-            SegmentState::Denied => Err(Error::SegmentDenied { name, detail }),
+            SegmentState::Denied => Err(Error::SegmentDeniedByRegistry { name, detail }),
         }
     }
 

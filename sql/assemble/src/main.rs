@@ -20,11 +20,11 @@ use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
 /// Each part may depend on those before it. `store_history` is last because it calls a function that the
 /// script creates.
-const PARTS: [&str; 18] = [
+const PARTS: [&str; 19] = [
     "horizon",
     "decode",
     "range",
-    "copy",
+    "defaults",
     "adopt_findings",
     "adopt",
     "partitions",
@@ -34,6 +34,7 @@ const PARTS: [&str; 18] = [
     "public",
     "reader",
     "segment",
+    "segment_privileges",
     "refuse_refresh",
     "status",
     "catalog",

@@ -107,6 +107,7 @@ mod segments {
     mod many_names;
     mod noted;
     mod numbers;
+    mod privileges;
     mod registries;
 }
 mod tables {

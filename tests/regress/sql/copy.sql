@@ -274,7 +274,7 @@ SELECT setting AS bindir FROM pg_config WHERE name = 'BINDIR' \gset
 \set path :bindir ':' `echo "$PATH"`
 \setenv PATH :path
 \! pg_dump regression | grep -c 'DEFAULT public.snowflake_nextval()'
-\! pg_dump regression | grep -c snowflake_internal
+\! pg_dump regression | grep -c snowflake_internal.snowflake_
 
 DROP TABLE orders, granted, granted_again, checked, one_by_one, in_bulk;
 DROP DOMAIN order_id;

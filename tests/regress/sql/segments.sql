@@ -145,7 +145,7 @@ SELECT name, state, position IS NOT NULL AS position, range_end >= position AS r
        period_ends > now() AS period_ends, taken_at <= clock_timestamp() AS taken_at, calls_waited > 0 AS waited, problem
 FROM snowflake_segments WHERE name = ANY (ARRAY['few', 'items', 'closed', 'bills']) ORDER BY name COLLATE "C";
 
--- Privileges: none by default.
+-- Privileges: none by default, except to insert rows into tables of a role that has the privilege.
 CREATE ROLE clerk;
 GRANT SELECT, INSERT ON orders TO clerk;
 SET ROLE clerk;
@@ -168,7 +168,7 @@ RESET ROLE;
 BEGIN READ ONLY;
 SELECT snowflake_segment_nextval('orders') > 0 AS number;
 COMMIT;
-SELECT provolatile, proparallel, proisstrict FROM pg_proc WHERE proname LIKE 'snowflake\_segment\_%' ORDER BY proname;
+SELECT provolatile, proparallel, proisstrict FROM pg_proc WHERE proname LIKE 'snowflake\_segment\_%' AND pronamespace = 'public'::regnamespace ORDER BY proname;
 
 DROP TABLE orders;
 DROP OWNED BY clerk;

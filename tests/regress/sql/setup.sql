@@ -18,7 +18,8 @@ CREATE VIEW members AS
 SELECT object FROM members ORDER BY object;
 
 -- How the planner may use each function: forms with a named layout are immutable, forms with the session's layout
--- stable, functions that take IDs volatile. Only functions that use a named key run with the rights of their owner.
+-- stable, functions that take IDs volatile. Functions that use a named key or grant segments run with the rights of their
+-- owner.
 SELECT p.oid::regprocedure::text COLLATE "C" AS function,
        CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END AS volatility,
        CASE p.proparallel WHEN 's' THEN 'safe' WHEN 'r' THEN 'restricted' ELSE 'unsafe' END AS parallel,

@@ -7,7 +7,7 @@ use harness::*;
 
 /// Objects that are not for users: parts of other objects, and functions that views, triggers and the planner call.
 const PARTS: &str = "snowflake_(adopt_.*|create_partitions_plan|preset_names|mask_key_of|server_status|layouts_in_use\
-    |clock_sequence_values|segments_in_use|worker_check|nextval_in_copy|nextval_support)|store_history|refuse_refresh";
+    |clock_sequence_values|segments_in_use|worker_check|(segment_)?nextval_(in_copy|in_default|support))|store_history|refuse_refresh|segment_grant_changed";
 
 /// The compared properties of all functions of one name.
 #[derive(Debug, Default, PartialEq)]

@@ -126,6 +126,15 @@ const USES: &[&str] = &[
     "CREATE TABLE shop.bills (id pg_catalog.int8 PRIMARY KEY)",
     "SELECT public.snowflake_adopt('shop.bills'::pg_catalog.regclass, 'id'::pg_catalog.name, false,
                                    generator => 'segment:customers'::pg_catalog.text)",
+    "CREATE TABLE shop.receipts (id pg_catalog.int8 DEFAULT public.snowflake_segment_nextval('customers'::pg_catalog.text),
+                                 note pg_catalog.text);
+     INSERT INTO shop.receipts DEFAULT VALUES; COPY shop.receipts (note) FROM PROGRAM 'echo 1'",
+    // Twice, because the second call updates the row.
+    "SELECT public.snowflake_grant_segment('customers'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
+     SELECT public.snowflake_grant_segment('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
+     INSERT INTO shop.receipts DEFAULT VALUES;
+     SELECT public.snowflake_revoke_segment('orders'::pg_catalog.text, 'mallory'::pg_catalog.regrole);
+     SELECT public.snowflake_grant_all_segments('mallory'::pg_catalog.regrole)",
     "SELECT public.snowflake_advance(pg_catalog.now()), public.snowflake_accept_clock()",
     "SELECT public.snowflake_reset_horizon(5::pg_catalog.int4, 0::pg_catalog.int4)",
     "DO $$
@@ -196,6 +205,8 @@ fn nothing_of_hers_runs() {
             "snowflake_create_partitions_plan",
             "snowflake_worker_check",
             "snowflake_nextval_",
+            "snowflake_segment_nextval_",
+            "segment_grant_changed",
             "store_history",
         ];
         let is_used = USES.iter().any(|commands| commands.contains(&format!("{name}(")));
@@ -203,7 +214,7 @@ fn nothing_of_hers_runs() {
     }
     // When the extension is created again, it stores the current horizon of the server.
     run(
-        "DROP TABLE shop.customers, shop.orders, shop.bills; DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id SCHEMA public",
+        "DROP TABLE shop.customers, shop.orders, shop.bills, shop.receipts; DROP EXTENSION snowflake_id; CREATE EXTENSION snowflake_id SCHEMA public",
     );
     // No object depends on hers: otherwise they could not be dropped.
     run("DROP OWNED BY mallory");

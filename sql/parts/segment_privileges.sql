@@ -1,0 +1,69 @@
+-- The segments of roles. See src/segment/privilege.rs.
+
+-- One row for each role that is limited to some segments. A single row, rather than one row for each segment, is able
+-- to represent a role that may use no segment.
+CREATE TABLE snowflake_internal.segment_grant (
+    role pg_catalog.regrole PRIMARY KEY,
+    names pg_catalog.text[] NOT NULL
+        CONSTRAINT segment_grant_names_are_not_null CHECK (pg_catalog.array_position(names, NULL) IS NULL)
+);
+COMMENT ON TABLE snowflake_internal.segment_grant IS
+    'roles that are limited to some segments; use snowflake_grant_segment() to change the table';
+COMMENT ON COLUMN snowflake_internal.segment_grant.role IS 'role that is limited';
+COMMENT ON COLUMN snowflake_internal.segment_grant.names IS 'names of the segments that the role may use';
+-- A dump contains the names of the roles.
+SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.segment_grant', '');
+
+CREATE FUNCTION snowflake_internal.segment_grant_changed() RETURNS trigger
+    VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_grant_changed';
+COMMENT ON FUNCTION snowflake_internal.segment_grant_changed() IS
+    'makes all sessions read table segment_grant again; internal';
+-- Changes by replication and by a restore must be noticed as well. Replication fires only triggers for each row.
+-- TRUNCATE needs no trigger, because it changes the definition of the table.
+CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE ON snowflake_internal.segment_grant
+    FOR EACH ROW EXECUTE FUNCTION snowflake_internal.segment_grant_changed();
+ALTER TABLE snowflake_internal.segment_grant ENABLE ALWAYS TRIGGER changed;
+COMMENT ON TRIGGER changed ON snowflake_internal.segment_grant IS
+    'makes all sessions read the table again';
+
+-- An administrator who is not a superuser needs only EXECUTE on these functions. They run with the privileges of their
+-- owner, a superuser, so their bodies are resolved when they are created. A row of a role that was dropped has no
+-- effect, and is removed.
+CREATE FUNCTION snowflake_grant_segment(name text, role regrole) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM snowflake_internal.segment_grant AS g
+    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) g.role);
+    INSERT INTO snowflake_internal.segment_grant AS g (role, names)
+    VALUES (snowflake_grant_segment.role, ARRAY[snowflake_grant_segment.name])
+    ON CONFLICT (role) DO UPDATE SET names = g.names OPERATOR(pg_catalog.||) excluded.names
+    WHERE NOT g.names OPERATOR(pg_catalog.@>) excluded.names;
+END;
+COMMENT ON FUNCTION snowflake_grant_segment(text, regrole) IS
+    'allows a role to take numbers of a segment, and limits the role to the segments that were granted to it';
+
+CREATE FUNCTION snowflake_revoke_segment(name text, role regrole) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE snowflake_internal.segment_grant AS g
+    SET names = pg_catalog.array_remove(g.names, snowflake_revoke_segment.name)
+    WHERE g.role OPERATOR(pg_catalog.=) snowflake_revoke_segment.role;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'role "%" is not limited to segments', pg_catalog.pg_get_userbyid(snowflake_revoke_segment.role)
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'A role can take numbers of all segments until a segment is granted to it.',
+                  HINT = 'Grant the segments that the role may use with snowflake_grant_segment(), or revoke EXECUTE on the functions.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION snowflake_revoke_segment(text, regrole) IS
+    'takes a segment back from a role; the role stays limited to its other segments';
+
+CREATE FUNCTION snowflake_grant_all_segments(role regrole) RETURNS void
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
+BEGIN ATOMIC
+    DELETE FROM snowflake_internal.segment_grant AS g
+    WHERE g.role OPERATOR(pg_catalog.=) snowflake_grant_all_segments.role;
+END;
+COMMENT ON FUNCTION snowflake_grant_all_segments(regrole) IS
+    'allows a role to take numbers of all segments again, as by default';
