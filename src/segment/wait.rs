@@ -79,7 +79,7 @@ fn checked_name(name: &[u8]) -> Result<String, Error> {
     if !(1..=LONGEST_NAME).contains(&text.len()) {
         return Err(bad_length(text.len()));
     }
-    Ok(text.into())
+    Ok(text)
 }
 
 /// One call that waits.
