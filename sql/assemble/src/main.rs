@@ -43,7 +43,7 @@ const PARTS: [&str; 18] = [
 
 /// Each part may depend on those before it. The script is a single statement, which `begin` opens and `end`
 /// closes.
-const REGISTRY_PARTS: [&str; 18] = [
+const REGISTRY_PARTS: [&str; 19] = [
     "begin",
     "tables",
     "guards",
@@ -54,6 +54,7 @@ const REGISTRY_PARTS: [&str; 18] = [
     "quarantine",
     "open_registry",
     "leases",
+    "release",
     "numbers",
     "take_range",
     "take",

@@ -22,6 +22,9 @@
 --         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
 --         snowflake_registry.take(uuid, jsonb, text) TO fleet;
 --
+-- Programs that generate IDs themselves also need release(uuid, uuid, uuid, uuid, bigint, jsonb), with which a program
+-- hands its worker ID back when it ends.
+--
 -- Create a separate login role for each server, because a role can change its own password and settings:
 --
 --     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;

@@ -90,6 +90,7 @@ mod registry {
     mod lost_ranges;
     mod member;
     mod prepared;
+    mod release;
     mod segments;
     mod segments_by_date;
     mod starting;
