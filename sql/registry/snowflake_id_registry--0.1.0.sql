@@ -1696,8 +1696,8 @@ BEGIN
         RETURN answer;
     ELSIF held.used_until IS NULL THEN
         -- The past is never handed back, even if the holder says that it used nothing: no later holder needs it. NULL
-        -- means that the holder does not know what it has used.
-        held.used_until := greatest(held.granted_from, least(held.granted_until, CASE
+        -- means that the holder does not know what it has used. No two ranges of an identity have the same start.
+        held.used_until := least(held.granted_until, greatest(held.granted_from + interval '1 microsecond', CASE
             WHEN release.used_until IS NULL THEN held.granted_until
             ELSE greatest(clock_timestamp(), timestamptz '1970-01-01 00:00:00+00' + interval '1 microsecond'
                 * least(greatest(release.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));

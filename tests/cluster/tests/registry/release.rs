@@ -69,7 +69,7 @@ fn used_ranges_of_one_identity_do_not_overlap() {
                     used.lock().unwrap().push((granted.worker.unwrap(), granted.from.unwrap(), until));
                     let released = loop {
                         let answer = answered(release(&member, &mut client, until));
-                        if answer.outcome != "" {
+                        if !answer.outcome.is_empty() {
                             break answer;
                         }
                     };
