@@ -31,7 +31,6 @@ mod numbers;
 mod process;
 mod range_file;
 mod session;
-mod signed;
 mod taken;
 mod view;
 mod wait;

@@ -17,11 +17,11 @@ use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use snowflake_id_core::signed::Signed;
 use uuid::Uuid;
 
 use super::answer::Granted;
 use super::had::{End, Had};
-use super::signed::Signed;
 use super::taken;
 use crate::background::file;
 use crate::pg::relation::Extension;
