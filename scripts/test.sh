@@ -61,6 +61,9 @@ test_core() {
     step "core: unit tests, properties, examples"
     cargo test --quiet -p snowflake-id-core
 
+    step "client: unit tests, examples"
+    cargo test --quiet -p snowflake-id-client
+
     step "pictures: those of the figures"
     cargo test --quiet -p snowflake-id-pictures
 

@@ -22,6 +22,14 @@ mod book {
     mod reference;
     mod two_servers;
 }
+mod client {
+    mod clocks;
+    mod hostile;
+    mod leases;
+    mod many;
+    mod numbers;
+    pub mod program;
+}
 mod clock_sequence {
     mod history;
     mod many_steps;
