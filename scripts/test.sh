@@ -164,7 +164,8 @@ case ${1:-all} in
     soak)
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200}
         cluster --nocapture --test-threads=1 crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
-            killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry
+            killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry \
+            programs_come_and_go
         ;;
     clients) scripts/clients.sh ;;
     fleet-demo) cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo ;;

@@ -179,6 +179,20 @@ fn have_an_accident(
     }
 }
 
+/// If the registry fails over when its last renewal is not recent, it starts a quarantine, which its administrator ends:
+/// nothing is lost, because the standby is synchronous. No program and no server may seem to prove a loss.
+fn assert_nothing_looks_lost(registry: &Cluster) {
+    let mut client = registry.connect();
+    let query = "SELECT coalesce(max(quarantine_reason), '') FROM snowflake_registry.status";
+    let reason: String = single(&mut client, query);
+    if !reason.is_empty() {
+        println!("{reason}");
+        let expected = ["a standby was promoted", "the server of the registry was started"];
+        assert!(expected.iter().any(|expected| reason.starts_with(expected)), "{reason}\n{}", registry.log());
+        client.run("SELECT snowflake_registry.end_quarantine(), snowflake_registry.resume_segments()");
+    }
+}
+
 #[test]
 fn programs_come_and_go() {
     let registry = Cluster::builder().set("max_connections", 300).set("wal_keep_size", "64MB");
@@ -207,6 +221,7 @@ fn programs_come_and_go() {
         while Instant::now() < ends {
             random.pause(2_000);
             accidents.push(have_an_accident(&mut pair, &servers, &world, &mut random));
+            assert_nothing_looks_lost(&pair.primary);
         }
         accidents
     });
@@ -226,9 +241,5 @@ fn programs_come_and_go() {
     assert!(all.ids.len() > 10_000 && all.numbers.len() > 1_000);
     assert_distinct(&all.ids);
     assert_distinct(&all.numbers);
-    // None of this looked like a loss to the registry.
-    assert_eq!(
-        single::<String>(&mut pair.primary.connect(), "SELECT state FROM snowflake_registry.status"),
-        "ready"
-    );
+    assert_nothing_looks_lost(&pair.primary);
 }
