@@ -59,3 +59,8 @@ pub use numbers::{Numbers, Segment};
 pub use options::Options;
 pub use snowflake_id_core::{Identity, Layout};
 pub use stream::Stream;
+
+/// The program on the page of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/ids-in-the-application.md")]
+struct Page;

@@ -35,7 +35,7 @@
 --     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
--- transactions open. Grant this privilege only to servers of the fleet. configure(last_worker => ..,
+-- transactions open. Grant this privilege only to servers and programs of the fleet. configure(last_worker => ..,
 -- last_datacenter => ..) limits the number of identities. Their rows are never removed.
 --
 -- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never
