@@ -52,7 +52,7 @@ fn a_dropped_program_releases_its_lease() {
 
 /// The registry is away until the lease has ended, and comes back.
 #[test]
-fn the_registry_is_away() {
+fn a_program_without_the_registry() {
     let fleet = registry("lease => '3s', renew_every => '300ms', synchronous => true");
     let program = start(options(&fleet));
     let mut all = vec![];
@@ -121,7 +121,7 @@ fn a_lease_is_revoked() {
 
 /// The commit waits for a standby in vain, and the wait is cut short: the answer does not count.
 #[test]
-fn a_grant_with_a_warning() {
+fn a_program_is_granted_a_lease_with_a_warning() {
     let fleet = registry(LEASES);
     fleet.registry.change("synchronous_standby_names", "standby");
     let (options, mut registry) = (options(&fleet), fleet.registry.connect());
