@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p snowflake-id-client --example million -- "host=registry dbname=postgres user=billing" 10
 //!
-//! It has two threads, prints once a second how many IDs they have taken, and hands its worker ID back at the end or at
-//! Ctrl-C.
+//! It has two threads, prints once a second how many IDs they have taken, and hands its worker ID back at
+//! the end or at Ctrl-C.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,7 +31,8 @@ async fn main() -> Result<(), Error> {
                 while !IS_OVER.load(Ordering::Relaxed) {
                     match client.next_id() {
                         Ok(_id) => drop(TAKEN.fetch_add(1, Ordering::Relaxed)),
-                        // The layout allows no more IDs in this tick, the clock was set back, or the lease has ended.
+                        // The layout allows no more IDs in this tick, the clock was set back, or the lease
+                        // has ended.
                         Err(Error::Ahead { wait }) => std::thread::sleep(wait),
                         Err(error) if error.is_temporary() => std::thread::sleep(Duration::from_millis(100)),
                         Err(error) => return eprintln!("{error}"),

@@ -22,8 +22,8 @@ use crate::stream::Stream;
 
 /// The time in which a lease is released.
 const TIME_TO_CLOSE: Duration = Duration::from_secs(10);
-/// The time for which a call waits if a lease is just being exchanged. The exchange takes microseconds, but its thread may
-/// be interrupted.
+/// The time for which a call waits if a lease is just being exchanged. The exchange takes microseconds, but
+/// its thread may be interrupted.
 const TIME_TO_EXCHANGE: Duration = Duration::from_millis(100);
 /// The number of wishes for ranges that can wait.
 const MOST_WISHES: usize = 1024;
@@ -64,13 +64,14 @@ impl Client {
     /// Starts a client without TLS, and waits for its first lease. Needs a Tokio runtime with time enabled.
     ///
     /// # Errors
-    /// Returns [`Error::Options`] if an option is invalid, and [`Error::NoLease`] if there is no lease within `start_within`.
+    /// Returns [`Error::Options`] if an option is invalid, and [`Error::NoLease`] if there is no lease
+    /// within `start_within`.
     pub async fn start(options: Options) -> Result<Client, Error> {
         Client::start_with_tls(options, NoTls).await
     }
 
-    /// Starts a client with a TLS connector, such as `tokio_postgres_rustls::MakeRustlsConnect`. With `sslmode=prefer`, the
-    /// default, a server without TLS is accepted: use `sslmode=require`.
+    /// Starts a client with a TLS connector, such as `tokio_postgres_rustls::MakeRustlsConnect`. With
+    /// `sslmode=prefer`, the default, a server without TLS is accepted: use `sslmode=require`.
     ///
     /// # Errors
     /// Returns the errors of [`Client::start`].
@@ -97,8 +98,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Starts the thread of the tasks. It has a runtime of its own, so that a program that blocks its runtime keeps its
-    /// lease, and a host that makes the thread compute does not stop the program.
+    /// Starts the thread of the tasks. It has a runtime of its own, so that a program that blocks its
+    /// runtime keeps its lease, and a host that makes the thread compute does not stop the program.
     fn spawn(options: Options, connect: Connector) -> Result<Client, Error> {
         let (wishes, received) = mpsc::channel(MOST_WISHES);
         let (stop, mut stopped) = watch::channel(false);
@@ -129,7 +130,8 @@ impl Client {
         Ok(Client { shared, numbers: Arc::default(), clock, wishes, end })
     }
 
-    /// Returns the next ID. Never waits, and takes no lock: one reading of the clock, and one exchange of a word.
+    /// Returns the next ID. Never waits, and takes no lock: one reading of the clock, and one exchange of a
+    /// word.
     ///
     /// # Errors
     /// Returns the reason why there is no ID now.
@@ -207,8 +209,8 @@ impl Client {
         self.shared.leased.load().as_ref().map(|leased| leased.generator().identity())
     }
 
-    /// Returns why the last attempt to renew or to acquire a lease failed, if it failed. The client may still have a
-    /// lease. Show this text in the monitoring of the program.
+    /// Returns why the last attempt to renew or to acquire a lease failed, if it failed. The client may
+    /// still have a lease. Show this text in the monitoring of the program.
     pub fn problem(&self) -> Option<String> {
         self.shared.problem()
     }
@@ -226,8 +228,8 @@ impl Client {
         }
     }
 
-    /// Ends the client: takes no more IDs, and hands the worker ID back. Waits for at most 10 s. If the registry does
-    /// not answer, the worker ID stays taken until the lease ends.
+    /// Ends the client: takes no more IDs, and hands the worker ID back. Waits for at most 10 s. If the
+    /// registry does not answer, the worker ID stays taken until the lease ends.
     pub async fn close(&self) {
         self.end.stop.send_replace(true);
         let ended = self.end.ended.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,5 +1,5 @@
-//! Connections to the registry. Every wait and every answer has a limit. A result with a warning is an error, because the
-//! registry's commit may not have reached its standby.
+//! Connections to the registry. Every wait and every answer has a limit. A result with a warning is an
+//! error, because the registry's commit may not have reached its standby.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -172,8 +172,8 @@ async fn drive<S, T>(
 }
 
 impl Connection {
-    /// Sends a query with parameters of type `text`, and returns the rows. All columns must be of type `text`. The query
-    /// is complete, and its transaction has ended, when the function returns.
+    /// Sends a query with parameters of type `text`, and returns the rows. All columns must be of type
+    /// `text`. The query is complete, and its transaction has ended, when the function returns.
     ///
     /// # Errors
     /// Returns the reason why there is no trustworthy answer. The query may have been executed.

@@ -83,8 +83,8 @@ impl Dialogue {
         connection.ask(query, &parameters).await.map(|_| ())
     }
 
-    /// Sends a query once, and reads its answer. The first three arguments are the registry, the clock and the last
-    /// round-trip time.
+    /// Sends a query once, and reads its answer. The first three arguments are the registry, the clock and
+    /// the last round-trip time.
     async fn ask(
         &mut self,
         connection: &Connection,

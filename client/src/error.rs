@@ -22,8 +22,8 @@ pub enum Error {
         /// Why the last renewal failed, if a renewal failed.
         why: Option<String>,
     },
-    /// The next ID would be further ahead of the clock than `max_ahead`: the clock was set back, or IDs were taken
-    /// faster than the layout allows.
+    /// The next ID would be further ahead of the clock than `max_ahead`: the clock was set back, or IDs
+    /// were taken faster than the layout allows.
     Ahead {
         /// The time until the next ID is allowed.
         wait: Duration,
@@ -38,7 +38,8 @@ pub enum Error {
     Segment {
         /// The name of the segment.
         name: String,
-        /// The registry's answer: `unknown`, `dropped`, `lost`, `closed`, `exhausted`, `busy`, `ahead` or `invalid`.
+        /// The registry's answer: `unknown`, `dropped`, `lost`, `closed`, `exhausted`, `busy`, `ahead` or
+        /// `invalid`.
         outcome: String,
         /// The registry's explanation.
         detail: String,

@@ -1,8 +1,8 @@
 //! [`Leased`]: the generator under one lease.
 //!
-//! Every ID starts in the leased range, whatever the clock shows: the slot starts at the start of the range, and its
-//! horizon is the end. A renewal moves the horizon. [`Leased::end`] is a fence: when it has returned, no call that
-//! started before can succeed.
+//! Every ID starts in the leased range, whatever the clock shows: the slot starts at the start of the
+//! range, and its horizon is the end. A renewal moves the horizon. [`Leased::end`] is a fence: when it has
+//! returned, no call that started before can succeed.
 
 use std::num::NonZeroU64;
 
@@ -60,14 +60,14 @@ impl Leased {
         (self.generator.identity(), self.from_us) == (lease.identity, lease.from_us)
     }
 
-    /// The time by which the next ID would be ahead of a clock, in microseconds. The result is negative if the clock has
-    /// passed.
+    /// The time by which the next ID would be ahead of a clock, in microseconds. The result is negative if
+    /// the clock has passed.
     pub fn ahead_us(&self, now_us: i64) -> i64 {
         self.key.tick_us(self.slot.word()).saturating_sub(now_us)
     }
 
-    /// Ends the use of the lease, and returns the instant up to which it was used, in microseconds of Unix time: every
-    /// ID starts before it.
+    /// Ends the use of the lease, and returns the instant up to which it was used, in microseconds of Unix
+    /// time: every ID starts before it.
     pub fn end(&self) -> i64 {
         let raised = self.gate.fence([(&self.slot, |word| word)]);
         match raised.first() {

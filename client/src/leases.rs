@@ -1,7 +1,7 @@
 //! The task that holds the lease: it acquires, renews, exchanges and releases.
 //!
-//! [`snowflake_id_core::lease_state`] determines the steps, as it does for servers. The state is in memory instead of a
-//! file: whoever loses the memory loses the lease.
+//! [`snowflake_id_core::lease_state`] determines the steps, as it does for servers. The state is in memory
+//! instead of a file. If the memory is lost, the lease is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const LEAST_LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The shortest time between a successful round and one that calls have asked for.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
-/// If the next ID is further ahead of a confirmed clock than `max_ahead` and this time, IDs have followed a wrong clock.
+/// If the next ID is further ahead of a confirmed clock than `max_ahead` and this time, IDs have followed a
+/// wrong clock.
 const TOLERANCE_US: i64 = 1_000_000;
 /// How often a release is tried.
 const TRIES_TO_RELEASE: u32 = 2;
@@ -101,8 +102,8 @@ impl Leases {
         self.end().await;
     }
 
-    /// Runs one round: renews the lease, or acquires one. A connection serves one round, because most programs renew
-    /// once a minute.
+    /// Runs one round: renews the lease, or acquires one. A connection serves one round, because most
+    /// programs renew once a minute.
     async fn round(&mut self) -> Result<(), Problem> {
         let connection = (self.connect)().await?;
         if self.state.held.is_some() && !self.is_unknown {
@@ -145,8 +146,8 @@ impl Leases {
         }
     }
 
-    /// Asks the registry for an identity, in addition to a lease that the registry does not know or that is to be
-    /// exchanged.
+    /// Asks the registry for an identity, in addition to a lease that the registry does not know or that is
+    /// to be exchanged.
     async fn acquire(&mut self, connection: &Connection) -> Result<(), Problem> {
         let asking = self.state.ask(Uuid::new_v4);
         let options = &self.shared.options;
@@ -167,8 +168,8 @@ impl Leases {
                 self.release_former(connection).await;
                 Ok(())
             }
-            // The granted lease belongs to a request with other options, or another process has sent a request with the
-            // same IDs.
+            // The granted lease belongs to a request with other options, or another process has sent a
+            // request with the same IDs.
             Outcome::Granted(_) | Outcome::Twin => {
                 self.state.asking = None;
                 Err(refusal(answer.outcome, answer.detail))
@@ -177,8 +178,8 @@ impl Leases {
         }
     }
 
-    /// Returns whether IDs have followed a wrong clock that has been corrected since: the registry has just confirmed
-    /// the clock, but the next ID is far ahead of it.
+    /// Returns whether IDs have followed a wrong clock that has been corrected since: the registry has just
+    /// confirmed the clock, but the next ID is far ahead of it.
     fn is_far_ahead(&self) -> bool {
         let options = &self.shared.options;
         let leased = self.shared.leased.load();
@@ -188,8 +189,8 @@ impl Leases {
             && offset_us.unsigned_abs() <= TOLERANCE_US.unsigned_abs()
     }
 
-    /// Makes the lease available to calls. A lease is not used without evidence, because a registry that has lost the
-    /// lease can learn of it only from the evidence.
+    /// Makes the lease available to calls. A lease is not used without evidence, because a registry that
+    /// has lost the lease can learn of it only from the evidence.
     fn publish(&mut self) -> Result<(), Problem> {
         let Some(held) = self.state.held.as_ref().filter(|_| self.state.is_proved()) else {
             return Err("the registry did not sign the lease: the registry may have an older version".into());
@@ -234,7 +235,8 @@ impl Leases {
         self.dialogue.release(connection, &self.shared.options, &self.state, ids, used_until_us).await
     }
 
-    /// Ends the use of the lease, and releases it. A request for a lease that was cut off may have been granted.
+    /// Ends the use of the lease, and releases it. A request for a lease that was cut off may have been
+    /// granted.
     async fn end(mut self) {
         self.shared.is_closed.store(true, Ordering::Release);
         let used_until_us = self.withdraw();

@@ -1,8 +1,8 @@
 //! Snowflake IDs and numbers of segments that a program generates itself, beside the servers of a fleet.
 //!
-//! A [`Client`] leases a worker ID from the registry of a `snowflake_id` fleet, as a server does. Within the
-//! leased range of time, [`Client::next_id`] generates IDs without any I/O. The IDs never repeat an ID of a
-//! server or of another program, whatever the clocks, the network and the registry do.
+//! A [`Client`] leases a worker ID from the registry of a `snowflake_id` fleet, as a server does. Within
+//! the leased range of time, [`Client::next_id`] generates IDs without any I/O. The IDs never repeat an ID
+//! of a server or of another program, whatever the clocks, the network and the registry do.
 //!
 //! ```no_run
 //! use snowflake_id_client::{Client, Error, Options};
@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! The lease is in memory only. A program that is restarted gets a new lease. [`Client::close`] hands the worker
-//! ID back, so that another program can have it at once. Without `close()`, the worker ID stays taken until the
-//! lease ends.
+//! The lease is in memory only. A program that is restarted gets a new lease. [`Client::close`] hands the
+//! worker ID back, so that another program can have it at once. Without `close()`, the worker ID stays
+//! taken until the lease ends.
 //!
 //! A copy of a process has the same lease. Do not use a client after `fork()`, and start no process from a
 //! snapshot of the memory of a process that has a client.

@@ -1,7 +1,7 @@
 //! [`Segment`]: numbers of a segment.
 //!
-//! The registry grants ranges of numbers. A range is in memory only: the numbers that are left when the program ends are
-//! lost. The next range is requested before the current one is exhausted.
+//! The registry grants ranges of numbers. A range is in memory only: the numbers that are left when the
+//! program ends are lost. The next range is requested before the current one is exhausted.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -50,8 +50,8 @@ impl RegistryClock {
     }
 }
 
-/// The numbers that one call has taken: `first + k * increment` for `k` from 0 to `count - 1`. Only these numbers may be
-/// used.
+/// The numbers that one call has taken: `first + k * increment` for `k` from 0 to `count - 1`. Only these
+/// numbers may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// The lowest number.
@@ -71,7 +71,8 @@ impl IntoIterator for Numbers {
     }
 }
 
-/// Numbers of a segment, in increasing order for each program. The numbers of several programs interleave in ranges.
+/// Numbers of a segment, in increasing order for each program. The numbers of several programs interleave
+/// in ranges.
 ///
 /// A clone takes from the same ranges.
 #[derive(Clone)]
@@ -85,8 +86,8 @@ impl Segment {
     /// Returns the next number. Waits for the registry, for at most `max_wait`, if no number is in memory.
     ///
     /// # Errors
-    /// Returns [`Error::Segment`] if the registry grants no numbers, [`Error::NoNumbers`] if it does not answer in time,
-    /// and [`Error::Closed`] after [`Client::close`](crate::Client::close).
+    /// Returns [`Error::Segment`] if the registry grants no numbers, [`Error::NoNumbers`] if it does not
+    /// answer in time, and [`Error::Closed`] after [`Client::close`](crate::Client::close).
     pub async fn next_number(&self) -> Result<i64, Error> {
         Ok(self.next_numbers(NonZeroU64::MIN).await?.first)
     }

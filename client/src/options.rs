@@ -58,8 +58,8 @@ impl Options {
         Options { datacenter, ..self }
     }
 
-    /// Sets the name that the registry shows in view `fleet`, and in column `taken_by` of view `segments`. A client
-    /// whose name held a free worker ID before gets this worker ID again.
+    /// Sets the name that the registry shows in view `fleet`, and in column `taken_by` of view `segments`.
+    /// A client whose name held a free worker ID before gets this worker ID again.
     pub fn name(self, name: &str) -> Options {
         Options { name: name.into(), ..self }
     }
@@ -70,8 +70,8 @@ impl Options {
         Options { leases: false, ..self }
     }
 
-    /// Sets the maximum time by which IDs may be ahead of the clock, at most 1 hour. The default is 1 s. Within this
-    /// limit, bursts and small backward steps of the clock do not make calls fail.
+    /// Sets the maximum time by which IDs may be ahead of the clock, at most 1 hour. The default is 1 s.
+    /// Within this limit, bursts and small backward steps of the clock do not make calls fail.
     pub fn max_ahead(self, max_ahead: Duration) -> Options {
         Options { max_ahead, ..self }
     }
@@ -81,8 +81,9 @@ impl Options {
         Options { max_wait, ..self }
     }
 
-    /// Sets the time in which [`Client::start`](crate::Client::start) has to get the first lease. The default is 20 s. After
-    /// a start of the registry's server, new leases have to wait for 2.5 times `renew_every`.
+    /// Sets the time in which [`Client::start`](crate::Client::start) has to get the first lease. The
+    /// default is 20 s. After a start of the registry's server, new leases have to wait for 2.5 times
+    /// `renew_every`.
     pub fn start_within(self, start_within: Duration) -> Options {
         Options { start_within, ..self }
     }

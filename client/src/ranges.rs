@@ -1,8 +1,9 @@
 //! The task that takes ranges of numbers from the registry.
 //!
-//! As on a server, a range is used only if it is above all numbers of this program, and if the registry has signed it in a
-//! second call: the registry signs only what is committed. The task reports its numbers and presents its tokens at the
-//! interval that the registry asks for, so that a registry that was set back learns of its grants.
+//! As on a server, a range is used only if it is above all numbers of this program, and if the registry has
+//! signed it in a second call: the registry signs only what is committed. The task reports its numbers and
+//! presents its tokens at the interval that the registry asks for, so that a registry that was set back
+//! learns of its grants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -117,7 +118,8 @@ impl Task {
         }
     }
 
-    /// Takes ranges of the wanted segments, and replies to the calls that wait. Returns the pause before the next round.
+    /// Takes ranges of the wanted segments, and replies to the calls that wait. Returns the pause before
+    /// the next round.
     async fn round(&mut self, mut wanted: BTreeMap<String, Waiting>) -> Duration {
         // A range may have come while the wish was in the channel.
         wanted.retain(|name, waiting| {
@@ -271,8 +273,8 @@ impl Task {
         Ok(granted)
     }
 
-    /// Calls the registry's function. If an idle connection fails, the function connects anew: the registry may have been
-    /// restarted. Numbers of a lost answer are lost.
+    /// Calls the registry's function. If an idle connection fails, the function connects again: the registry
+    /// may have been restarted. Numbers of a lost answer are lost.
     async fn ask(&mut self, requests: &[Value]) -> Result<Answered, Problem> {
         if let Some((connection, _)) = self.connection.take_if(|(_, used)| used.elapsed() < KEPT)
             && let Ok(answered) = self.ask_over(connection, requests).await

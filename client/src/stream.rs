@@ -1,4 +1,5 @@
-//! [`Stream`]: a socket that reads a bounded number of bytes for each answer, because the other side may not be a registry.
+//! [`Stream`]: a socket that reads a bounded number of bytes for each answer, because the other side may
+//! not be a registry.
 
 use std::io;
 use std::pin::Pin;
