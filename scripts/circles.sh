@@ -43,7 +43,7 @@ imports() {
         }' | sort -u
 }
 
-for crate in src core/src; do
+for crate in src core/src client/src; do
     if ! imports "$crate" | tsort >/dev/null 2>target/circles; then
         echo "modules of $crate import each other:" >&2
         sed 's/^tsort: //' target/circles >&2

@@ -9,7 +9,7 @@ scripts/sql.sh --check
 
 cargo fmt --all --check
 scripts/circles.sh
-cargo clippy --quiet -p snowflake-id-core --all-targets -- -D warnings
+cargo clippy --quiet -p snowflake-id-core -p snowflake-id-client --all-targets -- -D warnings
 cargo clippy --quiet --release -p snowflake_id --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 cargo clippy --quiet -p snowflake-id-cluster-tests -p snowflake-id-bench -p snowflake-id-pictures -p snowflake-id-assemble \
     --all-targets -- -D warnings
@@ -17,4 +17,4 @@ for tree in docs/design/model tests/simulation; do
     cargo fmt --manifest-path "$tree/Cargo.toml" --check
     CARGO_TARGET_DIR=target/model cargo clippy --quiet --release --manifest-path "$tree/Cargo.toml" -- -D warnings
 done
-RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p snowflake-id-core --no-deps
+RUSTDOCFLAGS="-D warnings" cargo doc --quiet -p snowflake-id-core -p snowflake-id-client --no-deps

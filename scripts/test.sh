@@ -61,6 +61,9 @@ test_core() {
     step "core: unit tests, properties, examples"
     cargo test --quiet -p snowflake-id-core
 
+    step "client: unit tests, examples"
+    cargo test --quiet -p snowflake-id-client
+
     step "pictures: those of the figures"
     cargo test --quiet -p snowflake-id-pictures
 
@@ -162,7 +165,7 @@ case ${1:-all} in
         export SNOWFLAKE_ID_ROUNDS=${ROUNDS:-200} SNOWFLAKE_ID_NAMES=${NAMES:-50000}
         cluster --nocapture --test-threads=1 crashes_and_clock_steps accidents_of_all_kinds accidents_in_a_fleet \
             killed_while_the_file_is_written accidents_of_segments rounds_of_steps_back accidents_of_a_registry \
-            many_names
+            many_names programs_come_and_go
         ;;
     clients) scripts/clients.sh ;;
     fleet-demo) cargo run --quiet -p snowflake-id-cluster-tests --example fleet_demo ;;

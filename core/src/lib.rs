@@ -26,7 +26,11 @@
 //! | [`slot`] | [`Slot`] and [`Gate`]: the atomics that processes share, and the fence |
 //! | [`lease`] | [`Lease`]: the range of time in which a server may use an identity |
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
+//! | [`failures`] | growing pauses between attempts that fail |
+//! | [`lease_answer`] | the registry's answers to requests for leases, parsed and checked |
 //! | [`segment`] | [`Segment`]: numbers in ranges, shared by processes |
+//! | [`segment_answer`] | the ranges in the registry's answers to requests for numbers |
+//! | [`signed`] | the tokens that registries have signed for numbers |
 //! | [`keeper_plan`] | the decisions of the keeper, which writes the durable horizon |
 //! | [`track`] | [`Track`](track::Track): floor and horizon of one value of the clock sequence |
 //! | [`used`] | [`Uses`](used::Uses): identities and values under which IDs may have been created |
@@ -47,6 +51,7 @@
 pub mod clock_sequence;
 pub mod clock_watch;
 pub mod error;
+pub mod failures;
 pub mod field;
 pub mod generator;
 pub mod guess;
@@ -55,6 +60,7 @@ pub mod identity;
 pub mod keeper_plan;
 pub mod layout;
 pub mod lease;
+pub mod lease_answer;
 pub mod lease_state;
 pub mod mask;
 pub mod message;
@@ -63,7 +69,9 @@ pub mod range;
 pub mod reader_sql;
 pub mod reset;
 pub mod segment;
+pub mod segment_answer;
 pub mod short_mask;
+pub mod signed;
 pub mod slot;
 pub mod slot_key;
 mod subkey;

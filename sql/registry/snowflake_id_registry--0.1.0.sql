@@ -22,6 +22,9 @@
 --         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
 --         snowflake_registry.take(uuid, jsonb, text) TO fleet;
 --
+-- Programs that generate IDs themselves also need release(uuid, uuid, uuid, uuid, bigint, jsonb), with which a program
+-- hands its worker ID back when it ends.
+--
 -- Create a separate login role for each server, because a role can change its own password and settings:
 --
 --     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;
@@ -32,7 +35,7 @@
 --     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
--- transactions open. Grant this privilege only to servers of the fleet. configure(last_worker => ..,
+-- transactions open. Grant this privilege only to servers and programs of the fleet. configure(last_worker => ..,
 -- last_datacenter => ..) limits the number of identities. Their rows are never removed.
 --
 -- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never
@@ -174,8 +177,11 @@ CREATE TABLE snowflake_registry.lease (
     renewed_at timestamptz NOT NULL,
     grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
+    used_until timestamptz,
+    released_until timestamptz,
     PRIMARY KEY (datacenter_id, worker_id),
-    CHECK (granted_from <= granted_until)
+    CHECK (granted_from <= granted_until),
+    CHECK (used_until BETWEEN granted_from AND granted_until)
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
@@ -192,6 +198,10 @@ COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'true if the registry never grants the identity again, because a server keeps the identity permanently';
+COMMENT ON COLUMN snowflake_registry.lease.used_until IS
+    'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
+COMMENT ON COLUMN snowflake_registry.lease.released_until IS
+    'latest end of a range that was released: tokens up to this end may overlap later ranges without proving a loss';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,
@@ -298,7 +308,9 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.keep_the_past() IS 'trigger function: rejects the change';
 CREATE TRIGGER keep_the_end BEFORE UPDATE ON snowflake_registry.lease FOR EACH ROW
     WHEN (NEW.granted_until < OLD.granted_until OR NEW.worker_id <> OLD.worker_id
-          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved)
+          OR NEW.datacenter_id <> OLD.datacenter_id OR OLD.is_reserved AND NOT NEW.is_reserved
+          OR NEW.used_until < OLD.used_until AND NEW.grant_count = OLD.grant_count
+          OR NEW.released_until < OLD.released_until OR OLD.released_until IS NOT NULL AND NEW.released_until IS NULL)
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
 CREATE TRIGGER keep_the_row BEFORE DELETE ON snowflake_registry.lease FOR EACH ROW
     EXECUTE FUNCTION snowflake_registry.keep_the_past();
@@ -442,7 +454,7 @@ IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
         'raises an error with instructions if the registry is dropped while it is in use';
 END IF;
 
--- The result of acquire() and renew(). Because some arguments and result columns have the same names, the functions
+-- The result of acquire(), renew() and release(). Because some arguments and result columns have the same names, the functions
 -- cannot use RETURNS TABLE.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
@@ -459,7 +471,7 @@ CREATE TYPE snowflake_registry.answer AS (
     token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
-    'result of acquire() and renew(); times are in microseconds of Unix time, and intervals in microseconds';
+    'result of acquire(), renew() and release(); times are in microseconds of Unix time, and intervals in microseconds';
 
 -- One element of argument requests of take(). Invalid values are omitted.
 CREATE TYPE snowflake_registry.request AS (
@@ -900,7 +912,8 @@ BEGIN
             IF NOT FOUND OR shown.grant_count > lease.grant_count
                OR shown.grant_count = lease.grant_count AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
-               OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
+               OR shown.granted_from <> lease.granted_from
+                  AND shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
                               'registry does not know of this grant', shown.worker_id, shown.datacenter_id,
                               snowflake_registry.in_words(shown.granted_from),
@@ -964,15 +977,17 @@ BEGIN
                 UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
-            ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
+            ELSIF shown.grant_count >= lease.grant_count
+                  OR shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN
                 -- The holder recorded so far can use the identity until the end of its range.
                 UPDATE snowflake_registry.lease AS known
-                SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
+                SET used_until = NULL, granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
                     grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
-                                         AND lease.granted_until <= shown.granted_from THEN holder END
+                                         AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
+                                    THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;
         ELSIF shown.name IS NOT NULL THEN
@@ -1246,7 +1261,7 @@ BEGIN
     IF to_regclass('snowflake_registry.the_fleet_is_in_use_call_end_fleet_first') IS NULL THEN
         CREATE VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first AS
             SELECT count(*) AS live_leases
-            FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+            FROM snowflake_registry.lease WHERE coalesce(used_until, granted_until) > clock_timestamp();
         COMMENT ON VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first IS
             'prevents DROP EXTENSION while the fleet is in use; end_fleet() removes the view';
         REVOKE ALL ON snowflake_registry.the_fleet_is_in_use_call_end_fleet_first FROM PUBLIC;
@@ -1354,7 +1369,12 @@ BEGIN
     IF FOUND THEN
         -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
         -- the first answer.
-        IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
+        IF held.used_until IS NOT NULL THEN
+            answer.outcome := 'twin';
+            answer.detail := format('worker ID %s was held under this lease, and the lease has been released',
+                                    held.worker_id);
+            RETURN answer;
+        ELSIF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
@@ -1410,7 +1430,11 @@ BEGIN
     -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
     -- preferred.
     WITH known AS (
-        SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
+        SELECT lease.worker_id,
+               -- The end of a new range must not be before granted_until.
+               greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
+                             ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END,
+                        registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
@@ -1486,7 +1510,7 @@ BEGIN
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1;
+        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %',
@@ -1509,6 +1533,24 @@ COMMENT ON FUNCTION snowflake_registry.acquire(
     uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
     'grants an identity that no other server holds, or returns the time at which an identity will be free';
+
+-- A copy of the holder may be running that does not know of the release.
+CREATE FUNCTION snowflake_registry.is_range_released(lease_id uuid, tokens jsonb) RETURNS boolean
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT
+        FROM snowflake_registry.read_tokens(is_range_released.tokens) AS shown
+             JOIN snowflake_registry.lease AS lease USING (datacenter_id, worker_id)
+        WHERE shown.lease_mark = snowflake_registry.mark_of(is_range_released.lease_id)
+          AND shown.granted_until <= lease.released_until
+          AND (shown.grant_count < lease.grant_count AND shown.granted_until > lease.granted_from
+               OR shown.grant_count = lease.grant_count AND shown.granted_until > lease.used_until)
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_range_released(uuid, jsonb) IS
+    'tests whether a token of this lease belongs to a range that was released, and that overlaps the current range';
 
 CREATE FUNCTION snowflake_registry.renew(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
@@ -1551,13 +1593,23 @@ BEGIN
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
     IF NOT FOUND THEN
+        IF snowflake_registry.is_range_released(renew.lease_id, said.tokens) THEN
+            -- The caller must not continue to the end of its lease, because the next range has started before that.
+            answer.outcome := 'twin';
+            answer.detail := 'another process has released this lease';
+            RETURN answer;
+        END IF;
         answer.outcome := 'unknown';
         answer.detail := 'no worker ID is held under this lease: the lease was revoked, the worker ID was granted '
                          'to another server, or commits were lost';
         RETURN answer;
     END IF;
     moment := clock_timestamp();
-    IF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
+    IF held.used_until IS NOT NULL THEN
+        answer.outcome := 'twin';
+        answer.detail := 'another process has released this lease';
+        RETURN answer;
+    ELSIF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id
@@ -1625,6 +1677,84 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb) IS
     'renews the lease of a server';
+
+-- Release -----------------------------------------------------------------------------------------------
+
+-- The holder has stopped and hands the rest of its range back. granted_until does not change, because tokens contain
+-- it: only the start of the next range moves. A lost release does no harm, so it is not counted in serial.
+CREATE FUNCTION snowflake_registry.release(
+    registry_id uuid, lease_id uuid, last_nonce uuid, next_nonce uuid, used_until bigint, facts jsonb
+)
+RETURNS snowflake_registry.answer
+VOLATILE PARALLEL UNSAFE SECURITY DEFINER LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    answer snowflake_registry.answer;
+    said record;
+    held snowflake_registry.lease;
+    registry snowflake_registry.settings;
+BEGIN
+    PERFORM snowflake_registry.begin_call();
+    IF release.lease_id IS NULL OR release.next_nonce IS NULL THEN
+        RAISE EXCEPTION 'lease_id and next_nonce must not be null' USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    SELECT * INTO said FROM snowflake_registry.read_facts(release.facts);
+    -- The clock of the holder does not matter.
+    answer := (snowflake_registry.begin_answer(
+        release.registry_id, snowflake_registry.microseconds(statement_timestamp()), 0)).answer;
+    registry := snowflake_registry.open_registry(false, said.tokens, false, release.lease_id);
+    -- The tokens of a refused holder also count.
+    IF answer.outcome IS NOT NULL THEN
+        RETURN answer;
+    END IF;
+    SELECT * INTO held
+    FROM snowflake_registry.lease AS lease WHERE lease.lease_id = release.lease_id FOR UPDATE;
+    IF NOT FOUND THEN
+        answer.outcome := 'unknown';
+        answer.detail := 'no worker ID is held under this lease, so there is nothing to release';
+        RETURN answer;
+    ELSIF held.nonce IS NOT NULL
+          AND NOT coalesce(held.nonce = release.last_nonce OR held.nonce = release.next_nonce, false) THEN
+        answer.outcome := 'twin';
+        answer.detail := format('worker ID %s was renewed under the same lease by another server, last at %s',
+                                held.worker_id, snowflake_registry.in_words(held.renewed_at));
+        RETURN answer;
+    ELSIF held.used_until IS NULL
+          AND (held.nonce IS NULL OR registry.server_started IS DISTINCT FROM pg_postmaster_start_time()) THEN
+        answer.outcome := 'unknown';
+        answer.detail := format('the registry cannot tell the holder of worker ID %s from a copy before the next '
+                                'renewal, so the worker ID stays taken until the lease ends', held.worker_id);
+        RETURN answer;
+    ELSIF held.used_until IS NULL THEN
+        -- The past is never handed back, even if the holder says that it used nothing: no later holder needs it. NULL
+        -- means that the holder does not know what it has used. No two ranges of an identity have the same start.
+        held.used_until := least(held.granted_until, greatest(held.granted_from + interval '1 microsecond', CASE
+            WHEN release.used_until IS NULL THEN held.granted_until
+            ELSE greatest(clock_timestamp(), timestamptz '1970-01-01 00:00:00+00' + interval '1 microsecond'
+                * least(greatest(release.used_until, 0), snowflake_registry.microseconds(held.granted_until))) END));
+        UPDATE snowflake_registry.lease AS lease
+        SET used_until = held.used_until, released_until = lease.granted_until
+        WHERE lease.lease_id = release.lease_id;
+        RAISE LOG 'snowflake_id_registry: worker ID % (datacenter %) was released by %',
+            held.worker_id, held.datacenter_id,
+            snowflake_registry.server_in_words(held.node_name, held.host, held.port)
+            USING DETAIL = format('The next range starts at %s or later.',
+                                  snowflake_registry.in_words(held.used_until));
+    ELSE
+        -- The answer to an earlier call may have been lost. The row is written again so that the holder waits for this
+        -- commit.
+        UPDATE snowflake_registry.lease AS lease
+        SET used_until = held.used_until WHERE lease.lease_id = release.lease_id;
+    END IF;
+    answer.outcome := 'released';
+    answer.datacenter_id := held.datacenter_id;
+    answer.worker_id := held.worker_id;
+    answer.free_from := snowflake_registry.microseconds(held.used_until);
+    RETURN answer;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.release(uuid, uuid, uuid, uuid, bigint, jsonb) IS
+    'releases the lease of a holder that has stopped, so that another server can get the rest of its range';
 
 -- Segments: computation of numbers -----------------------------------------------------------------------
 
@@ -2453,8 +2583,8 @@ BEGIN
                   HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
-    SELECT count(*) AS leases, max(granted_until) AS until INTO live
-    FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+    SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO live
+    FROM snowflake_registry.lease WHERE coalesce(used_until, granted_until) > clock_timestamp();
     IF live.leases > 0 THEN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
@@ -2481,7 +2611,7 @@ DECLARE
 BEGIN
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
-      AND lease.lease_id IS NOT NULL
+      AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
     RETURNING * INTO taken;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no server holds worker ID % of datacenter %',
@@ -3107,7 +3237,7 @@ CREATE VIEW snowflake_registry.status AS
                 THEN greatest(settings.counted_at + settings.waits, statement_timestamp()) END AS quarantine_until,
            CASE WHEN settings.waits > '0' THEN settings.quarantine_reason END AS quarantine_reason,
            (SELECT count(*) FROM snowflake_registry.lease
-            WHERE granted_until > statement_timestamp()) AS live_leases,
+            WHERE coalesce(used_until, granted_until) > statement_timestamp()) AS live_leases,
            settings.lease, settings.longest_lease, settings.renew_every, settings.first_worker,
            settings.last_worker, settings.synchronous,
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
@@ -3132,7 +3262,7 @@ COMMENT ON COLUMN snowflake_registry.status.registry_id IS
     'identifier of the registry; NULL if the registry was never used';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
-COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended';
+COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended and were not released';
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
 COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
@@ -3160,17 +3290,19 @@ COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
-           CASE WHEN lease.granted_until > statement_timestamp()
-                THEN CASE WHEN lease.lease_id IS NULL THEN 'ending' ELSE 'held' END
+           CASE WHEN coalesce(lease.used_until, lease.granted_until) > statement_timestamp()
+                THEN CASE WHEN lease.lease_id IS NULL OR lease.used_until IS NOT NULL THEN 'ending' ELSE 'held' END
                 WHEN lease.is_reserved THEN 'reserved'
-                ELSE CASE WHEN lease.lease_id IS NULL THEN 'free' ELSE 'lapsed' END
+                ELSE CASE WHEN lease.lease_id IS NULL OR lease.used_until IS NOT NULL THEN 'free' ELSE 'lapsed' END
            END AS state,
            lease.node_name, lease.host, lease.port, lease.layout, lease.version,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
-           greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
+           greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
            lease.clock_offset, lease.grant_count,
            CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
-                THEN greatest(lease.granted_until, status.quarantine_until) END AS free_from,
+                THEN greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
+                                   ELSE greatest(lease.used_until, lease.granted_until - status.lease) END,
+                              status.quarantine_until) END AS free_from,
            status.quarantine_until, status.synchronous, status.waits_for_standbys
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
@@ -3191,7 +3323,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'same as in view 
 COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
-    'state of the identity: held, ending (released, but the last holder may use it until granted_until), lapsed (not '
+    'state of the identity: held, ending (revoked or released, but in use until granted_until or free_from), lapsed (not '
     'renewed in time), reserved (never granted again), or free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
     'name of the server; the server reports its name, host, port, layout and version';

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+pub use snowflake_id_core::failures::Failures;
 use snowflake_id_core::message::without_controls;
 
 use crate::pg::wait::wait;
@@ -13,25 +14,6 @@ use crate::wait_event::WaitEvent;
 const LONGEST_PROBLEM: usize = 500;
 /// The shortest sleep. The minimum timeout of a latch is 1 ms.
 const SHORTEST_NAP: Duration = Duration::from_millis(1);
-
-/// Counts consecutive failures.
-#[derive(Default)]
-pub struct Failures(u32);
-
-impl Failures {
-    /// Counts a failure. Returns the pause before the next attempt: `first` after the first failure, and
-    /// twice as long after each further failure, up to `longest`.
-    pub fn add(&mut self, first: Duration, longest: Duration) -> Duration {
-        let pause = first.saturating_mul(1 << self.0.min(10)).min(longest);
-        self.0 = self.0.saturating_add(1);
-        pause
-    }
-
-    /// Ends the series of failures. Returns whether the series contained a failure.
-    pub fn end(&mut self) -> bool {
-        std::mem::take(&mut self.0) > 0
-    }
-}
 
 /// The last logged text, so that the same text is not logged again after each attempt.
 pub struct Logged(Option<String>);

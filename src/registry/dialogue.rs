@@ -4,39 +4,19 @@ use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs, Outcome};
-use snowflake_id_core::message::instant;
+use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
+use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs};
 
-use super::answer::{Answer, COLUMNS};
 use crate::background::connection::{self, KeepWaiting, NoAnswer};
 use crate::config;
 use crate::pg::encoding::in_ascii;
 use crate::pg::libpq::Connection;
 use crate::pg::{clock, server};
 
-/// The minimum duration of a lease. The registry enforces the same limits for its settings. The worker checks
-/// the limits again, because an answer may come from a server that is not a registry.
-const SHORTEST_LEASE_US: i64 = 1_000_000;
-const LONGEST_LEASE_US: i64 = 24 * 60 * 60 * 1_000_000;
-const SHORTEST_RENEWAL_US: i64 = 100_000;
-/// The default interval between renewals of a lease. The registry can specify another interval.
-const RENEW_EVERY: Duration = Duration::from_secs(30);
-/// The maximum difference between the clocks of a server and the registry. If the difference is larger, the
-/// registry grants no lease. Therefore, a lease never starts more than this difference ahead of this server's
-/// clock.
-pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
-
 /// The state of the dialogue between this process and the registry.
 pub struct Dialogue {
-    /// The duration of a lease, or 0 if the duration is unknown.
-    pub lease_us: i64,
-    /// The interval between renewals.
-    pub renew_every: Duration,
-    /// The difference between this server's clock and the registry's clock. A positive offset means that this
-    /// server's clock is ahead.
-    pub clock_offset_us: Option<i64>,
-    /// The round-trip time of the last query.
-    round_trip_us: i64,
+    /// What the registry has answered so far.
+    pub terms: Terms,
     /// True if the facts about this server are sent unchanged. The flag is false if the registry's database
     /// cannot represent all characters in the facts.
     tells_facts_as_they_are: bool,
@@ -44,22 +24,16 @@ pub struct Dialogue {
 
 impl Dialogue {
     pub fn new() -> Dialogue {
-        Dialogue {
-            lease_us: 0,
-            renew_every: RENEW_EVERY,
-            clock_offset_us: None,
-            round_trip_us: 0,
-            tells_facts_as_they_are: true,
-        }
+        Dialogue { terms: Terms::default(), tells_facts_as_they_are: true }
     }
 
     pub fn lease_time(&self) -> Duration {
-        Duration::from_micros(self.lease_us.unsigned_abs())
+        Duration::from_micros(self.terms.lease_us.unsigned_abs())
     }
 
     /// Returns the absolute difference between the clocks of this server and the registry.
     pub fn clock_difference(&self) -> Duration {
-        Duration::from_micros(self.clock_offset_us.unwrap_or(0).unsigned_abs())
+        Duration::from_micros(self.terms.clock_offset_us.unwrap_or(0).unsigned_abs())
     }
 
     /// Asks the registry to renew a lease.
@@ -146,30 +120,13 @@ impl Dialogue {
         let known = [
             state.registry_id.map(|id| id.to_string()),
             Some(sent_us.to_string()),
-            Some(self.round_trip_us.to_string()),
+            Some(self.terms.round_trip_us.to_string()),
         ];
         let parameters = known.iter().chain(parameters);
         let parameters: Vec<_> = parameters.map(|text| CString::new(text.as_deref()?).ok()).collect();
         let row = connection::ask(connection, query, &parameters, keep_waiting)?;
-        let answer = Answer::read(&row)?;
-        if let Outcome::Granted(lease) = answer.outcome {
-            let latest_us = clock::clock_us().saturating_add(LONGEST_LEASE_US + MOST_CLOCK_DIFFERENCE_US);
-            if lease.until_us > latest_us || lease.until_us <= lease.from_us {
-                return Err(format!(
-                    "the registry granted an invalid range, which ends at {}",
-                    instant(lease.until_us)
-                )
-                .into());
-            }
-        }
-        self.round_trip_us = sent.elapsed().as_micros() as i64;
-        if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
-            self.lease_us = registry.lease_us.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);
-            let renew_every_us = registry.renew_every_us.clamp(SHORTEST_RENEWAL_US, self.lease_us / 2);
-            self.renew_every = Duration::from_micros(renew_every_us.unsigned_abs());
-        }
-        let offset_us = (sent_us + self.round_trip_us / 2).saturating_sub(answer.registry_clock_us);
-        self.clock_offset_us = Some(offset_us);
+        let answer = Answer::read(|at| row.get(at)?.as_deref(), clock::clock_us())?;
+        self.terms.note(&answer, sent_us, sent.elapsed().as_micros() as i64);
         Ok(answer)
     }
 
@@ -181,7 +138,7 @@ impl Dialogue {
             "port": server::port(),
             "layout": layout,
             "version": env!("CARGO_PKG_VERSION"),
-            "clock_offset": self.clock_offset_us,
+            "clock_offset": self.terms.clock_offset_us,
             "tokens": state.evidence.iter().map(|evidence| &evidence.token).collect::<Vec<_>>(),
         })
         .to_string()

@@ -19,7 +19,6 @@
 //! The worker runs only if the setting `snowflake_id.registry` is not empty. The keeper starts the worker.
 //! The keeper and the worker never wait for each other.
 
-mod answer;
 mod dialogue;
 mod hand;
 mod lease_file;

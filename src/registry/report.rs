@@ -111,14 +111,14 @@ impl Report {
         lease::tell(|lease_status| {
             lease_status.state = RegistryState::Granted;
             lease_status.renewed_at_us = now_us;
-            lease_status.clock_offset_us = dialogue.clock_offset_us;
+            lease_status.clock_offset_us = dialogue.terms.clock_offset_us;
             lease_status.confirmed_clock_us = is_clock_good.then_some(now_us - since_boot_us);
             lease_status.free_from_us = 0;
             lease_status.set_problem(None);
             lease_status.set_warning(warning.as_deref());
         });
         // Spread the renewals of the servers of a fleet.
-        dialogue.renew_every.mul_f64(random_between((0.9, 1.1)))
+        dialogue.terms.renew_every.mul_f64(random_between((0.9, 1.1)))
     }
 
     /// Reports the reason why the registry has granted no lease. Raises a warning if less than half of the
@@ -131,7 +131,7 @@ impl Report {
             log!("snowflake_id: {problem}");
         }
         let left_us = until_us - clock::clock_us();
-        let is_ending = left_us > 0 && left_us < dialogue.lease_us / 2;
+        let is_ending = left_us > 0 && left_us < dialogue.terms.lease_us / 2;
         let warning = is_ending.then(|| {
             let until = instant(until_us);
             format!("the lease of this server's worker ID ends at {until} and was not renewed: {why}")
@@ -139,13 +139,13 @@ impl Report {
         self.warn(warning.as_deref());
         lease::tell(|lease_status| {
             lease_status.state = state;
-            lease_status.clock_offset_us = dialogue.clock_offset_us;
+            lease_status.clock_offset_us = dialogue.terms.clock_offset_us;
             lease_status.confirmed_clock_us = None;
             lease_status.free_from_us = free_from_us;
             lease_status.set_problem(Some(&problem));
             lease_status.set_warning(warning.as_deref());
         });
-        let longest = LONGEST_PAUSE.min(dialogue.renew_every).max(LEAST_LONGEST_PAUSE);
+        let longest = LONGEST_PAUSE.min(dialogue.terms.renew_every).max(LEAST_LONGEST_PAUSE);
         self.failures.add(FIRST_PAUSE, longest).mul_f64(random_between((0.5, 1.0)))
     }
 

@@ -4,11 +4,11 @@ use std::ffi::CStr;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use snowflake_id_core::lease_answer::{Answer, MOST_CLOCK_DIFFERENCE_US};
 use snowflake_id_core::lease_state::{Needs, Outcome};
 use snowflake_id_core::message::instant;
 
-use super::answer::Answer;
-use super::dialogue::{Dialogue, MOST_CLOCK_DIFFERENCE_US};
+use super::dialogue::Dialogue;
 use super::hand::Hand;
 use super::needs::Unwanted;
 use super::report::{Refusal, Report};

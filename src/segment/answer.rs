@@ -1,36 +1,11 @@
 //! The registry's answer to requests for numbers of segments, parsed from rows.
 
-use serde::{Deserialize, Serialize};
-use snowflake_id_core::segment::{NEVER_ENDS, Range};
+use snowflake_id_core::segment_answer::LONGEST_TOKEN;
+pub use snowflake_id_core::segment_answer::{COLUMNS, Granted, Period};
 use uuid::Uuid;
 
 use crate::pg::libpq::Row;
 use crate::shared::segment_record::SegmentState;
-
-/// The maximum length of a token, in bytes. A token contains the name of its segment in hexadecimal. Longer tokens are
-/// ignored.
-const LONGEST_TOKEN: usize = 800;
-/// The columns of a row, in the order that `Answer::read` expects.
-pub const COLUMNS: [&str; 18] = [
-    "request",
-    "name",
-    "outcome",
-    "first",
-    "increment",
-    "count",
-    "period_key",
-    "period_starts",
-    "period_ends",
-    "step",
-    "max_value",
-    "registry_id",
-    "registry_clock",
-    "detail",
-    "token",
-    "report_every",
-    "near",
-    "server_started",
-];
 
 /// A parsed answer of the registry.
 pub struct Answer {
@@ -58,22 +33,6 @@ pub struct About {
     pub detail: Option<String>,
     /// The name of the existing segment that the user probably meant.
     pub near: Option<String>,
-}
-
-/// A range that the registry has granted.
-#[derive(Clone, Copy, Debug)]
-pub struct Granted {
-    pub range: Range,
-    /// The period in which the range may be used, or `None` if the range may be used at any time.
-    pub period: Option<Period>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Period {
-    /// The date with which the numbers of the period begin, such as 20261121.
-    pub key: i64,
-    /// The start of the period, in microseconds of Unix time.
-    pub starts_us: i64,
 }
 
 impl Answer {
@@ -117,7 +76,11 @@ impl About {
             "denied" => SegmentState::Denied,
             _ => return None,
         };
-        let granted = if text(row, 2) == Some("granted") { Some(Granted::read(row)?) } else { None };
+        let granted = if text(row, 2) == Some("granted") {
+            Some(Granted::read(|at| self::text(row, at))?)
+        } else {
+            None
+        };
         let token = text(row, 14).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned);
         Some(About {
             state,
@@ -130,32 +93,8 @@ impl About {
     }
 }
 
-impl Granted {
-    fn read(row: &Row) -> Option<Granted> {
-        let period = match number(row, 6) {
-            Some(key) => Some(Period { key, starts_us: instant(row, 7)? }),
-            None => None,
-        };
-        let ends_us = if period.is_some() { instant(row, 8)? } else { NEVER_ENDS };
-        let range = Range {
-            first: number(row, 3)?,
-            increment: number(row, 4)?,
-            count: number(row, 5)?.try_into().ok()?,
-            ends_us,
-        };
-        range.last().filter(|_| range.first >= 0 && range.increment > 0)?;
-        Some(Granted { range, period })
-    }
-}
-
 fn text(row: &Row, at: usize) -> Option<&str> {
     row.get(at)?.as_deref()
-}
-
-/// Reads a time in microseconds of Unix time. The time must fit in a `timestamptz`.
-fn instant(row: &Row, at: usize) -> Option<i64> {
-    const YEAR_100000_US: i64 = 3_093_527_980_800_000_000;
-    number(row, at).filter(|&us| (0..YEAR_100000_US).contains(&us))
 }
 
 fn number(row: &Row, at: usize) -> Option<i64> {

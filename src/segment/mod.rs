@@ -34,7 +34,6 @@ mod process;
 mod range_file;
 mod rest;
 mod session;
-mod signed;
 mod taken;
 mod view;
 mod wait;

@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use serde::{Deserialize, Serialize};
+use snowflake_id_core::signed::Signed;
 use uuid::Uuid;
 
 use super::answer::Granted;
 use super::had::{End, Had};
 use super::rest::Rest;
-use super::signed::Signed;
 use super::taken;
 use crate::background::file;
 use crate::background::journal::Journal;

@@ -44,7 +44,7 @@ const PARTS: [&str; 19] = [
 
 /// Each part may depend on those before it. The script is a single statement, which `begin` opens and `end`
 /// closes.
-const REGISTRY_PARTS: [&str; 19] = [
+const REGISTRY_PARTS: [&str; 20] = [
     "begin",
     "tables",
     "guards",
@@ -55,6 +55,7 @@ const REGISTRY_PARTS: [&str; 19] = [
     "quarantine",
     "open_registry",
     "leases",
+    "release",
     "numbers",
     "take_range",
     "segment_privileges",

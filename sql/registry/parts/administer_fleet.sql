@@ -88,8 +88,8 @@ BEGIN
                   HINT = 'If no commits were lost, or if no server still uses a worker ID of this registry: '
                          'SELECT snowflake_registry.end_quarantine();';
     END IF;
-    SELECT count(*) AS leases, max(granted_until) AS until INTO live
-    FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+    SELECT count(*) AS leases, max(coalesce(used_until, granted_until)) AS until INTO live
+    FROM snowflake_registry.lease WHERE coalesce(used_until, granted_until) > clock_timestamp();
     IF live.leases > 0 THEN
         RAISE EXCEPTION 'servers may still issue IDs with worker IDs of this registry'
             USING ERRCODE = 'object_in_use',
@@ -116,7 +116,7 @@ DECLARE
 BEGIN
     UPDATE snowflake_registry.lease AS lease SET lease_id = NULL, nonce = NULL
     WHERE lease.worker_id = revoke_lease.worker_id AND lease.datacenter_id = revoke_lease.datacenter_id
-      AND lease.lease_id IS NOT NULL
+      AND lease.lease_id IS NOT NULL AND lease.used_until IS NULL
     RETURNING * INTO taken;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no server holds worker ID % of datacenter %',

@@ -22,6 +22,9 @@
 --         snowflake_registry.renew(uuid, bigint, bigint, uuid, uuid, uuid, jsonb),
 --         snowflake_registry.take(uuid, jsonb, text) TO fleet;
 --
+-- Programs that generate IDs themselves also need release(uuid, uuid, uuid, uuid, bigint, jsonb), with which a program
+-- hands its worker ID back when it ends.
+--
 -- Create a separate login role for each server, because a role can change its own password and settings:
 --
 --     CREATE ROLE shard1 LOGIN PASSWORD '...' CONNECTION LIMIT 10 IN ROLE fleet;
@@ -32,7 +35,7 @@
 --     ALTER ROLE shard1 SET default_transaction_read_only = off;
 --
 -- A role with EXECUTE on acquire() can take identities until none is left, and can block other servers by leaving
--- transactions open. Grant this privilege only to servers of the fleet. configure(last_worker => ..,
+-- transactions open. Grant this privilege only to servers and programs of the fleet. configure(last_worker => ..,
 -- last_datacenter => ..) limits the number of identities. Their rows are never removed.
 --
 -- How uniqueness is guaranteed: the ranges granted for one identity never overlap. A row of table lease is never

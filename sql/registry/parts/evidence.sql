@@ -187,7 +187,8 @@ BEGIN
             IF NOT FOUND OR shown.grant_count > lease.grant_count
                OR shown.grant_count = lease.grant_count AND shown.lease_mark <> snowflake_registry.mark_of(lease.lease_id)
                OR shown.granted_from = lease.granted_from AND shown.granted_until > lease.granted_until
-               OR shown.granted_from <> lease.granted_from AND shown.granted_until > lease.granted_from THEN
+               OR shown.granted_from <> lease.granted_from
+                  AND shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN
                 RETURN format('a server was granted worker ID %s of datacenter %s from %s to %s, and the '
                               'registry does not know of this grant', shown.worker_id, shown.datacenter_id,
                               snowflake_registry.in_words(shown.granted_from),
@@ -251,15 +252,17 @@ BEGIN
                 UPDATE snowflake_registry.lease AS known SET granted_until = shown.granted_until
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id
                   AND known.granted_until < shown.granted_until;
-            ELSIF shown.grant_count >= lease.grant_count OR shown.granted_until > lease.granted_from THEN
+            ELSIF shown.grant_count >= lease.grant_count
+                  OR shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN
                 -- The holder recorded so far can use the identity until the end of its range.
                 UPDATE snowflake_registry.lease AS known
-                SET granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
+                SET used_until = NULL, granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
                     grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
                     lease_id = CASE WHEN shown.grant_count > lease.grant_count
-                                         AND lease.granted_until <= shown.granted_from THEN holder END
+                                         AND coalesce(lease.used_until, lease.granted_until) <= shown.granted_from
+                                    THEN holder END
                 WHERE known.datacenter_id = shown.datacenter_id AND known.worker_id = shown.worker_id;
             END IF;
         ELSIF shown.name IS NOT NULL THEN

@@ -56,7 +56,12 @@ BEGIN
     IF FOUND THEN
         -- After a quarantine, the nonce is not known. In this case, a renewed lease shows that the holder has received
         -- the first answer.
-        IF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
+        IF held.used_until IS NOT NULL THEN
+            answer.outcome := 'twin';
+            answer.detail := format('worker ID %s was held under this lease, and the lease has been released',
+                                    held.worker_id);
+            RETURN answer;
+        ELSIF coalesce(held.nonce <> acquire.nonce, held.renewed_at > held.acquired_at) THEN
             answer.outcome := 'twin';
             answer.detail := format('worker ID %s is held under this lease, and the lease has been renewed since',
                                     held.worker_id);
@@ -112,7 +117,11 @@ BEGIN
     -- Find a free identity, or otherwise the identity that becomes free first. Identities that the node held before are
     -- preferred.
     WITH known AS (
-        SELECT lease.worker_id, greatest(lease.granted_until, registry.nothing_before) AS free_from,
+        SELECT lease.worker_id,
+               -- The end of a new range must not be before granted_until.
+               greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
+                             ELSE greatest(lease.used_until, lease.granted_until - registry.lease) END,
+                        registry.nothing_before) AS free_from,
                lease.node_name = said.node_name AS was_its_own, lease.renewed_at, lease.is_reserved
         FROM snowflake_registry.lease AS lease
         WHERE lease.datacenter_id = acquire.datacenter_id
@@ -188,7 +197,7 @@ BEGIN
         lease_id = excluded.lease_id, nonce = excluded.nonce, node_name = excluded.node_name,
         host = excluded.host, port = excluded.port, layout = excluded.layout, version = excluded.version,
         clock_offset = excluded.clock_offset, acquired_at = excluded.acquired_at,
-        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1;
+        renewed_at = excluded.renewed_at, grant_count = lease.grant_count + 1, used_until = NULL;
     UPDATE snowflake_registry.settings SET serial = registry.serial + 1;
     PERFORM snowflake_registry.sign_settings();
     RAISE LOG 'snowflake_id_registry: granted worker ID % (datacenter %) to %',
@@ -211,6 +220,24 @@ COMMENT ON FUNCTION snowflake_registry.acquire(
     uuid, bigint, bigint, uuid, uuid, jsonb, int, int, int, int[]
 ) IS
     'grants an identity that no other server holds, or returns the time at which an identity will be free';
+
+-- A copy of the holder may be running that does not know of the release.
+CREATE FUNCTION snowflake_registry.is_range_released(lease_id uuid, tokens jsonb) RETURNS boolean
+VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT
+        FROM snowflake_registry.read_tokens(is_range_released.tokens) AS shown
+             JOIN snowflake_registry.lease AS lease USING (datacenter_id, worker_id)
+        WHERE shown.lease_mark = snowflake_registry.mark_of(is_range_released.lease_id)
+          AND shown.granted_until <= lease.released_until
+          AND (shown.grant_count < lease.grant_count AND shown.granted_until > lease.granted_from
+               OR shown.grant_count = lease.grant_count AND shown.granted_until > lease.used_until)
+    );
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.is_range_released(uuid, jsonb) IS
+    'tests whether a token of this lease belongs to a range that was released, and that overlaps the current range';
 
 CREATE FUNCTION snowflake_registry.renew(
     registry_id uuid, clock bigint, round_trip bigint, lease_id uuid, last_nonce uuid,
@@ -253,13 +280,23 @@ BEGIN
     SELECT * INTO held
     FROM snowflake_registry.lease AS lease WHERE lease.lease_id = renew.lease_id FOR UPDATE;
     IF NOT FOUND THEN
+        IF snowflake_registry.is_range_released(renew.lease_id, said.tokens) THEN
+            -- The caller must not continue to the end of its lease, because the next range has started before that.
+            answer.outcome := 'twin';
+            answer.detail := 'another process has released this lease';
+            RETURN answer;
+        END IF;
         answer.outcome := 'unknown';
         answer.detail := 'no worker ID is held under this lease: the lease was revoked, the worker ID was granted '
                          'to another server, or commits were lost';
         RETURN answer;
     END IF;
     moment := clock_timestamp();
-    IF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
+    IF held.used_until IS NOT NULL THEN
+        answer.outcome := 'twin';
+        answer.detail := 'another process has released this lease';
+        RETURN answer;
+    ELSIF held.nonce IS NOT NULL AND registry.server_started = pg_postmaster_start_time()
        AND NOT coalesce(held.nonce = renew.last_nonce OR held.nonce = renew.next_nonce, false) THEN
         RAISE LOG 'snowflake_id_registry: two servers hold worker ID % (datacenter %) under the same lease',
             held.worker_id, held.datacenter_id

@@ -72,7 +72,7 @@ BEGIN
     IF to_regclass('snowflake_registry.the_fleet_is_in_use_call_end_fleet_first') IS NULL THEN
         CREATE VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first AS
             SELECT count(*) AS live_leases
-            FROM snowflake_registry.lease WHERE granted_until > clock_timestamp();
+            FROM snowflake_registry.lease WHERE coalesce(used_until, granted_until) > clock_timestamp();
         COMMENT ON VIEW snowflake_registry.the_fleet_is_in_use_call_end_fleet_first IS
             'prevents DROP EXTENSION while the fleet is in use; end_fleet() removes the view';
         REVOKE ALL ON snowflake_registry.the_fleet_is_in_use_call_end_fleet_first FROM PUBLIC;

@@ -102,8 +102,11 @@ CREATE TABLE snowflake_registry.lease (
     renewed_at timestamptz NOT NULL,
     grant_count bigint NOT NULL,
     is_reserved boolean NOT NULL DEFAULT false,
+    used_until timestamptz,
+    released_until timestamptz,
     PRIMARY KEY (datacenter_id, worker_id),
-    CHECK (granted_from <= granted_until)
+    CHECK (granted_from <= granted_until),
+    CHECK (used_until BETWEEN granted_from AND granted_until)
 -- With this fillfactor, renewals are HOT updates.
 ) USING heap WITH (fillfactor = 40);
 COMMENT ON TABLE snowflake_registry.lease IS
@@ -120,6 +123,10 @@ COMMENT ON COLUMN snowflake_registry.lease.clock_offset IS
 COMMENT ON COLUMN snowflake_registry.lease.grant_count IS 'number of times that the identity was granted';
 COMMENT ON COLUMN snowflake_registry.lease.is_reserved IS
     'true if the registry never grants the identity again, because a server keeps the identity permanently';
+COMMENT ON COLUMN snowflake_registry.lease.used_until IS
+    'if the holder has released the lease: time at which it stopped, and at which the next range may start; otherwise NULL';
+COMMENT ON COLUMN snowflake_registry.lease.released_until IS
+    'latest end of a range that was released: tokens up to this end may overlap later ranges without proving a loss';
 
 CREATE TABLE snowflake_registry.segment (
     name text COLLATE "C" PRIMARY KEY,

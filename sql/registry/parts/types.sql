@@ -1,4 +1,4 @@
--- The result of acquire() and renew(). Because some arguments and result columns have the same names, the functions
+-- The result of acquire(), renew() and release(). Because some arguments and result columns have the same names, the functions
 -- cannot use RETURNS TABLE.
 CREATE TYPE snowflake_registry.answer AS (
     outcome text,
@@ -15,7 +15,7 @@ CREATE TYPE snowflake_registry.answer AS (
     token text
 );
 COMMENT ON TYPE snowflake_registry.answer IS
-    'result of acquire() and renew(); times are in microseconds of Unix time, and intervals in microseconds';
+    'result of acquire(), renew() and release(); times are in microseconds of Unix time, and intervals in microseconds';
 
 -- One element of argument requests of take(). Invalid values are omitted.
 CREATE TYPE snowflake_registry.request AS (

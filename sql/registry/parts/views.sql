@@ -10,7 +10,7 @@ CREATE VIEW snowflake_registry.status AS
                 THEN greatest(settings.counted_at + settings.waits, statement_timestamp()) END AS quarantine_until,
            CASE WHEN settings.waits > '0' THEN settings.quarantine_reason END AS quarantine_reason,
            (SELECT count(*) FROM snowflake_registry.lease
-            WHERE granted_until > statement_timestamp()) AS live_leases,
+            WHERE coalesce(used_until, granted_until) > statement_timestamp()) AS live_leases,
            settings.lease, settings.longest_lease, settings.renew_every, settings.first_worker,
            settings.last_worker, settings.synchronous,
            current_setting('synchronous_standby_names') <> '' AS waits_for_standbys,
@@ -35,7 +35,7 @@ COMMENT ON COLUMN snowflake_registry.status.registry_id IS
     'identifier of the registry; NULL if the registry was never used';
 COMMENT ON COLUMN snowflake_registry.status.quarantine_until IS
     'end of the quarantine, before which no new worker ID is granted; NULL if there is no quarantine';
-COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended';
+COMMENT ON COLUMN snowflake_registry.status.live_leases IS 'number of leases that have not ended and were not released';
 COMMENT ON COLUMN snowflake_registry.status.lease IS 'duration of a lease: how far a granted range extends beyond the current time';
 COMMENT ON COLUMN snowflake_registry.status.longest_lease IS 'highest value that lease has ever had';
 COMMENT ON COLUMN snowflake_registry.status.renew_every IS 'interval at which servers renew their leases';
@@ -63,17 +63,19 @@ COMMENT ON COLUMN snowflake_registry.status.is_guarded IS
 
 CREATE VIEW snowflake_registry.fleet AS
     SELECT lease.datacenter_id, lease.worker_id,
-           CASE WHEN lease.granted_until > statement_timestamp()
-                THEN CASE WHEN lease.lease_id IS NULL THEN 'ending' ELSE 'held' END
+           CASE WHEN coalesce(lease.used_until, lease.granted_until) > statement_timestamp()
+                THEN CASE WHEN lease.lease_id IS NULL OR lease.used_until IS NOT NULL THEN 'ending' ELSE 'held' END
                 WHEN lease.is_reserved THEN 'reserved'
-                ELSE CASE WHEN lease.lease_id IS NULL THEN 'free' ELSE 'lapsed' END
+                ELSE CASE WHEN lease.lease_id IS NULL OR lease.used_until IS NOT NULL THEN 'free' ELSE 'lapsed' END
            END AS state,
            lease.node_name, lease.host, lease.port, lease.layout, lease.version,
            lease.acquired_at, lease.renewed_at, lease.granted_from, lease.granted_until,
-           greatest(lease.granted_until - statement_timestamp(), interval '0') AS time_left,
+           greatest(coalesce(lease.used_until, lease.granted_until) - statement_timestamp(), interval '0') AS time_left,
            lease.clock_offset, lease.grant_count,
            CASE WHEN NOT lease.is_reserved AND status.frozen_until IS NULL
-                THEN greatest(lease.granted_until, status.quarantine_until) END AS free_from,
+                THEN greatest(CASE WHEN lease.used_until IS NULL THEN lease.granted_until
+                                   ELSE greatest(lease.used_until, lease.granted_until - status.lease) END,
+                              status.quarantine_until) END AS free_from,
            status.quarantine_until, status.synchronous, status.waits_for_standbys
     FROM snowflake_registry.lease AS lease, snowflake_registry.status AS status
     ORDER BY lease.datacenter_id, lease.worker_id;
@@ -94,7 +96,7 @@ COMMENT ON COLUMN snowflake_registry.fleet.quarantine_until IS 'same as in view 
 COMMENT ON COLUMN snowflake_registry.fleet.synchronous IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.waits_for_standbys IS 'same as in view status';
 COMMENT ON COLUMN snowflake_registry.fleet.state IS
-    'state of the identity: held, ending (released, but the last holder may use it until granted_until), lapsed (not '
+    'state of the identity: held, ending (revoked or released, but in use until granted_until or free_from), lapsed (not '
     'renewed in time), reserved (never granted again), or free';
 COMMENT ON COLUMN snowflake_registry.fleet.node_name IS
     'name of the server; the server reports its name, host, port, layout and version';

@@ -20,6 +20,11 @@ impl Random {
         Random(fastrand::Rng::with_seed(seed))
     }
 
+    /// Continues with a seed that another value has drawn, for use in another thread.
+    pub fn of(seed: u64) -> Random {
+        Random(fastrand::Rng::with_seed(seed))
+    }
+
     /// A number from 0 to `end` - 1.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0.u64(..end)

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -56,12 +56,21 @@ impl Proxy {
         Proxy::at(Ipv4Addr::LOCALHOST, 0, registry)
     }
 
+    /// Starts a proxy for the registry whose Unix socket is in this directory.
+    pub fn to_host(host: &Path) -> Proxy {
+        Proxy::between(Ipv4Addr::LOCALHOST, 0, host)
+    }
+
     /// Starts a proxy that listens on the given address. Port 0 means any port.
     pub fn at(address: Ipv4Addr, port: u16, registry: &Cluster) -> Proxy {
+        Proxy::between(address, port, registry.host())
+    }
+
+    fn between(address: Ipv4Addr, port: u16, host: &Path) -> Proxy {
         let listener = TcpListener::bind((address, port)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared {
-            registry: registry.host().join(".s.PGSQL.5432"),
+            registry: host.join(".s.PGSQL.5432"),
             fault: Mutex::new(Fault::None),
             made: AtomicUsize::new(0),
             open: AtomicUsize::new(0),

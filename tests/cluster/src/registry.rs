@@ -33,6 +33,13 @@ impl Registry {
         Registry { functions, configuration: configuration.into(), has_started: true }
     }
 
+    /// A registry that grants worker IDs and numbers to servers and to programs.
+    pub fn of_programs(configuration: &str) -> Registry {
+        let functions = "snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.release, \
+                         snowflake_registry.take";
+        Registry { functions, configuration: configuration.into(), has_started: true }
+    }
+
     /// Leaves the call of `start_fleet()` to the caller.
     pub fn not_started(self) -> Registry {
         Registry { has_started: false, ..self }

@@ -23,6 +23,14 @@ mod book {
     mod reference;
     mod two_servers;
 }
+mod client {
+    mod clocks;
+    mod hostile;
+    mod leases;
+    mod many;
+    mod numbers;
+    pub mod program;
+}
 mod clock_sequence {
     mod history;
     mod many_steps;
@@ -92,6 +100,7 @@ mod registry {
     mod member;
     mod prepared;
     mod privileges;
+    mod release;
     mod segments;
     mod segments_by_date;
     mod starting;

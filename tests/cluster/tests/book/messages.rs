@@ -173,6 +173,11 @@ fn is_in(line: &str, pieces: &[String]) -> bool {
     })
 }
 
+/// The sources whose literals are messages: the extension, and the part of the core that reads the registry's answers.
+fn rust_sources() -> Vec<String> {
+    [files("src", ".rs"), vec!["core/src/lease_answer.rs".into()]].concat()
+}
+
 /// All messages of the sources: file, text, and its pieces.
 fn messages() -> Vec<(String, String, Vec<String>)> {
     let mut messages = vec![];
@@ -180,15 +185,15 @@ fn messages() -> Vec<(String, String, Vec<String>)> {
         let pieces = pieces(literal.strip_prefix("snowflake_id: ").unwrap_or(&literal), is_sql);
         messages.push((path.to_owned(), literal, pieces));
     };
-    for path in files("src", ".rs") {
+    for path in rust_sources() {
         for literal in rust_literals(&read(&path)) {
             if is_message(&literal, false) && !NOT_MESSAGES.contains(&literal.as_str()) {
                 add(&path, literal, false);
             }
         }
     }
-    // The core words details and reasons: what is written by Display.
-    for path in files("core/src", ".rs") {
+    // The core and the client word details and reasons: what is written by Display.
+    for path in [files("core/src", ".rs"), files("client/src", ".rs")].concat() {
         for written in read(&path).split("write!(").skip(1) {
             let Some(argument) = written.trim_start().strip_prefix("f,").map(str::trim_start) else {
                 continue;
@@ -226,7 +231,7 @@ fn every_message_has_an_entry() {
 #[test]
 fn every_exception_is_a_literal_of_the_sources() {
     let mut literals: Vec<String> =
-        files("src", ".rs").iter().flat_map(|path| rust_literals(&read(path))).collect();
+        rust_sources().iter().flat_map(|path| rust_literals(&read(path))).collect();
     for path in [files("sql/parts", ".sql"), files("sql/registry/parts", ".sql")].concat() {
         literals.extend(sql_literals(&read(&path)));
     }

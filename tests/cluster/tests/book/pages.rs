@@ -226,6 +226,37 @@ fn examples_of_a_fleet() {
     assert!(server.is_some());
 }
 
+/// The page about programs: each block begins with a comment that says where it is run. The client's doctests compile the
+/// program.
+#[test]
+fn examples_of_programs() {
+    let page = include_str!("../../../../docs/how-to/ids-in-the-application.md");
+    let registry = super::super::client::program::registry("last_worker => 1023").registry;
+    let server = Cluster::builder().worker(1).start();
+    let mut checked = 0;
+    for block in blocks(page) {
+        let (place, block) = block.split_once('\n').unwrap();
+        checked += match place {
+            "-- on the registry" => run_block(&mut registry.connect(), block),
+            "-- on a server" => run_block(&mut server.connect(), block),
+            _ => panic!("where is this run? {place}"),
+        };
+    }
+    assert!(checked >= 5, "only {checked} results were checked");
+    let roles = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'snowflake_registry'::regnamespace
+                 AND has_function_privilege('billing', oid, 'EXECUTE')";
+    assert_eq!(single::<i64>(&mut registry.connect(), roles), 4);
+}
+
+/// The transcript of the protocol, from top to bottom.
+#[test]
+fn examples_of_the_protocol() {
+    let cluster = Cluster::builder().extensions(&[]).start();
+    let checked =
+        run_examples(&mut cluster.connect(), include_str!("../../../../docs/reference/protocol.md"));
+    assert!(checked >= 12, "only {checked} results were checked");
+}
+
 /// A server with the lines of `postgresql.conf` on the page, except that the registry is local.
 fn start_server_of(registry: &Cluster, page: &str) -> Cluster {
     let server = Cluster::builder().stopped();

@@ -16,7 +16,7 @@ pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// Starts a server that accepts any connection and answers each query in this way.
-fn hostile(answer: Answer) -> String {
+pub fn hostile(answer: Answer) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -49,7 +49,7 @@ fn columns() -> Vec<u8> {
     message(b'T', b"\0\x01c\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0")
 }
 
-fn rows_without_end(client: &mut TcpStream) -> std::io::Result<()> {
+pub fn rows_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     client.write_all(&columns())?;
     let row = message(b'D', &[&b"\0\x01\0\0\x03\xe8"[..], &[b'x'; 1000]].concat());
     let rows = row.repeat(100);
@@ -58,7 +58,7 @@ fn rows_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-fn a_row_of_a_gigabyte(client: &mut TcpStream) -> std::io::Result<()> {
+pub fn a_row_of_a_gigabyte(client: &mut TcpStream) -> std::io::Result<()> {
     client.write_all(&columns())?;
     client.write_all(b"D\x3f\xff\xff\xff\0\x01\x3f\xff\xff\xf0")?;
     let bytes = [b'x'; 1 << 16];
@@ -67,7 +67,7 @@ fn a_row_of_a_gigabyte(client: &mut TcpStream) -> std::io::Result<()> {
     }
 }
 
-fn notifications_without_end(client: &mut TcpStream) -> std::io::Result<()> {
+pub fn notifications_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     let notification = message(b'A', &[&[0; 4][..], b"channel\0", &[b'x'; 7000], b"\0"].concat());
     loop {
         client.write_all(&notification)?;

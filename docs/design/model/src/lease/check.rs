@@ -21,7 +21,7 @@ pub const GIVEN: &str = "a free identity is given";
 pub const GOES_ON: &str = "a server goes on to the end of its range without the registry";
 
 /// The bounds, with their names and descriptions.
-pub const CORRECT: [(&str, &str, Protocol); 10] = [
+pub const CORRECT: [(&str, &str, Protocol); 12] = [
     ("keeper", "one server step by step, two identities", KEEPER),
     ("keeper-resets", "the same with resets", KEEPER_RESETS),
     ("fleet", "two servers, one identity, copies, late calls", FLEET),
@@ -32,6 +32,8 @@ pub const CORRECT: [(&str, &str, Protocol); 10] = [
     ("quarantine", "two servers, one identity, the registry loses commits", QUARANTINE),
     ("synchronous", "two servers, one identity, commits wait for a standby", SYNCHRONOUS),
     ("twins", "one server whose memory is copied", COPIED_MEMORY),
+    ("releases", "two programs that come and go, one identity, late calls", RELEASES),
+    ("releases-lost", "the same, the registry loses commits, no late calls", RELEASES_LOST),
 ];
 
 /// The clock of the registry may be anything.
@@ -55,6 +57,7 @@ const SMALLEST: Protocol = Protocol {
     forgets: false,
     past_clocks: false,
     revocations: false,
+    releases: false,
     is_reset: false,
     copies_memory: false,
     names_servers: false,
@@ -90,6 +93,17 @@ const QUARANTINE: Protocol = Protocol {
     ..SMALLEST
 };
 const SYNCHRONOUS: Protocol = Protocol { synchronous: true, losses: &[Loss::Failover], ..SMALLEST };
+const RELEASES: Protocol = Protocol {
+    releases: true,
+    strays: true,
+    any_horizon: false,
+    asks_twice: false,
+    crashes: false,
+    lease: 2,
+    time_max: 3,
+    ..SMALLEST
+};
+const RELEASES_LOST: Protocol = Protocol { releases: true, lease: 2, ..QUARANTINE };
 const COPIED_MEMORY: Protocol = Protocol { copies_memory: true, ..SMALLEST };
 
 /// The bounds in which a mutation is caught.
@@ -113,6 +127,7 @@ pub fn broken(mutation: Mutation) -> Protocol {
         NewRegistryTrusted => Protocol { losses: &[Loss::New], ..one_loss },
         FailoverUnnoticed | QuarantineTooShort | QuarantineForever | LapsedKept | NonceKept => one_loss,
         NoNonce => COPIED_MEMORY,
+        ReleasedEarly | ReleasedUnfenced => RELEASES,
         AnswerUnchecked => Protocol { strays: true, any_horizon: false, crashes: false, ..SMALLEST },
         EvidenceUnchecked => Protocol { copies: true, any_horizon: false, ..short },
         SuccessorAtClock => Protocol { any_horizon: false, ..short },

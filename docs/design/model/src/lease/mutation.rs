@@ -32,10 +32,12 @@ pub enum Mutation {
     InheritedIgnored,
     OlderFile,
     RenewalTakenTwice,
+    ReleasedEarly,
+    ReleasedUnfenced,
 }
 
 impl Mutation {
-    pub const ALL: [Mutation; 28] = [
+    pub const ALL: [Mutation; 30] = [
         Mutation::SuccessorAtClock,
         Mutation::FromNotStored,
         Mutation::CappedLate,
@@ -64,6 +66,8 @@ impl Mutation {
         Mutation::InheritedIgnored,
         Mutation::OlderFile,
         Mutation::RenewalTakenTwice,
+        Mutation::ReleasedEarly,
+        Mutation::ReleasedUnfenced,
     ];
 
     /// The name on the command line, and the broken part.
@@ -134,6 +138,12 @@ impl Mutation {
             Mutation::OlderFile => ("older-file", "an older copy of the data directory is trusted"),
             Mutation::RenewalTakenTwice => {
                 ("renewal-taken-twice", "a renewal that was already accepted is accepted again")
+            }
+            Mutation::ReleasedEarly => {
+                ("released-early", "the next range starts one tick before the end of the used range")
+            }
+            Mutation::ReleasedUnfenced => {
+                ("released-unfenced", "a program takes IDs after it has determined the end of the used range")
             }
         }
     }

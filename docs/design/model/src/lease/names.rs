@@ -168,7 +168,7 @@ fn rename_call(call: &mut Call, lease_ids: &mut Numbers, nonces: &mut Numbers) {
             lease_ids.number(lease_id);
             nonces.number(nonce);
         }
-        Call::Renew { lease_id, last, next, .. } => {
+        Call::Renew { lease_id, last, next, .. } | Call::Release { lease_id, last, next, .. } => {
             lease_ids.number(lease_id);
             nonces.number(last);
             nonces.number(next);
@@ -205,7 +205,8 @@ impl Numbers {
 
 impl Call {
     fn lease_id(self) -> Name {
-        let (Call::Acquire { lease_id, .. } | Call::Renew { lease_id, .. }) = self;
+        let (Call::Acquire { lease_id, .. } | Call::Renew { lease_id, .. } | Call::Release { lease_id, .. }) =
+            self;
         lease_id
     }
 }

@@ -44,6 +44,8 @@ pub enum Action {
 pub enum Ask {
     Acquire,
     Renew,
+    /// A program ends, and releases its lease. Another program starts in its place.
+    Release,
 }
 
 /// The fate of a reply.
@@ -150,6 +152,9 @@ pub struct Protocol {
     /// Whether the clocks of servers may be beyond the ends of leases.
     pub past_clocks: bool,
     pub revocations: bool,
+    /// Whether servers are programs that end and release their leases. They do not crash, because a program that has
+    /// crashed knows nothing of its lease.
+    pub releases: bool,
     /// Whether there are resets in new leases.
     pub is_reset: bool,
     /// Whether memory is copied. In that case no IDs are issued, because those of two live copies are not covered.
@@ -212,7 +217,9 @@ impl Protocol {
             steps.extend((0..self.identities).map(Action::RevokeLease));
         }
         for server in 0..self.servers {
-            let asks = [Some(Ask::Acquire), state.servers[server].file.held.map(|_| Ask::Renew)];
+            let held = state.servers[server].file.held;
+            let release = held.filter(|_| self.releases).map(|_| Ask::Release);
+            let asks = [Some(Ask::Acquire), held.map(|_| Ask::Renew), release];
             for ask in asks.into_iter().flatten() {
                 self.calls(state, server, ask, steps);
             }

@@ -26,6 +26,9 @@ impl Protocol {
             Call::Renew { identity, lease_id, last, next } => {
                 self.renew(after, identity, lease_id, [last, next], now)
             }
+            Call::Release { identity, lease_id, last, next, used_until } => {
+                self.release(after, identity, lease_id, [last, next], used_until, now)
+            }
         }
     }
 
@@ -54,6 +57,9 @@ impl Protocol {
     ) -> Decision {
         if let Some(identity) = after.rows.iter().position(|row| row.lease_id == Some(lease_id)) {
             let row = &mut after.rows[identity];
+            if row.used_until.is_some() {
+                return Decision { after, answer: Some(Answer::Twin), is_written: false };
+            }
             // If the nonce is not known, a server that has renewed is a twin: it has received its reply and would not
             // ask again.
             if row.nonce.map_or(row.is_renewed, |known| known != nonce) {
@@ -66,12 +72,17 @@ impl Protocol {
             (row.lease_id, row.nonce) = (None, None); // The rest of the range is granted to no other server.
         }
         let row = &mut after.rows[usize::from(choice)];
-        let from = row.until.max(after.nothing_before);
+        let free = match row.used_until {
+            // The end of a range is not before an earlier end.
+            Some(used_until) => used_until.max(row.until.saturating_sub(self.lease)),
+            None => row.until,
+        };
+        let from = free.max(after.nothing_before);
         if from > now {
             return Decision { after, answer: None, is_written: false };
         }
         let until = now + self.lease;
-        *row = Row { from, until, lease_id: Some(lease_id), nonce: Some(nonce), is_renewed: false };
+        *row = Row { from, until, lease_id: Some(lease_id), nonce: Some(nonce), ..Row::default() };
         let granted = Answer::Granted(Lease { identity: choice, from, until });
         Decision { after, answer: Some(granted), is_written: true }
     }
@@ -90,6 +101,9 @@ impl Protocol {
         if !is_known || (row.until <= now && is_in_quarantine) {
             return Decision { after, answer: None, is_written: false };
         }
+        if row.used_until.is_some() {
+            return Decision { after, answer: Some(Answer::Twin), is_written: false };
+        }
         let is_any = self.is(Mutation::NoNonce) || self.is(Mutation::RenewalByName);
         if !is_any && row.nonce.is_some_and(|nonce| !nonces.contains(&nonce)) {
             return Decision { after, answer: Some(Answer::Twin), is_written: false };
@@ -99,5 +113,29 @@ impl Protocol {
         (row.nonce, row.is_renewed) = (Some(nonces[1]), true);
         let granted = Answer::Granted(Lease { identity, from: row.from, until: row.until });
         Decision { after, answer: Some(granted), is_written: true }
+    }
+
+    fn release(
+        &self,
+        mut after: Registry,
+        identity: Identity,
+        lease_id: Name,
+        nonces: [Name; 2],
+        used_until: u8,
+        now: u8,
+    ) -> Decision {
+        let row = &mut after.rows[usize::from(identity)];
+        // If the last nonce is not known, a copy may be calling.
+        let is_holder =
+            row.lease_id == Some(lease_id) && row.nonce.is_some_and(|nonce| nonces.contains(&nonce));
+        if !is_holder {
+            return Decision { after, answer: None, is_written: false };
+        }
+        // The past is not handed back, and no two ranges have the same start.
+        let least = if self.is(Mutation::ReleasedEarly) { 0 } else { now.max(row.from + 1) };
+        let early = u8::from(self.is(Mutation::ReleasedEarly));
+        let used_until = used_until.saturating_sub(early).max(least).clamp(row.from, row.until);
+        row.used_until.get_or_insert(used_until);
+        Decision { after, answer: Some(Answer::Released), is_written: true }
     }
 }

@@ -52,6 +52,8 @@ pub struct Row {
     pub nonce: Option<Name>,
     /// Whether it was renewed since it was granted.
     pub is_renewed: bool,
+    /// After a release: where the next range may start.
+    pub used_until: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,11 +69,13 @@ pub struct Waiting {
 pub enum Call {
     Acquire { lease_id: Name, nonce: Name },
     Renew { identity: Identity, lease_id: Name, last: Name, next: Name },
+    Release { identity: Identity, lease_id: Name, last: Name, next: Name, used_until: u8 },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Answer {
     Granted(Lease),
+    Released,
     Twin,
 }
 

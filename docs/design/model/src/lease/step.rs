@@ -88,6 +88,9 @@ impl Protocol {
 
     /// Writes down the names that a server uses in a call.
     fn ask(&self, state: &mut State, at: usize, ask: Ask) -> Option<Call> {
+        if ask == Ask::Release {
+            return self.end_program(state, at);
+        }
         let file = &mut state.servers[at].file;
         Some(match ask {
             Ask::Acquire => {
@@ -99,7 +102,20 @@ impl Protocol {
                 let Held { lease, lease_id, last, next } = file.held?;
                 Call::Renew { identity: lease.identity, lease_id, last, next }
             }
+            Ask::Release => return None,
         })
+    }
+
+    /// A program stops, and says up to which tick it has used its lease. Another program starts in its place.
+    fn end_program(&self, state: &mut State, at: usize) -> Option<Call> {
+        let Server { file, counter, .. } = state.servers[at];
+        let Held { lease, lease_id, last, next } = file.held?;
+        if !self.is(Mutation::ReleasedUnfenced) {
+            state.servers[at] = Server::default();
+            forget_waiter(state, at);
+        }
+        let used_until = counter.max(lease.from);
+        Some(Call::Release { identity: lease.identity, lease_id, last, next, used_until })
     }
 
     fn carry_out(
@@ -228,6 +244,8 @@ impl Protocol {
                 let clock = if delivery == Delivery::PastEnd { u8::MAX / 2 } else { held.lease.from };
                 self.tell(server, clock);
             }
+            // The program has ended.
+            (_, Call::Release { .. }) | (Answer::Released, _) => {}
             (Answer::Twin, Call::Acquire { .. }) => file.asking = None,
             (Answer::Twin, Call::Renew { .. }) => {
                 withdraw(server);

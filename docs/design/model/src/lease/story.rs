@@ -43,6 +43,7 @@ impl Protocol {
                 let asked = match ask {
                     Ask::Acquire => "requests an identity",
                     Ask::Renew => "requests a renewal",
+                    Ask::Release => "ENDS and releases its lease",
                 };
                 let file = after.servers[at].file;
                 let answer = match (delivery, after.waiting) {
@@ -162,6 +163,7 @@ fn range(lease: &Lease) -> String {
 fn answer(answer: Answer) -> String {
     match answer {
         Answer::Granted(lease) => range(&lease),
+        Answer::Released => "released".into(),
         Answer::Twin => "twin".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! Stores tokens. A token is a statement, signed by a registry, about the numbers that the registry granted to this
+//! [`Signed`]: the tokens of a server. A token is a statement, signed by a registry, about the numbers that the registry granted to this
 //! server or to other servers.
 
 use std::collections::BTreeMap;

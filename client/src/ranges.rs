@@ -1,0 +1,340 @@
+//! The task that takes ranges of numbers from the registry.
+//!
+//! As on a server, a range is used only if it is above all numbers of this program, and if the registry has
+//! signed it in a second call: the registry signs only what is committed. The task reports its numbers and
+//! presents its tokens at the interval that the registry asks for, so that a registry that was set back
+//! learns of its grants.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use snowflake_id_core::failures::Failures;
+use snowflake_id_core::segment_answer::{COLUMNS, Granted, LONGEST_TOKEN};
+use snowflake_id_core::signed::Signed;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, sleep_until};
+use uuid::Uuid;
+
+use crate::connection::{Connection, Connector, Problem, Row, in_short};
+use crate::error::Error;
+use crate::numbers::{Ranges, RegistryClock, Wish};
+use crate::pauses::about;
+
+/// The maximum number of requests in a call.
+const MOST_REQUESTS: usize = 64;
+/// Idle time after which a connection is closed.
+const KEPT: Duration = Duration::from_secs(5);
+/// The pause after a round in which the registry has refused a request.
+const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
+/// The maximum pause after a round without an answer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
+const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
+/// The interval of reports before the registry has specified an interval.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// The part of a range after which the next range is requested.
+const WANTED_AT: (f64, f64) = (0.1, 0.2);
+
+/// What the task knows of a segment.
+struct Known {
+    ranges: Arc<Ranges>,
+    /// The highest number that the registry has granted to this program.
+    had_until: Option<i64>,
+    /// The count of numbers of the last range, and when it was published.
+    last: Option<(u64, Instant)>,
+}
+
+/// The task.
+pub struct Task {
+    connect: Connector,
+    connection: Option<(Connection, Instant)>,
+    node_name: String,
+    /// The registry that has granted numbers. No other registry is accepted.
+    registry_id: Option<Uuid>,
+    clock: Arc<RegistryClock>,
+    known: BTreeMap<String, Known>,
+    signed: Signed,
+    report_every: Duration,
+    failures: Failures,
+}
+
+/// The calls that wait for a segment.
+type Waiting = Vec<oneshot::Sender<Result<(), Error>>>;
+/// The rows of an answer, by the index of their request.
+type Answered = BTreeMap<usize, Row>;
+
+impl Task {
+    pub fn new(connect: Connector, node_name: &str, clock: Arc<RegistryClock>) -> Task {
+        Task {
+            connect,
+            connection: None,
+            node_name: node_name.replace(|character: char| !character.is_ascii(), "?"),
+            registry_id: None,
+            clock,
+            known: BTreeMap::new(),
+            signed: Signed::default(),
+            report_every: REPORT_EVERY,
+            failures: Failures::default(),
+        }
+    }
+
+    /// Runs until all senders of wishes are dropped, or until the handle closes the channel.
+    pub async fn run(mut self, mut wishes: mpsc::Receiver<Wish>) {
+        let mut report_at = tokio::time::Instant::now() + self.report_every;
+        loop {
+            let wish = tokio::select! {
+                wish = wishes.recv() => match wish {
+                    Some(wish) => Some(wish),
+                    None => return,
+                },
+                _ = sleep_until(report_at) => None,
+                _ = sleep(KEPT), if self.connection.is_some() => {
+                    self.connection.take_if(|(_, used)| used.elapsed() >= KEPT);
+                    continue;
+                }
+            };
+            let Some(wish) = wish else {
+                // A failure needs no handling: the next request presents the same tokens.
+                let _ = self.report().await;
+                report_at = tokio::time::Instant::now() + about(self.report_every, 0.9, 1.1);
+                continue;
+            };
+            let mut wanted: BTreeMap<String, Waiting> = BTreeMap::new();
+            let mut next = Some(wish);
+            while let Some(Wish { of, reply }) = next {
+                wanted.entry(of.name.clone()).or_default().extend(reply);
+                self.known.entry(of.name.clone()).or_insert(Known {
+                    ranges: of,
+                    had_until: None,
+                    last: None,
+                });
+                next = if wanted.len() < MOST_REQUESTS { wishes.try_recv().ok() } else { None };
+            }
+            let pause = self.round(wanted).await;
+            sleep(pause).await;
+        }
+    }
+
+    /// Takes ranges of the wanted segments, and replies to the calls that wait. Returns the pause before
+    /// the next round.
+    async fn round(&mut self, mut wanted: BTreeMap<String, Waiting>) -> Duration {
+        // A range may have come while the wish was in the channel.
+        wanted.retain(|name, waiting| {
+            let is_wanted = self.known.get(name).is_some_and(|known| {
+                let standing = known.ranges.segment.standing();
+                !standing.is_usable(self.clock.now_us()) || standing.is_next_wanted
+            });
+            if !is_wanted {
+                waiting.drain(..).for_each(|reply| drop(reply.send(Ok(()))));
+            }
+            is_wanted
+        });
+        if wanted.is_empty() {
+            return Duration::ZERO;
+        }
+        let names: Vec<String> = wanted.keys().cloned().collect();
+        let taken = self.take(&names).await;
+        let mut pause = Duration::ZERO;
+        if taken.is_ok() {
+            self.failures.end();
+        } else {
+            pause = about(self.failures.add(PAUSE_AFTER_REFUSAL, LONGEST_PAUSE), 0.5, 1.0);
+        }
+        for (name, waiting) in wanted {
+            let result = match &taken {
+                Ok(results) => results.get(&name).cloned().unwrap_or(Ok(())),
+                Err(why) => Err(Error::NoNumbers { name: name.clone(), why: why.clone() }),
+            };
+            if result.is_err() {
+                pause = pause.max(PAUSE_AFTER_REFUSAL);
+            }
+            // A call that has stopped waiting needs no reply.
+            waiting.into_iter().for_each(|reply| drop(reply.send(result.clone())));
+        }
+        pause
+    }
+
+    /// Takes one range of each segment, and publishes the ranges that the registry has signed.
+    async fn take(&mut self, names: &[String]) -> Result<BTreeMap<String, Result<(), Error>>, Problem> {
+        let requests: Vec<_> = names.iter().map(|name| self.request(name)).collect();
+        let answered = self.ask(&requests).await?;
+        let mut results = BTreeMap::new();
+        let mut granted = BTreeMap::new();
+        for (at, name) in names.iter().enumerate() {
+            match self.read(name, answered.get(&at)) {
+                Ok(range) => drop(granted.insert(name.clone(), range)),
+                Err(error) => drop(results.insert(name.clone(), Err(error))),
+            }
+        }
+        if granted.is_empty() {
+            return Ok(results);
+        }
+        let reported: Vec<_> = granted.keys().cloned().collect();
+        let signed = self.report_on(&reported).await?;
+        for (name, Granted { range, .. }) in granted {
+            let Some(known) = self.known.get_mut(&name).filter(|_| signed.contains(&name)) else {
+                return Err(
+                    "the registry did not sign the numbers: the registry may have an older version".into()
+                );
+            };
+            known.had_until = range.last();
+            let wanted_at =
+                about(Duration::from_secs(1), WANTED_AT.0, WANTED_AT.1).as_secs_f64() * range.count as f64;
+            // There is room, because a range is taken only when the last one is in use.
+            if known.ranges.segment.publish(range, (wanted_at as u64).clamp(1, range.count)).is_ok() {
+                known.last = Some((range.count, Instant::now()));
+            }
+            results.insert(name, Ok(()));
+        }
+        Ok(results)
+    }
+
+    /// A request for the next range of a segment.
+    fn request(&self, name: &str) -> Value {
+        let mut request = self.report_of(name);
+        let object = request.as_object_mut().into_iter();
+        object.for_each(|object| drop(object.remove("report")));
+        if let Some(known) = self.known.get(name)
+            && let Some((count, at)) = known.last
+        {
+            let taken = count.saturating_sub(known.ranges.segment.standing().left).max(1);
+            // If numbers are left, the time is an estimate based on the current rate.
+            let lasted = at.elapsed().as_secs_f64() * count as f64 / taken as f64;
+            request["lasted"] = json!(lasted.min(1e9));
+            request["count"] = json!(count);
+        }
+        request
+    }
+
+    /// A report of the highest number of a segment, for which the registry signs a token.
+    fn report_of(&self, name: &str) -> Value {
+        let mut report =
+            json!({"name": name, "report": true, "tokens": self.signed.tokens(self.registry_id, name)});
+        if let Some(had_until) = self.known.get(name).and_then(|known| known.had_until) {
+            report["had_until"] = json!(had_until);
+        }
+        report
+    }
+
+    /// Reports on all segments of which the program has had numbers.
+    async fn report(&mut self) -> Result<(), Problem> {
+        let had = self.known.iter().filter(|(_, known)| known.had_until.is_some());
+        let names: Vec<String> = had.map(|(name, _)| name.clone()).collect();
+        for names in names.chunks(MOST_REQUESTS) {
+            self.report_on(names).await?;
+        }
+        Ok(())
+    }
+
+    /// Reports on segments, and keeps the tokens. Returns the names for which there is a token.
+    async fn report_on(&mut self, names: &[String]) -> Result<Vec<String>, Problem> {
+        let reports: Vec<_> = names.iter().map(|name| self.report_of(name)).collect();
+        let answered = self.ask(&reports).await?;
+        let mut signed = vec![];
+        for (at, name) in names.iter().enumerate() {
+            let Some(row) = answered.get(&at) else { continue };
+            if let Some(report_every_us) = text(row, "report_every").and_then(|text| text.parse().ok()) {
+                self.report_every =
+                    Duration::from_micros(report_every_us).clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY);
+            }
+            if let Some(token) = text(row, "token").filter(|token| token.len() <= LONGEST_TOKEN) {
+                self.signed.note(self.registry_id, name, token.to_owned());
+                signed.push(name.clone());
+            }
+        }
+        Ok(signed)
+    }
+
+    /// Reads the answer to a request for a range.
+    fn read(&self, name: &str, row: Option<&Row>) -> Result<Granted, Error> {
+        let no_numbers = |why: &str| Error::NoNumbers { name: name.into(), why: why.into() };
+        let not_valid = "the registry's reply is not valid: the registry may have a newer version";
+        let row = row.ok_or_else(|| no_numbers(not_valid))?;
+        match text(row, "outcome") {
+            Some("granted") => {}
+            Some(outcome) => {
+                let detail = text(row, "detail").unwrap_or_default();
+                return Err(Error::Segment {
+                    name: name.into(),
+                    outcome: in_short(outcome.to_owned()),
+                    detail: in_short(detail.to_owned()),
+                });
+            }
+            None => return Err(no_numbers(not_valid)),
+        }
+        let granted = Granted::read(|at| row.get(at)?.as_deref()).ok_or_else(|| no_numbers(not_valid))?;
+        let had_until = self.known.get(name).and_then(|known| known.had_until).unwrap_or(-1);
+        if granted.range.first <= had_until {
+            return Err(no_numbers("the registry granted numbers that are not above those of this program"));
+        }
+        Ok(granted)
+    }
+
+    /// Calls the registry's function. If an idle connection fails, the function connects again: the registry
+    /// may have been restarted. Numbers of a lost answer are lost.
+    async fn ask(&mut self, requests: &[Value]) -> Result<Answered, Problem> {
+        if let Some((connection, _)) = self.connection.take_if(|(_, used)| used.elapsed() < KEPT)
+            && let Ok(answered) = self.ask_over(connection, requests).await
+        {
+            return Ok(answered);
+        }
+        let connection = (self.connect)().await?;
+        self.ask_over(connection, requests).await
+    }
+
+    async fn ask_over(&mut self, connection: Connection, requests: &[Value]) -> Result<Answered, Problem> {
+        let columns: Vec<_> = COLUMNS.iter().map(|column| format!("{column}::text")).collect();
+        let query = format!(
+            "SELECT {} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) WHERE outcome <> 'known'",
+            columns.join(", ")
+        );
+        let parameters = [
+            self.registry_id.map(|id| id.to_string()),
+            Some(in_ascii(&Value::from(requests).to_string())),
+            Some(self.node_name.clone()),
+        ];
+        let sent = Instant::now();
+        let rows = connection.ask(&query, &parameters).await?;
+        let middle = sent + sent.elapsed() / 2;
+        self.connection = Some((connection, Instant::now()));
+        let first = rows.first().ok_or("the registry's reply is empty")?;
+        if text(first, "outcome") == Some("foreign") {
+            return Err("the numbers of this program were granted by another registry".into());
+        }
+        let registry_id: Option<Uuid> = text(first, "registry_id").and_then(|text| text.parse().ok());
+        if self.registry_id.is_some() && self.registry_id != registry_id {
+            return Err("the numbers of this program were granted by another registry".into());
+        }
+        self.registry_id = registry_id;
+        if let Some(clock_us) = text(first, "registry_clock").and_then(|text| text.parse().ok()) {
+            self.clock.note(clock_us, middle);
+        }
+        let index = |row: &Row| text(row, "request")?.parse::<usize>().ok()?.checked_sub(1);
+        Ok(rows.into_iter().filter_map(|row| Some((index(&row)?, row))).collect())
+    }
+}
+
+/// The text of a column.
+fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
+    row.get(COLUMNS.iter().position(|name| *name == column)?)?.as_deref()
+}
+
+/// JSON in ASCII, which a database can read in any encoding.
+fn in_ascii(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            let units = character
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<String>();
+            ascii.push_str(&units);
+        }
+    }
+    ascii
+}

@@ -1,0 +1,148 @@
+//! [`Answer`]: the registry's answer to a request for a lease, and [`Terms`]: what the answers say about the
+//! registry.
+//!
+//! An answer may come from a server that is not a registry, so every value is checked.
+//!
+//! All times are in microseconds of Unix time.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::identity::Identity;
+use crate::lease::Lease;
+use crate::lease_state::Outcome;
+use crate::message::instant;
+
+/// The columns of an answer, in the order that [`Answer::read`] expects. Instants and durations are in
+/// microseconds.
+pub const COLUMNS: &str = "outcome, datacenter_id, worker_id, granted_from, granted_until, registry_id, registry_clock, lease, renew_every, free_from, detail, token";
+
+/// The maximum length of a token, in bytes. A longer token is ignored.
+pub const LONGEST_TOKEN: usize = 400;
+/// The maximum difference between the clocks of a server and the registry. If the difference is larger, the
+/// registry grants no lease. Therefore, a lease never starts more than this difference ahead of the server's
+/// clock.
+pub const MOST_CLOCK_DIFFERENCE_US: i64 = 60_000_000;
+/// The minimum duration of a lease. The registry enforces the same limits for its settings.
+const SHORTEST_LEASE_US: i64 = 1_000_000;
+const LONGEST_LEASE_US: i64 = 24 * 60 * 60 * 1_000_000;
+const SHORTEST_RENEWAL_US: i64 = 100_000;
+/// The interval between renewals before the registry has specified an interval.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
+
+/// The registry's answer to a request.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Whether the request was granted.
+    pub outcome: Outcome,
+    /// The registry's clock.
+    pub registry_clock_us: i64,
+    /// The registry's ID and settings, or `None` if the registry has not been started yet.
+    pub registry: Option<Registry>,
+    /// Details for administrators.
+    pub detail: Option<String>,
+    /// A signed token that proves the lease that was current before this answer.
+    pub token: Option<String>,
+}
+
+/// The registry's ID and settings. The settings are within the limits that the registry enforces.
+#[derive(Clone, Copy, Debug)]
+pub struct Registry {
+    /// The ID of the registry.
+    pub id: Uuid,
+    /// The duration of a lease.
+    pub lease_us: i64,
+    /// The interval at which a server should renew its lease.
+    pub renew_every_us: i64,
+}
+
+impl Answer {
+    /// Reads an answer that was received at `now_us`. `text` returns the text of the column with this index,
+    /// or `None` for NULL.
+    ///
+    /// # Errors
+    /// Returns the reason why the answer is invalid, or why the granted range cannot be a grant of a
+    /// registry.
+    pub fn read<'a>(text: impl Fn(usize) -> Option<&'a str>, now_us: i64) -> Result<Answer, String> {
+        let number = |at: usize| text(at)?.parse::<i64>().ok();
+        let lease = || {
+            let part = |at| u32::try_from(number(at)?).ok();
+            let identity = Identity { datacenter: part(1)?, worker: part(2)? };
+            let lease = Lease { identity, from_us: number(3)?, until_us: number(4)? };
+            (identity.is_possible() && lease.from_us > 0 && !lease.is_for_good()).then_some(lease)
+        };
+        let outcome = match text(0) {
+            Some("granted") => lease().map(Outcome::Granted),
+            Some("unknown") => Some(Outcome::Unknown),
+            Some("twin") => Some(Outcome::Twin),
+            Some("taken") => Some(Outcome::Taken { free_from_us: number(9).unwrap_or(0) }),
+            Some("not started") => Some(Outcome::NotStarted),
+            Some("quarantine") => Some(Outcome::Quarantine),
+            Some("clock") => Some(Outcome::ClockDiffers),
+            Some("foreign") => Some(Outcome::Foreign),
+            _ => None,
+        };
+        let registry = || {
+            let lease_us = number(7)?.clamp(SHORTEST_LEASE_US, LONGEST_LEASE_US);
+            let renew_every_us = number(8)?.clamp(SHORTEST_RENEWAL_US, lease_us / 2);
+            Some(Registry { id: text(5)?.parse().ok()?, lease_us, renew_every_us })
+        };
+        let read = || {
+            Some(Answer {
+                outcome: outcome?,
+                registry_clock_us: number(6)?,
+                registry: registry(),
+                detail: text(10).map(str::to_owned),
+                token: text(11).filter(|token| token.len() <= LONGEST_TOKEN).map(str::to_owned),
+            })
+        };
+        let answer =
+            read().ok_or("the registry's reply is not valid: the registry may have a newer version")?;
+        match answer.outcome {
+            Outcome::Granted(lease) if !is_credible(&lease, now_us) => {
+                let until = instant(lease.until_us);
+                Err(format!("the registry granted an invalid range, which ends at {until}"))
+            }
+            _ => Ok(answer),
+        }
+    }
+}
+
+fn is_credible(lease: &Lease, now_us: i64) -> bool {
+    let latest_us = now_us.saturating_add(LONGEST_LEASE_US + MOST_CLOCK_DIFFERENCE_US);
+    lease.from_us < lease.until_us && lease.until_us <= latest_us
+}
+
+/// What a server knows of the registry from its answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The duration of a lease, or 0 if the duration is unknown.
+    pub lease_us: i64,
+    /// The interval between renewals.
+    pub renew_every: Duration,
+    /// The difference between this server's clock and the registry's clock. A positive offset means that this
+    /// server's clock is ahead.
+    pub clock_offset_us: Option<i64>,
+    /// The round-trip time of the last query.
+    pub round_trip_us: i64,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms { lease_us: 0, renew_every: RENEW_EVERY, clock_offset_us: None, round_trip_us: 0 }
+    }
+}
+
+impl Terms {
+    /// Records what an answer says. `sent_us` is the clock of this server when the query was sent.
+    pub fn note(&mut self, answer: &Answer, sent_us: i64, round_trip_us: i64) {
+        self.round_trip_us = round_trip_us;
+        if let (Some(registry), true) = (&answer.registry, answer.outcome != Outcome::Foreign) {
+            self.lease_us = registry.lease_us;
+            self.renew_every = Duration::from_micros(registry.renew_every_us.unsigned_abs());
+        }
+        let offset_us = (sent_us + round_trip_us / 2).saturating_sub(answer.registry_clock_us);
+        self.clock_offset_us = Some(offset_us);
+    }
+}

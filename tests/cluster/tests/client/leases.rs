@@ -1,0 +1,157 @@
+//! The lease of a program.
+
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::Duration;
+
+use harness::*;
+
+use super::program::*;
+
+/// A program beside a server, and the next program, which has the worker ID of the first one at once.
+#[test]
+fn a_worker_id_is_handed_on() {
+    let fleet = registry(LEASES);
+    let server = fleet.server().start();
+    leased_worker(&server);
+    let mut all = ids(&mut server.connect(), "SELECT snowflake_batch(1000)");
+    let mut former = None;
+    for round in 0..5 {
+        let program = start(options(&fleet).name("billing"));
+        let identity = program.identity().unwrap();
+        assert_eq!(*former.get_or_insert(identity), identity, "round {round}");
+        let mut taken: Vec<i64> = (0..1_000).map(|_| program.next_id().unwrap()).collect();
+        taken.extend(program.next_ids(NonZeroU64::new(1_000).unwrap()).unwrap());
+        assert_increasing(&taken);
+        let decoded = Layout::decode(&"standard".parse().unwrap(), taken[0]).unwrap();
+        assert_eq!(decoded.worker_id, Some(identity.worker));
+        assert!((decoded.generated_at - real_us()).abs() < 5_000_000, "{decoded:?}");
+        all.extend(taken);
+        program.close().wait();
+        assert_eq!(program.next_id(), Err(Error::Closed));
+        eventually("the end of the used range", || {
+            (fleet_column(&fleet, identity.worker, "state") == "free").then_some(())
+        });
+    }
+    all.extend(ids(&mut server.connect(), "SELECT snowflake_batch(1000)"));
+    assert_distinct(&all);
+}
+
+/// The program is dropped, without a call of `close()`.
+#[test]
+fn a_dropped_program_releases_its_lease() {
+    let fleet = registry(LEASES);
+    let program = start(options(&fleet));
+    assert_eq!(fleet_column(&fleet, 0, "state"), "held");
+    let other = program.clone();
+    drop(program);
+    other.next_id().unwrap();
+    drop(other);
+    eventually("the release", || (fleet_column(&fleet, 0, "state") != "held").then_some(()));
+}
+
+/// The registry is away until the lease has ended, and comes back.
+#[test]
+fn a_program_without_the_registry() {
+    let fleet = registry("lease => '3s', renew_every => '300ms', synchronous => true");
+    let program = start(options(&fleet));
+    let mut all = vec![];
+    thread::sleep(Duration::from_secs(4));
+    all.push(program.next_id().unwrap());
+    fleet.registry.stop_server("immediate");
+    let mut error = eventually("the end of the lease", || match program.next_id() {
+        Ok(id) => {
+            all.push(id);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    for _ in 0..100 {
+        assert!(matches!(&error, Error::LeaseEnded { why: Some(_) }), "{error:?}");
+        error = program.next_id().unwrap_err();
+    }
+    assert!(program.problem().is_some());
+    let waited = tokio::time::Instant::now();
+    assert!(program.next_id_or_wait().wait().is_err());
+    let waited = waited.elapsed();
+    assert!((1.5..5.0).contains(&waited.as_secs_f64()), "{waited:?}");
+    fleet.registry.start_server();
+    fleet.registry.connect().run("SELECT snowflake_registry.end_quarantine()");
+    all.push(eventually("an ID", || program.next_id().ok()));
+    assert_increasing(&all);
+    // Many IDs were in the range.
+    assert!(all.len() > 100);
+    program.close().wait();
+}
+
+/// Another process renews the lease. The program stops at once, and gets another worker ID.
+#[test]
+fn a_program_with_a_twin() {
+    let fleet = registry(LEASES);
+    let program = start(options(&fleet));
+    let before = program.next_id().unwrap();
+    let first = program.identity();
+    fleet.registry.connect().run("UPDATE snowflake_registry.lease SET nonce = gen_random_uuid()");
+    eventually("another worker ID", || program.identity().filter(|identity| Some(*identity) != first));
+    assert!(program.next_id().unwrap() > 0);
+    assert_distinct(&[before, program.next_id().unwrap()]);
+    // The original is not released by the program that was refused.
+    program.close().wait();
+    assert_eq!(fleet_column(&fleet, 0, "state"), "held");
+}
+
+/// The administrator revokes the lease: the program exchanges its worker ID without an error.
+#[test]
+fn a_lease_is_revoked() {
+    let fleet = registry(LEASES);
+    let program = start(options(&fleet));
+    let first = program.identity();
+    fleet.revoke_lease(0);
+    let mut all = vec![];
+    eventually("another worker ID", || {
+        (0..1_000).for_each(|_| all.push(program.next_id().unwrap()));
+        program.identity().filter(|identity| Some(*identity) != first)
+    });
+    (0..1_000).for_each(|_| all.push(program.next_id().unwrap()));
+    assert_increasing(&all);
+    program.close().wait();
+    // The revoked lease ends at its end.
+    assert_eq!(fleet_column(&fleet, 0, "state"), "ending");
+}
+
+/// The commit waits for a standby in vain, and the wait is cut short: the answer does not count.
+#[test]
+fn a_program_is_granted_a_lease_with_a_warning() {
+    let fleet = registry(LEASES);
+    fleet.registry.change("synchronous_standby_names", "standby");
+    let (options, mut registry) = (options(&fleet), fleet.registry.connect());
+    let starting = thread::spawn(move || start(options));
+    for _ in 0..2 {
+        let pid = eventually("a commit that waits", || waiting_commits(&mut registry).first().copied());
+        assert!(!starting.is_finished());
+        registry.execute("SELECT pg_cancel_backend($1)", &[&pid]).unwrap();
+        eventually("the warning", || waiting_commits(&mut registry).is_empty().then_some(()));
+    }
+    fleet.registry.change("synchronous_standby_names", "");
+    let program = starting.join().unwrap();
+    assert_eq!(grants(&fleet), 1);
+    program.next_id().unwrap();
+    program.close().wait();
+}
+
+#[test]
+fn options_and_refusals() {
+    let fleet = registry("last_worker => 0");
+    let error = refusal(Options::new("nonsense=1"));
+    assert!(matches!(error, Error::Options(_)), "{error:?}");
+    let wide = options(&fleet).datacenter(1);
+    assert!(matches!(refusal(wide), Error::Options(_)));
+    let program = start(options(&fleet).numbers_only());
+    assert!(matches!(program.next_id(), Err(Error::NoLease { why: Some(_) })));
+    program.close().wait();
+    let program = start(options(&fleet));
+    let error = refusal(options(&fleet));
+    assert!(error.to_string().contains("all worker IDs are taken"), "{error}");
+    program.close().wait();
+    start(options(&fleet)).close().wait();
+}

@@ -1,0 +1,162 @@
+//! Numbers of segments in programs.
+
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::Duration;
+
+use harness::segments::administer;
+use harness::*;
+
+use super::program::*;
+
+fn some(n: u64) -> NonZeroU64 {
+    NonZeroU64::new(n).unwrap()
+}
+
+/// Two programs and a server take numbers of one segment.
+#[test]
+fn numbers_do_not_repeat() {
+    let fleet = registry(LEASES);
+    administer(&fleet.registry, "create_segment('orders', min_step => 10, max_step => 1000)");
+    let server = fleet.server().start();
+    let programs = [start(options(&fleet).numbers_only()), start(options(&fleet).numbers_only())];
+    let mut all = vec![];
+    for round in 0..500 {
+        for program in &programs {
+            let orders = program.segment("orders");
+            all.push(orders.next_number().wait().unwrap());
+            all.extend(orders.next_numbers(some(7)).wait().unwrap());
+        }
+        if round % 50 == 0 {
+            let more = ids(&mut server.connect(), "SELECT snowflake_segment_batch('orders', 5)");
+            all.extend(more);
+        }
+    }
+    assert!(all.len() > 3_000);
+    assert_distinct(&all);
+    let segment = programs[0].segment("orders");
+    assert!(segment.numbers_in_memory(NonZeroU64::MIN).is_some());
+    programs[0].close().wait();
+    while segment.numbers_in_memory(some(100)).is_some() {}
+    assert_eq!(segment.next_number().wait(), Err(Error::Closed));
+    programs[1].close().wait();
+}
+
+/// The next range is in memory before the current one is exhausted, and is used while the registry is away.
+#[test]
+fn the_next_range_is_there_in_time() {
+    let fleet = registry(LEASES);
+    administer(&fleet.registry, "create_segment('orders', min_step => 1000, max_step => 1000)");
+    let program = start(options(&fleet).numbers_only());
+    let orders = program.segment("orders");
+    let mut all: Vec<i64> = orders.next_numbers(some(900)).wait().unwrap().into_iter().collect();
+    let granted = "SELECT next_value::bigint FROM snowflake_registry.segment";
+    eventually("the next range", || {
+        (single::<i64>(&mut fleet.registry.connect(), granted) > 1_001).then_some(())
+    });
+    // It is signed in a second call.
+    thread::sleep(Duration::from_millis(500));
+    fleet.registry.stop_server("immediate");
+    while all.len() < 2_000 {
+        all.extend(orders.numbers_in_memory(some(100)).unwrap_or_else(|| panic!("only {}", all.len())));
+    }
+    assert_distinct(&all);
+    let error = orders.next_number().wait().unwrap_err();
+    assert!(matches!(error, Error::NoNumbers { .. }), "{error:?}");
+    fleet.registry.start_server();
+    fleet.registry.connect().run("SELECT snowflake_registry.end_quarantine()");
+    loop {
+        match orders.next_number().wait() {
+            Ok(number) => {
+                all.push(number);
+                break;
+            }
+            Err(error) => assert!(error.is_temporary(), "{error:?}"),
+        }
+    }
+    assert_distinct(&all);
+    program.close().wait();
+}
+
+#[test]
+fn refusals() {
+    let fleet = registry(LEASES);
+    administer(&fleet.registry, "create_segment('orders', max_value => 5)");
+    let program = start(options(&fleet).numbers_only());
+    let error = program.segment("Ordärs").next_number().wait().unwrap_err();
+    assert!(matches!(&error, Error::Segment { outcome, .. } if outcome == "unknown"), "{error:?}");
+    let orders = program.segment("orders");
+    let all: Vec<i64> = orders.next_numbers(some(100)).wait().unwrap().into_iter().collect();
+    assert_eq!(all, [1, 2, 3, 4, 5]);
+    let error = orders.next_number().wait().unwrap_err();
+    assert!(matches!(&error, Error::Segment { outcome, .. } if outcome == "exhausted"), "{error:?}");
+    // A refusal is not remembered.
+    administer(&fleet.registry, "alter_segment('orders', max_value => 6)");
+    assert_eq!(orders.next_number().wait(), Ok(6));
+    program.close().wait();
+}
+
+/// The date comes from the registry's clock, and the rest of a range is not used after its period.
+#[test]
+fn numbers_with_a_date() {
+    let registry = Cluster::builder().set("max_connections", 100).clock();
+    let fleet = Fleet { registry: Registry::of_programs(LEASES).start(registry) };
+    administer(&fleet.registry, "create_segment('bills', period => 'day', digits => 6, time_zone => 'UTC')");
+    let program = start(options(&fleet).numbers_only());
+    let bills = program.segment("bills");
+    let first = bills.next_number().wait().unwrap();
+    fleet.registry.set_clock(24.0 * 60.0 * 60.0);
+    // The registry's clock is known from its answers. Reports are sent at the interval of renewals.
+    let today = first / 1_000_000;
+    let next = loop {
+        let number = bills.next_number().wait().unwrap();
+        if number / 1_000_000 != today {
+            break number;
+        }
+        thread::sleep(Duration::from_millis(50));
+    };
+    assert!(next > first);
+    assert_eq!(next % 1_000_000, 1);
+    program.close().wait();
+}
+
+/// The registry is set back: the program shows what it was granted, and gets no number twice.
+#[test]
+fn a_registry_that_forgets() {
+    let fleet = registry("lease => '10min', renew_every => '30s'");
+    administer(&fleet.registry, "create_segment('orders', min_step => 10, max_step => 10)");
+    let program = start(options(&fleet).numbers_only());
+    let orders = program.segment("orders");
+    let mut all: Vec<i64> = orders.next_numbers(some(10)).wait().unwrap().into_iter().collect();
+    let copy = fleet.registry.duplicate_in_between();
+    fleet.registry.connect().run("SELECT snowflake_registry.end_quarantine()");
+    while all.len() < 100 {
+        match orders.next_numbers(some(10)).wait() {
+            Ok(numbers) => all.extend(numbers),
+            Err(error) => assert!(error.is_temporary(), "{error:?}"),
+        }
+    }
+    fleet.registry.stop_server("fast");
+    // The copy listens in the place of the registry.
+    copy.configure(&[("unix_socket_directories", fleet.registry.host().to_str().unwrap())]);
+    copy.start_server();
+    fleet.registry.connect().run("SELECT snowflake_registry.end_quarantine()");
+    while orders.numbers_in_memory(some(10)).is_some() {}
+    let error = until_refused(&orders);
+    assert!(matches!(&error, Error::Segment { outcome, .. } if outcome == "closed"), "{error:?}");
+    fleet.registry.connect().run("SELECT snowflake_registry.resume_segments()");
+    all.extend(orders.next_numbers(some(10)).wait().unwrap());
+    assert_distinct(&all);
+    program.close().wait();
+}
+
+/// Takes numbers until the registry refuses.
+fn until_refused(orders: &snowflake_id_client::Segment) -> Error {
+    loop {
+        match orders.next_number().wait() {
+            Err(error @ Error::Segment { .. }) => return error,
+            Err(error) => assert!(error.is_temporary(), "{error:?}"),
+            Ok(number) => panic!("{number} was granted by a registry that was set back"),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+-- A holder that ends hands the rest of its range back: what a single session can test. The tests in
+-- tests/cluster/tests/registry/release.rs cover lost commits.
+CREATE EXTENSION snowflake_id_registry;
+SELECT snowflake_registry.start_fleet();
+CREATE FUNCTION uuid_of(number int) RETURNS uuid IMMUTABLE LANGUAGE sql AS
+    $$SELECT lpad(number::text, 32, '0')::uuid$$;
+CREATE FUNCTION clock_us() RETURNS bigint VOLATILE LANGUAGE sql AS
+    $$SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint$$;
+CREATE FUNCTION facts(token text) RETURNS jsonb IMMUTABLE LANGUAGE sql AS
+    $$SELECT jsonb_build_object('node_name', 'program', 'tokens', to_jsonb(array_remove(ARRAY[token], NULL)))$$;
+CREATE FUNCTION acquire(lease int, nonce int, pin int DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE sql AS $$
+    SELECT snowflake_registry.acquire(NULL, clock_us(), 0, uuid_of(lease), uuid_of(nonce), facts(NULL), 0, pin, 1024, NULL)
+$$;
+CREATE FUNCTION renew(lease int, last int, next int, token text DEFAULT NULL) RETURNS snowflake_registry.answer LANGUAGE sql AS $$
+    SELECT snowflake_registry.renew(NULL, clock_us(), 0, uuid_of(lease), uuid_of(last), uuid_of(next), facts(token))
+$$;
+CREATE FUNCTION release(lease int, last int, next int, used bigint, token text DEFAULT NULL, registry_id uuid DEFAULT NULL)
+RETURNS snowflake_registry.answer LANGUAGE sql AS $$
+    SELECT snowflake_registry.release(registry_id, uuid_of(lease), uuid_of(last), uuid_of(next), used, facts(token))
+$$;
+-- The outcome, and the start of the next range relative to the clock, in whole seconds.
+CREATE FUNCTION shown(answer snowflake_registry.answer, OUT outcome text, OUT worker_id int, OUT free_in numeric, OUT detail text)
+LANGUAGE sql AS $$
+    SELECT answer.outcome, answer.worker_id, round((answer.free_from - clock_us()) / 1000000.0),
+           regexp_replace(answer.detail, '\d{4}-\d\d-\d\d \d\d:\d\d:\d\d', '(time)', 'g')
+$$;
+CREATE TABLE token (lease int, token text);
+SELECT outcome, worker_id FROM acquire(1, 1);
+SELECT outcome FROM renew(1, 1, 2);
+INSERT INTO token SELECT 1, token FROM renew(1, 2, 3);
+
+-- A release by a twin, and of another registry. Without a lease there is nothing to release.
+SELECT (shown(release(1, 7, 8, clock_us()))).*;
+SELECT outcome FROM release(1, 3, 4, clock_us(), registry_id => uuid_of(5));
+SELECT (shown(release(9, 1, 2, clock_us()))).*;
+SELECT code, message FROM sqlstate_of('SELECT release(NULL, 1, 2, clock_us())');
+SELECT code, message FROM sqlstate_of('SELECT release(1, 2, NULL, clock_us())');
+SELECT state FROM snowflake_registry.fleet WHERE worker_id = 0;
+
+-- The worker ID is taken up to the end of the used range, and free afterwards. A repeated call gets the same answer.
+SELECT live_leases FROM snowflake_registry.status;
+SELECT (shown(release(1, 3, 4, clock_us() + 3000000))).*;
+SELECT state, node_name, round(extract(epoch FROM time_left)) AS time_left, round(extract(epoch FROM free_from - clock_timestamp())) AS free_in,
+       granted_until > clock_timestamp() + interval '9 minutes' AS keeps_its_end
+FROM snowflake_registry.fleet WHERE worker_id = 0;
+SELECT a.free_from = b.free_from AS is_the_same, a.outcome
+FROM release(1, 3, 4, clock_us() + 60000000) AS a, LATERAL release(1, 3, 4, a.registry_clock - a.registry_clock) AS b;
+SELECT outcome, worker_id FROM acquire(2, 1);
+SELECT pg_sleep(extract(epoch FROM free_from - clock_timestamp()) + 0.01) IS NOT NULL AS slept FROM snowflake_registry.fleet WHERE worker_id = 0;
+SELECT live_leases FROM snowflake_registry.status;
+SELECT state FROM snowflake_registry.fleet WHERE worker_id = 0;
+
+-- Delayed calls of the former holder extend nothing, and get nothing.
+SELECT (shown(renew(1, 3, 4, (SELECT token FROM token)))).*;
+SELECT (shown(acquire(1, 3))).*;
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.revoke_lease(0)');
+
+-- The next range starts where the former holder stopped. The old token proves no loss, whoever shows it.
+CREATE TABLE stopped AS SELECT free_from FROM snowflake_registry.fleet WHERE worker_id = 0;
+SELECT outcome, worker_id, granted_from = snowflake_registry.microseconds(stopped.free_from) AS starts_where_it_stopped,
+       granted_until >= (SELECT split_part(token, ':', 6)::bigint FROM token) AS ends_later
+FROM stopped, acquire(3, 1, 0);
+SELECT (shown(renew(1, 3, 4, (SELECT token FROM token)))).*;
+SELECT (shown(renew(1, 3, 4))).*;
+SELECT (shown(release(1, 3, 4, 0, (SELECT token FROM token)))).*;
+SELECT outcome FROM renew(3, 1, 2, (SELECT token FROM token));
+INSERT INTO token SELECT 3, token FROM renew(3, 2, 3);
+SELECT state FROM snowflake_registry.status;
+SELECT worker_id, state, grant_count FROM snowflake_registry.fleet ORDER BY 1;
+-- Nor does it after several releases.
+SELECT outcome FROM release(3, 3, 4, 0, (SELECT token FROM token WHERE lease = 3));
+SELECT outcome, worker_id FROM acquire(4, 1, 0);
+SELECT outcome FROM renew(4, 1, 2, (SELECT token FROM token WHERE lease = 1));
+SELECT outcome FROM renew(4, 2, 3, (SELECT token FROM token WHERE lease = 3));
+SELECT state FROM snowflake_registry.status;
+
+-- The past is not handed back, and neither is more than the range. NULL stands for all of it.
+SELECT (shown(release(4, 3, 4, -9223372036854775808))).*;
+SELECT (acquire(5, 1, 5)).outcome, (acquire(6, 1, 6)).outcome, (acquire(7, 1, 7)).outcome;
+SELECT (shown(release(5, 1, 1, 9223372036854775807))).*;
+SELECT (shown(release(6, 1, 1, NULL))).*;
+-- The range of a lease that has ended is used up.
+CREATE FUNCTION pass(span interval, worker int) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER TABLE snowflake_registry.lease DISABLE TRIGGER keep_the_end;
+    UPDATE snowflake_registry.lease
+    SET granted_from = granted_from - span, granted_until = granted_until - span, renewed_at = renewed_at - span,
+        used_until = used_until - span
+    WHERE worker_id = worker;
+    ALTER TABLE snowflake_registry.lease ENABLE ALWAYS TRIGGER keep_the_end;
+END
+$$;
+SELECT pass('15 minutes', 7);
+SELECT (shown(release(7, 1, 1, clock_us()))).*;
+SELECT worker_id, state FROM snowflake_registry.fleet WHERE worker_id BETWEEN 5 AND 7 ORDER BY 1;
+
+-- A shorter lease: the end of a new range is not before an earlier end.
+SELECT outcome FROM acquire(10, 1, 10);
+SELECT outcome FROM release(10, 1, 1, 0);
+SELECT snowflake_registry.configure(lease => '5 minutes');
+SELECT (shown(acquire(11, 1, 10))).outcome, round(extract(epoch FROM free_from - clock_timestamp()) / 60) AS minutes
+FROM snowflake_registry.fleet WHERE worker_id = 10;
+SELECT snowflake_registry.configure(lease => '10 minutes');
+
+-- During a freeze and a quarantine, leases can be released, but nothing is granted. A nonce that is not known could be
+-- that of a copy.
+SELECT (acquire(12, 1, 12)).outcome, (acquire(13, 1, 13)).outcome;
+SELECT snowflake_registry.freeze();
+SELECT outcome FROM release(12, 1, 1, 0);
+SELECT outcome FROM acquire(14, 1, 12);
+SELECT snowflake_registry.unfreeze();
+SELECT snowflake_registry.quarantine() IS NOT NULL AS is_in_quarantine;
+SELECT (shown(release(13, 1, 1, 0))).*;
+SELECT outcome FROM renew(13, 1, 2);
+SELECT outcome FROM release(13, 2, 3, 0);
+SELECT outcome FROM acquire(15, 1, 13);
+SELECT snowflake_registry.end_quarantine();
+SELECT outcome FROM acquire(15, 1, 13);
+
+-- What was released is recorded for good.
+SELECT code FROM sqlstate_of($$UPDATE snowflake_registry.lease SET used_until = used_until - interval '1 second' WHERE worker_id = 10$$);
+SELECT code FROM sqlstate_of($$UPDATE snowflake_registry.lease SET released_until = NULL WHERE worker_id = 10$$);
+SELECT code FROM sqlstate_of($$UPDATE snowflake_registry.lease SET released_until = released_until - interval '1 second' WHERE worker_id = 10$$);
+
+-- Programs have their own role.
+CREATE ROLE regress_program;
+GRANT USAGE ON SCHEMA snowflake_registry TO regress_program;
+SET ROLE regress_program;
+SELECT code, message FROM sqlstate_of('SELECT snowflake_registry.release(NULL, gen_random_uuid(), NULL, gen_random_uuid(), 0, NULL)');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_registry.release(uuid, uuid, uuid, uuid, bigint, jsonb) TO regress_program;
+SET ROLE regress_program;
+SELECT outcome FROM snowflake_registry.release(NULL, gen_random_uuid(), NULL, gen_random_uuid(), 0, NULL);
+RESET ROLE;
+DROP OWNED BY regress_program;
+DROP ROLE regress_program;
+
+-- The fleet can end as soon as all have released.
+SELECT outcome FROM renew(2, 1, 2);
+SELECT (release(2, 2, 2, 0)).outcome, (release(15, 1, 1, 0)).outcome;
+SELECT worker_id, state FROM snowflake_registry.fleet WHERE state IN ('held', 'ending') ORDER BY 1;
+SELECT pass('15 minutes', 5), pass('15 minutes', 6);
+SELECT snowflake_registry.end_fleet();
+DROP FUNCTION acquire, renew, release, shown, facts, uuid_of, clock_us, pass;
+DROP TABLE token, stopped;
+DROP EXTENSION snowflake_id_registry CASCADE;
