@@ -21,6 +21,7 @@ mod latency;
 mod lease;
 mod measure;
 mod numbers;
+mod program;
 mod reading;
 mod servers;
 mod throughput;
@@ -32,7 +33,7 @@ use servers::Servers;
 type Table = fn(&mut Servers, &Figures);
 
 /// The names of the tables, in the order in which they are printed.
-const TABLES: [(&str, Table); 10] = [
+const TABLES: [(&str, Table); 11] = [
     ("calls", calls::print),
     ("baseline", calls::print_baseline),
     ("reading", reading::print),
@@ -41,6 +42,7 @@ const TABLES: [(&str, Table); 10] = [
     ("throughput", throughput::print),
     ("saturation", throughput::print_saturation),
     ("latency", latency::print),
+    ("program", program::print),
     ("horizon", horizon::print),
     ("lease", lease::print),
 ];
