@@ -84,20 +84,49 @@ fn a_program_without_the_registry() {
     program.close().wait();
 }
 
-/// Another process renews the lease. The program stops at once, and gets another worker ID.
+/// Another process renews the lease. The program stops at once, even if there is no other worker ID.
 #[test]
 fn a_program_with_a_twin() {
-    let fleet = registry(LEASES);
+    let fleet = registry(&format!("{LEASES}, last_worker => 0"));
     let program = start(options(&fleet));
-    let before = program.next_id().unwrap();
-    let first = program.identity();
-    fleet.registry.connect().run("UPDATE snowflake_registry.lease SET nonce = gen_random_uuid()");
-    eventually("another worker ID", || program.identity().filter(|identity| Some(*identity) != first));
-    assert!(program.next_id().unwrap() > 0);
-    assert_distinct(&[before, program.next_id().unwrap()]);
+    let mut all = vec![program.next_id().unwrap()];
+    let mut client = fleet.registry.connect();
+    client.run("UPDATE snowflake_registry.lease SET nonce = gen_random_uuid()");
+    let error = eventually("the refusal", || match program.next_id() {
+        Ok(id) => {
+            all.push(id);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert!(matches!(error, Error::NoLease { .. }), "{error:?}");
+    assert_eq!(program.identity(), None);
+    client.run("SELECT snowflake_registry.configure(last_worker => 1)");
+    all.push(eventually("an ID", || program.next_id().ok()));
+    assert_eq!(program.identity().unwrap().worker, 1);
+    assert_distinct(&all);
     // The original is not released by the program that was refused.
     program.close().wait();
     assert_eq!(fleet_column(&fleet, 0, "state"), "held");
+}
+
+/// A registry of another version, or an impostor. A lease and a range without a signature are not used.
+#[test]
+fn a_registry_that_signs_nothing() {
+    let fleet = registry(LEASES);
+    let mut client = fleet.registry.connect();
+    client.run("SELECT snowflake_registry.create_segment('orders')");
+    for function in ["token_of_lease(lease_id uuid)", "token_of_segment(name text)"] {
+        client.run(&format!(
+            "CREATE OR REPLACE FUNCTION snowflake_registry.{function} RETURNS text LANGUAGE sql RETURN NULL"
+        ));
+    }
+    let error = refusal(options(&fleet));
+    assert!(error.to_string().contains("did not sign the lease"), "{error}");
+    let program = start(options(&fleet).numbers_only());
+    let error = program.segment("orders").next_number().wait().unwrap_err();
+    assert!(error.to_string().contains("did not sign the numbers"), "{error}");
+    program.close().wait();
 }
 
 /// The administrator revokes the lease: the program exchanges its worker ID without an error.
