@@ -146,7 +146,10 @@ fn publications_for_all_tables_in_both_directions() {
     }
     let published = "SELECT string_agg(tablename, ', ' ORDER BY tablename) FROM pg_publication_tables
                      WHERE schemaname IN ('public', 'snowflake_internal')";
-    assert_eq!(single::<String>(&mut first, published), "orders, snowflake_mask_key, snowflake_worker");
+    assert_eq!(
+        single::<String>(&mut first, published),
+        "orders, segment_grant, snowflake_mask_key, snowflake_worker"
+    );
     first.run("SELECT snowflake_reset_horizon(9)");
     one.change("snowflake_id.worker_id", "9");
     eventually("an ID", || first.batch_execute("INSERT INTO orders DEFAULT VALUES").ok());

@@ -207,11 +207,12 @@ fn lying_registry(rows: i32) -> Cluster {
              RETURNS TABLE (request int, name text, outcome text, first bigint, increment bigint, count bigint,
                             period_key bigint, period_starts bigint, period_ends bigint, step bigint, max_value bigint,
                             registry_id uuid, registry_clock bigint, detail text, token text,
-                            report_every bigint, near text)
+                            report_every bigint, server_started bigint, near text)
              LANGUAGE sql AS $$
                  SELECT ordinal, asked ->> 'name', 'granted', 1, 1, 10, NULL::bigint, NULL::bigint, NULL::bigint, 10, 1000,
                         '3c5f0000-0000-4000-8000-000000000000'::uuid,
-                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'signed', NULL::bigint, NULL::text
+                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'signed', NULL::bigint, NULL::bigint,
+                        NULL::text
                  FROM jsonb_array_elements($2) WITH ORDINALITY AS element (asked, ordinal),
                       generate_series(1, {rows}) $$"
         ));
@@ -273,15 +274,15 @@ fn a_function_that_says_too_much() {
     let mut client = server.connect();
     for (values, said) in [
         (
-            "repeat('x', 10000000), NULL::text, NULL::bigint, NULL::text FROM generate_series(1, 3)",
+            "repeat('x', 10000000), NULL::text, NULL::bigint, NULL::bigint, NULL::text FROM generate_series(1, 3)",
             "a value is too long",
         ),
         (
-            "repeat('x', 8000), NULL::text, NULL::bigint, NULL::text FROM generate_series(1, 50000)",
+            "repeat('x', 8000), NULL::text, NULL::bigint, NULL::bigint, NULL::text FROM generate_series(1, 50000)",
             "has not answered",
         ),
         (
-            "NULL::text, NULL::text, NULL::bigint, NULL::text FROM generate_series(1, 1000000)",
+            "NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::text FROM generate_series(1, 1000000)",
             "has not answered",
         ),
     ] {
