@@ -286,10 +286,8 @@ impl Task {
 
     async fn ask_over(&mut self, connection: Connection, requests: &[Value]) -> Result<Answered, Problem> {
         let columns: Vec<_> = COLUMNS.iter().map(|column| format!("{column}::text")).collect();
-        let query = format!(
-            "SELECT {} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text) WHERE outcome <> 'known'",
-            columns.join(", ")
-        );
+        let columns = columns.join(", ");
+        let query = format!("SELECT {columns} FROM snowflake_registry.take($1::uuid, $2::jsonb, $3::text)");
         let parameters = [
             self.registry_id.map(|id| id.to_string()),
             Some(in_ascii(&Value::from(requests).to_string())),
