@@ -104,7 +104,7 @@ impl Client {
         let (wishes, received) = mpsc::channel(MOST_WISHES);
         let (stop, mut stopped) = watch::channel(false);
         let (ending, ended) = oneshot::channel();
-        let clock = Arc::new(RegistryClock::new());
+        let clock = Arc::new(RegistryClock::default());
         let task = Task::new(connect.clone(), &options.name, clock.clone());
         let shared = Arc::new(Shared::new(options));
         let leases = shared.options.leases.then(|| Leases::new(shared.clone(), connect));

@@ -165,7 +165,9 @@ impl Leases {
                 self.state.hold(lease, Uuid::new_v4);
                 // A second query is needed, because the registry signs only grants that have been committed.
                 self.renew(connection).await?;
-                self.release_former(connection).await;
+                if !self.is_unknown {
+                    self.release_former(connection).await; // Calls use the new lease.
+                }
                 Ok(())
             }
             // The granted lease belongs to a request with other options, or another process has sent a

@@ -2,7 +2,7 @@
 //!
 //! A [`Client`] leases a worker ID from the registry of a `snowflake_id` fleet, as a server does. Within
 //! the leased range of time, [`Client::next_id`] generates IDs without any I/O. The IDs never repeat an ID
-//! of a server or of another program, whatever the clocks, the network and the registry do.
+//! of a server or of another program, whatever the clocks and the network do.
 //!
 //! ```no_run
 //! use snowflake_id_client::{Client, Error, Options};

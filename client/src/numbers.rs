@@ -5,8 +5,10 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use snowflake_id_core::segment;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
@@ -26,28 +28,26 @@ pub(crate) struct Ranges {
     pub clock: Arc<RegistryClock>,
 }
 
-/// The registry's clock as of its last answer. The time since then is measured by the monotonic clock.
-pub(crate) struct RegistryClock {
-    started: Instant,
-    /// The registry's clock at `started`, in microseconds of Unix time.
-    at_start_us: std::sync::atomic::AtomicI64,
-}
+/// The registry's clock minus the time since boot, in microseconds, as of the registry's last answer. The time since boot
+/// also counts while the machine is suspended.
+#[derive(Default)]
+pub(crate) struct RegistryClock(AtomicI64);
 
 impl RegistryClock {
-    pub fn new() -> RegistryClock {
-        RegistryClock { started: Instant::now(), at_start_us: 0.into() }
-    }
-
-    /// Records the registry's clock at an instant.
-    pub fn note(&self, clock_us: i64, at: Instant) {
-        let elapsed_us = at.saturating_duration_since(self.started).as_micros() as i64;
-        self.at_start_us.store(clock_us.saturating_sub(elapsed_us), std::sync::atomic::Ordering::Relaxed);
+    /// Records the registry's clock at a time since boot.
+    pub fn note(&self, clock_us: i64, since_boot_us: i64) {
+        self.0.store(clock_us.saturating_sub(since_boot_us), Ordering::Relaxed);
     }
 
     pub fn now_us(&self) -> i64 {
-        let at_start_us = self.at_start_us.load(std::sync::atomic::Ordering::Relaxed);
-        at_start_us.saturating_add(self.started.elapsed().as_micros() as i64)
+        self.0.load(Ordering::Relaxed).saturating_add(since_boot_us())
     }
+}
+
+/// Returns the time since boot, in microseconds.
+pub(crate) fn since_boot_us() -> i64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
 }
 
 /// The numbers that one call has taken: `first + k * increment` for `k` from 0 to `count - 1`. Only these

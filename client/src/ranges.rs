@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use snowflake_id_core::failures::Failures;
 use snowflake_id_core::segment_answer::{COLUMNS, Granted, LONGEST_TOKEN};
-use snowflake_id_core::signed::Signed;
+use snowflake_id_core::signed::{Signed, proves};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until};
 use uuid::Uuid;
 
 use crate::connection::{Connection, Connector, Problem, Row, in_short};
 use crate::error::Error;
-use crate::numbers::{Ranges, RegistryClock, Wish};
+use crate::numbers::{Ranges, RegistryClock, Wish, since_boot_us};
 use crate::pauses::about;
 
 /// The maximum number of requests in a call.
@@ -57,6 +57,10 @@ pub struct Task {
     known: BTreeMap<String, Known>,
     signed: Signed,
     report_every: Duration,
+    /// When the registry's server was started, in microseconds of Unix time, according to the last answer.
+    registry_started_us: Option<i64>,
+    /// Whether the registry's server was restarted. It may have lost what it was told before.
+    must_report: bool,
     failures: Failures,
 }
 
@@ -76,6 +80,8 @@ impl Task {
             known: BTreeMap::new(),
             signed: Signed::default(),
             report_every: REPORT_EVERY,
+            registry_started_us: None,
+            must_report: false,
             failures: Failures::default(),
         }
     }
@@ -113,6 +119,11 @@ impl Task {
                 next = if wanted.len() < MOST_REQUESTS { wishes.try_recv().ok() } else { None };
             }
             let pause = self.round(wanted).await;
+            // The first answer contains the interval. The registry relies on it after a start of its server.
+            report_at = report_at.min(tokio::time::Instant::now() + about(self.report_every, 0.9, 1.1));
+            if std::mem::take(&mut self.must_report) {
+                let _ = self.report().await;
+            }
             sleep(pause).await;
         }
     }
@@ -173,12 +184,12 @@ impl Task {
         }
         let reported: Vec<_> = granted.keys().cloned().collect();
         let signed = self.report_on(&reported).await?;
-        for (name, Granted { range, .. }) in granted {
-            let Some(known) = self.known.get_mut(&name).filter(|_| signed.contains(&name)) else {
-                return Err(
-                    "the registry did not sign the numbers: the registry may have an older version".into()
-                );
+        for (name, granted) in granted {
+            let is_proved = signed.iter().any(|(of, token)| *of == name && proves(token, &granted));
+            let Some(known) = self.known.get_mut(&name).filter(|_| is_proved) else {
+                return Err("the registry did not sign the numbers that it granted".into());
             };
+            let range = granted.range;
             known.had_until = range.last();
             let wanted_at =
                 about(Duration::from_secs(1), WANTED_AT.0, WANTED_AT.1).as_secs_f64() * range.count as f64;
@@ -228,8 +239,8 @@ impl Task {
         Ok(())
     }
 
-    /// Reports on segments, and keeps the tokens. Returns the names for which there is a token.
-    async fn report_on(&mut self, names: &[String]) -> Result<Vec<String>, Problem> {
+    /// Reports on segments, and keeps the tokens. Returns the tokens, with the names of their segments.
+    async fn report_on(&mut self, names: &[String]) -> Result<Vec<(String, String)>, Problem> {
         let reports: Vec<_> = names.iter().map(|name| self.report_of(name)).collect();
         let answered = self.ask(&reports).await?;
         let mut signed = vec![];
@@ -241,7 +252,7 @@ impl Task {
             }
             if let Some(token) = text(row, "token").filter(|token| token.len() <= LONGEST_TOKEN) {
                 self.signed.note(self.registry_id, name, token.to_owned());
-                signed.push(name.clone());
+                signed.push((name.clone(), token.to_owned()));
             }
         }
         Ok(signed)
@@ -293,9 +304,9 @@ impl Task {
             Some(in_ascii(&Value::from(requests).to_string())),
             Some(self.node_name.clone()),
         ];
-        let sent = Instant::now();
+        let sent_us = since_boot_us();
         let rows = connection.ask(&query, &parameters).await?;
-        let middle = sent + sent.elapsed() / 2;
+        let middle_us = sent_us.midpoint(since_boot_us());
         self.connection = Some((connection, Instant::now()));
         let first = rows.first().ok_or("the registry's reply is empty")?;
         if text(first, "outcome") == Some("foreign") {
@@ -306,8 +317,11 @@ impl Task {
             return Err("the numbers of this program were granted by another registry".into());
         }
         self.registry_id = registry_id;
+        let started_us = text(first, "server_started").and_then(|text| text.parse().ok());
+        self.must_report |= self.registry_started_us.is_some() && self.registry_started_us != started_us;
+        self.registry_started_us = started_us;
         if let Some(clock_us) = text(first, "registry_clock").and_then(|text| text.parse().ok()) {
-            self.clock.note(clock_us, middle);
+            self.clock.note(clock_us, middle_us);
         }
         let index = |row: &Row| text(row, "request")?.parse::<usize>().ok()?.checked_sub(1);
         Ok(rows.into_iter().filter_map(|row| Some((index(&row)?, row))).collect())

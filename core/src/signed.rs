@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
+use crate::segment_answer::Granted;
+
 /// Number of registries whose tokens are kept. The tokens of the registries that signed most recently are kept.
 const MOST_REGISTRIES: usize = 8;
 
@@ -74,6 +76,20 @@ impl Signed {
         self.0.insert(0, of_registry);
         self.0.truncate(MOST_REGISTRIES);
     }
+}
+
+/// Returns whether a token proves that this range was granted. A registry that has lost the grant meanwhile signs a token
+/// that states less. The registry grants no number of an earlier period, so a higher number of a later period proves the
+/// range as well, unless it was granted in advance.
+pub fn proves(token: &str, granted: &Granted) -> bool {
+    let (Some((next, ahead)), Some(last)) = (shown(token), granted.range.last()) else { return false };
+    let last = last as u128;
+    let is_of_next_period = granted.period.is_some_and(|period| {
+        let is_prefix = |digits| last / 10_u128.pow(digits) == period.key as u128;
+        let digits = (1..=18).find(|&digits| is_prefix(digits));
+        digits.is_some_and(|digits| ahead / 10_u128.pow(digits) == period.key as u128)
+    });
+    last < next || is_of_next_period && last < ahead
 }
 
 /// Returns the position in a token, which is the next number of the segment in its period and in the next period.

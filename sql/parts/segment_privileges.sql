@@ -11,8 +11,11 @@ COMMENT ON TABLE snowflake_internal.segment_grant IS
     'roles that are limited to some segments; use snowflake_grant_segment() to change the table';
 COMMENT ON COLUMN snowflake_internal.segment_grant.role IS 'role that is limited';
 COMMENT ON COLUMN snowflake_internal.segment_grant.names IS 'names of the segments that the role may use';
--- A dump contains the names of the roles.
-SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.segment_grant', '');
+-- A dump contains the names of the roles. Rows of dropped roles would be restored with their OIDs, which may belong to other
+-- roles.
+SELECT pg_catalog.pg_extension_config_dump(
+    'snowflake_internal.segment_grant',
+    'WHERE EXISTS (SELECT FROM pg_catalog.pg_roles WHERE pg_roles.oid OPERATOR(pg_catalog.=) segment_grant.role)');
 
 CREATE FUNCTION snowflake_internal.segment_grant_changed() RETURNS trigger
     VOLATILE PARALLEL UNSAFE LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_segment_grant_changed';

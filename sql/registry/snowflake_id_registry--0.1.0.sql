@@ -981,7 +981,12 @@ BEGIN
                   OR shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN
                 -- The holder recorded so far can use the identity until the end of its range.
                 UPDATE snowflake_registry.lease AS known
-                SET used_until = NULL, granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
+                SET used_until = NULL,
+                    -- A later grant that starts before the end of this one follows a release, which was lost.
+                    released_until = CASE
+                        WHEN shown.grant_count > lease.grant_count AND shown.granted_from < lease.granted_until
+                        THEN greatest(lease.released_until, shown.granted_until) ELSE lease.released_until END,
+                    granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
                     grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,
@@ -1423,7 +1428,7 @@ BEGIN
         answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
         answer.detail := format('quarantine until %s: %s',
                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                left(registry.quarantine_reason, 200));
+                                snowflake_registry.shown_reason(registry.quarantine_reason));
         RETURN answer;
     END IF;
 
@@ -1648,7 +1653,7 @@ BEGIN
                                     WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
                                     WHEN registry.is_started THEN registry.nothing_before
                                     ELSE 'infinity' END),
-                                coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
+                                coalesce(snowflake_registry.shown_reason(registry.quarantine_reason), 'the fleet was ended'));
         RETURN answer;
     END IF;
     UPDATE snowflake_registry.lease AS lease
@@ -2231,6 +2236,18 @@ END
 $$;
 COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
     'tests whether a segment was granted to a role whose privileges the session has';
+
+-- The reason may contain the name and numbers of a segment.
+CREATE FUNCTION snowflake_registry.shown_reason(quarantine_reason text) RETURNS text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE WHEN quarantine_reason IS NULL THEN NULL
+                WHEN snowflake_registry.is_limited() THEN 'commits may have been lost'
+                ELSE left(quarantine_reason, 200) END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.shown_reason(text) IS
+    'reason for a quarantine, as the session may see it';
 
 -- The rows of a dropped role limit no other role, unless PostgreSQL assigns the OID again after all OIDs have been used.
 CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void

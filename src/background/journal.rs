@@ -50,16 +50,21 @@ impl Journal {
         let Some(mut file) = file::open(name)? else { return Ok(journal) };
         let mut text = vec![];
         file.read_to_end(&mut text)?;
+        let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
         if lines[0] != header.as_bytes() {
             return Err(damaged("the first line is not that of this version".into()));
         }
         for (at, line) in lines.iter().enumerate().skip(1) {
-            match changes_of(line) {
-                Some(changes) => changes.into_iter().for_each(&mut apply),
-                // The last line, which may be incomplete, or the empty text after it.
-                None if at > 1 && at + 2 >= lines.len() => {}
-                None => return Err(damaged(format!("line {} is damaged", at + 1))),
+            let damaged = || damaged(format!("line {} is damaged", at + 1));
+            match json_of(line) {
+                // With a valid checksum, only another version can have written JSON that is not valid.
+                Some(json) => serde_json::from_slice::<Vec<C>>(json)
+                    .map_err(|_| damaged())?
+                    .into_iter()
+                    .for_each(&mut apply),
+                None if at > 1 && at + 1 == lines.len() => {} // The last line may be incomplete.
+                None => return Err(damaged()),
             }
         }
         Ok(journal)
@@ -112,8 +117,9 @@ fn line_of<C: Serialize>(changes: &[C]) -> io::Result<Vec<u8>> {
     Ok(format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes())
 }
 
-fn changes_of<C: DeserializeOwned>(line: &[u8]) -> Option<Vec<C>> {
+/// Returns the part of a line after the checksum, if the checksum is valid.
+fn json_of(line: &[u8]) -> Option<&[u8]> {
     let (checksum, json) = line.split_at_checked(CHECKSUM)?;
     let expected = format!("{:08x} ", crc32fast::hash(json));
-    (checksum == expected.as_bytes()).then(|| serde_json::from_slice(json).ok()).flatten()
+    (checksum == expected.as_bytes()).then_some(json)
 }

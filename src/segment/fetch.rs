@@ -103,7 +103,11 @@ pub struct Answered {
 
 /// A connection to the registry that stays open between requests.
 #[derive(Default)]
-pub struct RegistryConnection(Option<(Connection, Instant)>);
+pub struct RegistryConnection {
+    open: Option<(Connection, Instant)>,
+    /// Whether the last request failed because no server has answered at all.
+    pub is_unreachable: bool,
+}
 
 impl RegistryConnection {
     /// Sends a request to the registry and returns the answer. If no usable connection is open, the function connects
@@ -114,10 +118,11 @@ impl RegistryConnection {
         question: &Question,
         keep_waiting: KeepWaiting,
     ) -> Result<Answered, NoAnswer> {
-        if let Some((mut connection, _)) = self.0.take_if(|(_, used)| used.elapsed() < KEPT) {
+        self.is_unreachable = false;
+        if let Some((mut connection, _)) = self.open.take_if(|(_, used)| used.elapsed() < KEPT) {
             match ask(&mut connection, question, keep_waiting) {
                 Ok(answered) => {
-                    self.0 = Some((connection, Instant::now()));
+                    self.open = Some((connection, Instant::now()));
                     return Ok(answered);
                 }
                 // The old connection may have failed because the registry was restarted. If the registry granted a
@@ -126,21 +131,26 @@ impl RegistryConnection {
                 Err(end) => return Err(end),
             }
         }
-        let mut connection = connection::connect(string, keep_waiting)?;
+        let connected = connection::connect(string, keep_waiting);
+        if let Err(NoAnswer::Failed(problem) | NoAnswer::Stuck(problem)) = &connected {
+            // A server that refuses the connection says so in an error of this severity.
+            self.is_unreachable = !problem.contains("FATAL:");
+        }
+        let mut connection = connected?;
         let answered = ask(&mut connection, question, keep_waiting);
         if let Ok(_) | Err(NoAnswer::Refused(_) | NoAnswer::Denied(_)) = answered {
-            self.0 = Some((connection, Instant::now()));
+            self.open = Some((connection, Instant::now()));
         }
         answered
     }
 
     /// Closes the connection if it has been idle for too long.
     pub fn rest(&mut self) {
-        self.0.take_if(|(_, used)| used.elapsed() >= KEPT);
+        self.open.take_if(|(_, used)| used.elapsed() >= KEPT);
     }
 
     pub fn is_open(&self) -> bool {
-        self.0.is_some()
+        self.open.is_some()
     }
 }
 

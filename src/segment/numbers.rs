@@ -97,7 +97,10 @@ fn take_batch(name: &[u8], count: i32) -> Result<Vec<i64>, Error> {
     // process.
     let room = checked_count(count)?.get() as usize;
     numbers.try_reserve_exact(room).map_err(|_| Error::OutOfMemory { bytes: room * size_of::<i64>() })?;
-    take_all(name, count, |taken| numbers.extend(taken.numbers()))?;
+    take_all(name, count, |taken| {
+        numbers.extend(taken.numbers());
+        Ok(())
+    })?;
     Ok(numbers)
 }
 
@@ -110,11 +113,20 @@ fn snowflake_segment_ranges(
     // The number of rows depends on the sizes of the ranges that the registry grants. At most `count` rows are possible,
     // as each row has at least one number.
     let mut ranges: Vec<Taken> = Vec::new();
-    take_all(name.0, count, |taken| match ranges.last_mut() {
-        Some(last) if last.increment == taken.increment && last.last() + last.increment == taken.first => {
-            last.count += taken.count;
+    let follows = |last: &Taken, taken: &Taken| {
+        last.increment == taken.increment && last.last() + last.increment == taken.first
+    };
+    take_all(name.0, count, |taken| {
+        match ranges.last_mut().filter(|last| follows(last, &taken)) {
+            Some(last) => last.count += taken.count,
+            None => {
+                // A failed allocation would abort the process.
+                let bytes = 2 * (ranges.len() + 1) * size_of::<Taken>();
+                ranges.try_reserve(1).map_err(|_| Error::OutOfMemory { bytes })?;
+                ranges.push(taken);
+            }
         }
-        _ => ranges.push(taken),
+        Ok(())
     })
     .or_report();
     let row = |taken: Taken| (taken.first, taken.increment, taken.count as i64);
@@ -122,13 +134,17 @@ fn snowflake_segment_ranges(
 }
 
 /// Takes `count` numbers of a segment, and passes them to the closure `action` in ascending order.
-fn take_all(name: &[u8], count: i32, mut action: impl FnMut(Taken)) -> Result<(), Error> {
+fn take_all(
+    name: &[u8],
+    count: i32,
+    mut action: impl FnMut(Taken) -> Result<(), Error>,
+) -> Result<(), Error> {
     let mut left = Some(checked_count(count)?);
     privilege::check(name)?;
     while let Some(wanted) = left {
         let (at, taken) = take(name, wanted)?;
         session::remember(name, at).set_last(taken.last());
-        action(taken);
+        action(taken)?;
         left = NonZeroU64::new(wanted.get() - taken.count);
     }
     Ok(())

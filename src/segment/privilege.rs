@@ -85,6 +85,12 @@ pub fn check(name: &[u8]) -> Result<(), Error> {
     if allows(user, name)? { Ok(()) } else { Err(denied(user, name)) }
 }
 
+/// Returns whether the current user is not limited to some segments.
+pub fn sees_all() -> bool {
+    // No segment has an empty name.
+    allows(role::current_user(), b"").unwrap_or(false)
+}
+
 /// Returns the error for a role that may not use a segment.
 pub fn denied(role: pg_sys::Oid, name: &[u8]) -> Error {
     Error::SegmentDenied { name: shown(name), role: role::identifier(role).unwrap_or_default() }

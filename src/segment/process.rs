@@ -65,6 +65,8 @@ pub extern "C-unwind" fn snowflake_id_segments_main(_argument: pg_sys::Datum) {
     worker.run();
     if is_stopping() {
         worker.save_rest();
+    } else {
+        worker.keep_unused_rest();
     }
     shared.server_status.wakeup.request();
 }

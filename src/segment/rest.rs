@@ -26,13 +26,28 @@ const DIRECTORY: &str = "/dev/shm";
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Rest {
     ticket: Uuid,
-    /// The registry that granted the numbers.
-    pub registry_id: Option<Uuid>,
-    /// The time at which the registry's server was started, in microseconds of Unix time.
-    pub registry_started_us: Option<i64>,
+    pub origin: Origin,
     /// The registry's clock minus the time since boot, in microseconds.
     pub clock_offset_us: i64,
     segments: BTreeMap<String, Vec<Left>>,
+}
+
+/// The registry that granted numbers, as of the last answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub registry_id: Option<Uuid>,
+    /// The time at which the registry's server was started, in microseconds of Unix time. If the server was started again,
+    /// the registry may have lost grants unnoticed.
+    pub server_started_us: Option<i64>,
+}
+
+impl Origin {
+    /// Returns whether the registry cannot have lost the grants of a former origin unnoticed. The WAL of a registry in this
+    /// database contains its grants.
+    pub fn is_same(self, former: Origin, is_local: bool) -> bool {
+        self.registry_id == former.registry_id
+            && (is_local || self.server_started_us == former.server_started_us)
+    }
 }
 
 /// A range, as it is stored.
@@ -59,9 +74,19 @@ impl Left {
 }
 
 impl Rest {
-    pub fn new(registry_id: Option<Uuid>, registry_started_us: Option<i64>, clock_offset_us: i64) -> Rest {
+    pub fn new(origin: Origin, clock_offset_us: i64) -> Rest {
         let ticket = uuid::Builder::from_random_bytes(random_bytes()).into_uuid();
-        Rest { ticket, registry_id, registry_started_us, clock_offset_us, segments: BTreeMap::new() }
+        Rest { ticket, origin, clock_offset_us, segments: BTreeMap::new() }
+    }
+
+    /// Returns the same numbers with another ticket, which has not been used.
+    pub fn with_new_ticket(self) -> Rest {
+        Rest { segments: self.segments, ..Rest::new(self.origin, self.clock_offset_us) }
+    }
+
+    /// Iterates over the names of the segments.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.segments.keys().map(String::as_str)
     }
 
     /// Adds a range of a segment. The ranges of a segment must be added in ascending order.
@@ -96,7 +121,13 @@ impl Rest {
     }
 
     /// Creates the ticket's file. The caller must do this before it stores the numbers.
+    ///
+    /// # Errors
+    /// Fails if the directory is not in memory: a snapshot of a disk could contain the ticket as well.
     pub fn issue_ticket(&self) -> std::io::Result<()> {
+        if !is_in_memory(DIRECTORY)? {
+            return Err(std::io::Error::other(format!("\"{DIRECTORY}\" is not in memory")));
+        }
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path()).map(|_| ())
     }
 
@@ -108,5 +139,17 @@ impl Rest {
         let user = unsafe { libc::geteuid() };
         let is_own = fs::symlink_metadata(&path).is_ok_and(|found| found.uid() == user);
         is_own && fs::remove_file(&path).is_ok()
+    }
+}
+
+/// Returns whether a directory is in a file system of type tmpfs.
+fn is_in_memory(directory: &str) -> std::io::Result<bool> {
+    let path = std::ffi::CString::new(directory)?;
+    let mut found = std::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path is a C string, and the function writes into a value of this type.
+    match unsafe { libc::statfs(path.as_ptr(), found.as_mut_ptr()) } {
+        // SAFETY: the function has succeeded, so the value is initialized.
+        0 => Ok(unsafe { found.assume_init() }.f_type == libc::TMPFS_MAGIC),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }

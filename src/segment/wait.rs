@@ -8,6 +8,7 @@ use std::time::Duration;
 use snowflake_id_core::message::shown;
 use snowflake_id_core::segment::Taken;
 
+use super::privilege;
 use crate::config;
 use crate::error::Error;
 use crate::pg::encoding::utf8;
@@ -135,11 +136,11 @@ impl<'a> Waiting<'a> {
             };
         }
         let Some(record) = record else { return Ok(()) };
-        let (name, detail) = (shown(self.name.as_bytes()), record.detail());
+        let (name, detail) = (shown(self.name.as_bytes()), detail_of(&record));
         match record.state {
             SegmentState::Asked | SegmentState::Open | SegmentState::Busy => Ok(()),
             SegmentState::Unknown | SegmentState::Dropped | SegmentState::Lost => {
-                Err(Error::SegmentUnknown { name, detail, near: record.near().map(shown) })
+                Err(Error::SegmentUnknown { name, detail, near: near_of(&record) })
             }
             SegmentState::Closed => Err(Error::SegmentClosed { name, detail }),
             SegmentState::Exhausted => Err(Error::SegmentExhausted { name, detail }),
@@ -158,13 +159,24 @@ impl<'a> Waiting<'a> {
             (None, None) => {
                 "Background worker \"snowflake_id segments\" cannot be started, because background worker \"snowflake_id keeper\" is not running. Each background worker needs one of max_worker_processes.".into()
             }
-            (None, Some(_)) => match record.and_then(|record| record.detail()) {
+            (None, Some(_)) => match record.and_then(|record| detail_of(&record)) {
                 Some(detail) => format!("The registry last reported: {detail}."),
                 None => "The registry has not answered yet.".into(),
             },
         };
         Error::SegmentTooLate { name: shown(self.name.as_bytes()), max_wait: self.deadline.max_wait, detail }
     }
+}
+
+/// What the registry said about a segment. A reason may contain the name and numbers of another segment, so a role that is
+/// limited to some segments does not see it.
+fn detail_of(record: &Record) -> Option<String> {
+    record.detail().filter(|_| privilege::sees_all())
+}
+
+/// The name that was probably meant, if the current user may use that segment.
+fn near_of(record: &Record) -> Option<String> {
+    record.near().map(str::as_bytes).filter(|near| privilege::check(near).is_ok()).map(shown)
 }
 
 fn is_keeper_running() -> bool {

@@ -51,7 +51,15 @@ impl Worker {
         if self.range_file.is_err() {
             self.range_file = RangeFile::read(); // The file may have been repaired.
         }
-        self.take_over_rest()?;
+        match self.take_over_rest() {
+            Ok(()) => {}
+            Err(None) => return Err(()),
+            Err(Some(failure)) => {
+                self.fail(failure);
+                self.segments.end_round();
+                return Ok(());
+            }
+        }
         self.warm_up();
         let wanted = segment_table::take_wanted();
         let wishes = self.wishes(&wanted);

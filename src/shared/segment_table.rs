@@ -186,9 +186,11 @@ impl Exclusive {
     fn is_useless(&mut self, at: usize) -> bool {
         let slot = slot(at);
         let is_unknown = match self.record(at).state {
-            SegmentState::Unknown | SegmentState::Dropped | SegmentState::Lost | SegmentState::Invalid => {
-                true
-            }
+            SegmentState::Unknown
+            | SegmentState::Dropped
+            | SegmentState::Lost
+            | SegmentState::Denied
+            | SegmentState::Invalid => true,
             SegmentState::Asked => slot.is_idle(),
             _ => false,
         };

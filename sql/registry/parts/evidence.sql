@@ -256,7 +256,12 @@ BEGIN
                   OR shown.granted_until > greatest(lease.granted_from, lease.released_until) THEN
                 -- The holder recorded so far can use the identity until the end of its range.
                 UPDATE snowflake_registry.lease AS known
-                SET used_until = NULL, granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
+                SET used_until = NULL,
+                    -- A later grant that starts before the end of this one follows a release, which was lost.
+                    released_until = CASE
+                        WHEN shown.grant_count > lease.grant_count AND shown.granted_from < lease.granted_until
+                        THEN greatest(lease.released_until, shown.granted_until) ELSE lease.released_until END,
+                    granted_from = CASE WHEN shown.grant_count > lease.grant_count THEN shown.granted_from
                                         ELSE greatest(lease.granted_until, shown.granted_until) END,
                     granted_until = greatest(lease.granted_until, shown.granted_until),
                     grant_count = greatest(lease.grant_count + 1, shown.grant_count), nonce = NULL,

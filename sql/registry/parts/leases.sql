@@ -110,7 +110,7 @@ BEGIN
         answer.free_from := snowflake_registry.microseconds(registry.counted_at + registry.waits);
         answer.detail := format('quarantine until %s: %s',
                                 snowflake_registry.in_words(registry.counted_at + registry.waits),
-                                left(registry.quarantine_reason, 200));
+                                snowflake_registry.shown_reason(registry.quarantine_reason));
         RETURN answer;
     END IF;
 
@@ -335,7 +335,7 @@ BEGIN
                                     WHEN registry.waits > '0' THEN registry.counted_at + registry.waits
                                     WHEN registry.is_started THEN registry.nothing_before
                                     ELSE 'infinity' END),
-                                coalesce(left(registry.quarantine_reason, 200), 'the fleet was ended'));
+                                coalesce(snowflake_registry.shown_reason(registry.quarantine_reason), 'the fleet was ended'));
         RETURN answer;
     END IF;
     UPDATE snowflake_registry.lease AS lease

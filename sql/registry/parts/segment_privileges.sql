@@ -32,6 +32,18 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.is_granted(text) IS
     'tests whether a segment was granted to a role whose privileges the session has';
 
+-- The reason may contain the name and numbers of a segment.
+CREATE FUNCTION snowflake_registry.shown_reason(quarantine_reason text) RETURNS text
+STABLE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN CASE WHEN quarantine_reason IS NULL THEN NULL
+                WHEN snowflake_registry.is_limited() THEN 'commits may have been lost'
+                ELSE left(quarantine_reason, 200) END;
+END
+$$;
+COMMENT ON FUNCTION snowflake_registry.shown_reason(text) IS
+    'reason for a quarantine, as the session may see it';
+
 -- The rows of a dropped role limit no other role, unless PostgreSQL assigns the OID again after all OIDs have been used.
 CREATE FUNCTION snowflake_registry.begin_privilege(name text, role regrole) RETURNS void
 VOLATILE PARALLEL UNSAFE LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

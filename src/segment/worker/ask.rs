@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::periods::has_begun;
-use super::state::{Worker, clock_offset_us};
+use super::state::Worker;
 use super::wishes::Wish;
 use crate::background::stop::is_stopping;
 use crate::segment::range_file::Update;
@@ -25,8 +25,6 @@ impl Worker {
         if answered.answer.is_foreign {
             return Err(Some(Failure::of_changes()));
         }
-        self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
-        self.clock_offset_us = clock_offset_us();
         // The registry may have reached the next period already. Publish the held ranges of that period first,
         // because the new range is above the held ranges.
         self.enter_periods();

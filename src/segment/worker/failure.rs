@@ -10,16 +10,22 @@ pub struct Failure {
     /// Whether the registry reported that the statement failed. In this case, one of the names in the
     /// requests may be the cause.
     pub is_of_statement: bool,
+    /// Whether no server has answered at all.
+    pub is_unreachable: bool,
 }
 
 impl Failure {
+    pub fn new(problem: String, trouble: Trouble) -> Failure {
+        Failure { problem, trouble, is_of_statement: false, is_unreachable: false }
+    }
+
     /// The registry has sent no answer or an unexpected answer.
     pub fn of_silence(problem: &str) -> Failure {
-        Failure { problem: problem.into(), trouble: Trouble::Silence, is_of_statement: false }
+        Failure::new(problem.into(), Trouble::Silence)
     }
 
     pub fn of_file(problem: &str) -> Failure {
-        Failure { problem: problem.into(), trouble: Trouble::File, is_of_statement: false }
+        Failure::new(problem.into(), Trouble::File)
     }
 
     pub fn of_changes() -> Failure {
@@ -34,6 +40,6 @@ impl Failure {
             NoAnswer::Refused(problem) => (problem, Trouble::Silence, true),
             NoAnswer::Denied(denied) => (denied.text(&["take"]), Trouble::Denied, false),
         };
-        Some(Failure { problem, trouble, is_of_statement })
+        Some(Failure { is_of_statement, ..Failure::new(problem, trouble) })
     }
 }

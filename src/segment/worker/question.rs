@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::state::Worker;
+use super::state::{Worker, clock_offset_us};
 use crate::background::connection::NoAnswer;
 use crate::config;
 use crate::pg::process;
@@ -22,6 +22,10 @@ impl Worker {
         registry_id: Option<Uuid>,
     ) -> Result<Answered, Option<Failure>> {
         let answered = self.send(requests, registry_id)?;
+        if !answered.answer.is_foreign {
+            self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
+            self.clock_offset_us = clock_offset_us();
+        }
         if self.registry_started_us != answered.answer.server_started_us {
             // The registry may have lost what it was told before.
             self.registry_started_us = answered.answer.server_started_us;
@@ -49,7 +53,7 @@ impl Worker {
                         "snowflake_id.registry is not set, and extension \"snowflake_id_registry\" does not exist in database \"{}\" (snowflake_id.database)",
                         database.to_string_lossy()
                     );
-                    Err(Some(Failure { problem, trouble: Trouble::NoRegistry, is_of_statement: false }))
+                    Err(Some(Failure::new(problem, Trouble::NoRegistry)))
                 }
             };
         }
@@ -61,13 +65,18 @@ impl Worker {
             answered = line.ask(&string, &question.in_ascii(), &mut || self.keep_waiting());
             self.tells_name_as_it_is = answered.is_err();
         }
+        let is_unreachable = line.is_unreachable;
         self.connection = line;
         if let Err(NoAnswer::Stuck(problem)) = answered {
+            if is_unreachable {
+                self.publish_all_rests();
+            }
+            self.keep_unused_rest();
             self.fail(Failure::of_silence(&problem));
             // The keeper starts a new worker.
             process::exit(1);
         }
-        answered.map_err(Failure::of_registry)
+        answered.map_err(|why| Failure::of_registry(why).map(|failure| Failure { is_unreachable, ..failure }))
     }
 
     /// Returns the requests with the tokens of the given registry. If no registry is given, the tokens are

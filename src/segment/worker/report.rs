@@ -6,9 +6,11 @@
 //! registry. A registry that was restored from a backup detects its loss from the reports. In return, the registry
 //! signs a token that states what it has granted.
 
+use std::ffi::CString;
 use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
+use snowflake_id_core::signed::proves;
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -17,7 +19,7 @@ use super::state::Worker;
 use super::wishes::Wish;
 use crate::config;
 use crate::pg::random::random_between;
-use crate::segment::answer::Answer;
+use crate::segment::answer::{Answer, Granted};
 use crate::segment::fetch::{Answered, HadUntil, RegistryConnection, Request};
 use crate::segment::range_file::{RangeFile, Update};
 use crate::shared::segment_record::SegmentState;
@@ -47,14 +49,15 @@ impl Worker {
         answer: &Answer,
         wishes: &[Wish],
     ) -> Result<Vec<(String, String)>, Option<Failure>> {
-        let granted = answer.about.iter().filter(|(_, about)| about.granted.is_some());
-        let names: Vec<_> =
-            granted.filter_map(|(at, _)| Some(wishes.get(*at)?.request.name.clone())).collect();
-        if self.is_local || names.is_empty() {
+        let granted = answer.about.iter();
+        let granted: Vec<_> = granted
+            .filter_map(|(at, about)| Some((wishes.get(*at)?.request.name.as_str(), about.granted?)))
+            .collect();
+        if self.is_local || granted.is_empty() {
             return Ok(vec![]);
         }
         let range_file = self.range_file.as_ref().map_err(|problem| Failure::of_file(problem))?;
-        let reports: Vec<_> = names.iter().flat_map(|name| reports_of(range_file, name)).collect();
+        let reports: Vec<_> = granted.iter().flat_map(|(name, _)| reports_of(range_file, name)).collect();
         let mut signed = vec![];
         for reports in reports.chunks(MOST_REQUESTS) {
             let Some(more) = self.ask_for_evidence(reports, answer.registry_id)? else {
@@ -62,12 +65,13 @@ impl Worker {
             };
             signed.extend(more);
         }
-        if names.iter().all(|name| signed.iter().any(|(of, _)| of == name)) {
+        let is_proved = |(name, granted): &(&str, Granted)| {
+            signed.iter().any(|(of, token)| of == name && proves(token, granted))
+        };
+        if granted.iter().all(is_proved) {
             return Ok(signed);
         }
-        Err(Some(Failure::of_silence(
-            "the registry did not sign the numbers: the registry may have an older version",
-        )))
+        Err(Some(Failure::of_silence("the registry did not sign the numbers that it granted")))
     }
 
     /// Sends the reports and returns the tokens, or `None` if the answer came from another registry.
@@ -129,18 +133,23 @@ impl Worker {
         registry_id: Option<Uuid>,
     ) -> Result<Option<Uuid>, Option<Failure>> {
         let mut portions = Portions::of(reports);
-        let (mut heard, mut started_us, mut has_answered) = (None, None, false);
+        let (mut heard, mut has_answered) = (None, false);
         while let Some(portion) = portions.next() {
             match self.ask_registry(&portion.iter().collect::<Vec<_>>(), registry_id) {
                 Ok(Answered { answer, .. }) => {
-                    if answer.is_foreign || heard.is_some_and(|heard| heard != answer.registry_id) {
+                    if answer.is_foreign {
                         return Err(Some(Failure::of_changes()));
                     }
-                    if heard.is_some() && started_us != answer.server_started_us {
-                        return Err(Some(Failure::of_silence("the registry's server was restarted")));
+                    let teller = (answer.registry_id, answer.server_started_us);
+                    match heard.replace(teller) {
+                        Some((registry_id, _)) if registry_id != teller.0 => {
+                            return Err(Some(Failure::of_changes()));
+                        }
+                        Some((_, started_us)) if started_us != teller.1 => {
+                            return Err(Some(Failure::of_silence("the registry's server was restarted")));
+                        }
+                        _ => {}
                     }
-                    heard = Some(answer.registry_id);
-                    started_us = answer.server_started_us;
                     if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
                         return Err(Some(Failure::of_silence(
                             "other sessions held a lock on a segment for too long",
@@ -151,7 +160,7 @@ impl Worker {
                     if !std::mem::replace(&mut has_answered, true) {
                         // If a statement without names fails as well, no name is the cause.
                         let answer = self.ask_registry(&[], None)?.answer;
-                        heard = heard.or(Some(answer.registry_id));
+                        heard = heard.or(Some((answer.registry_id, answer.server_started_us)));
                     }
                     // The function skips a name that the registry's database cannot represent, because the registry
                     // cannot have a segment with this name.
@@ -160,7 +169,7 @@ impl Worker {
                 Err(failure) => return Err(failure),
             }
         }
-        Ok(heard.flatten())
+        Ok(heard.and_then(|(registry_id, _)| registry_id))
     }
 
     /// Reports high-water marks. A registry that was restored from a backup may not know the marks. If there are many
@@ -170,6 +179,8 @@ impl Worker {
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_some();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));
+        // A name of `snowflake_id.warm_segments` may have lost its slot, or found no slot.
+        self.warm = CString::default();
         match reported {
             Err(None) => Err(()),
             Ok(()) | Err(Some(_)) => Ok(()),
@@ -181,7 +192,7 @@ impl Worker {
         range_file.note_again().map_err(|problem| Failure::of_file(&problem))?;
         let names = range_file.names_after(self.reported_to.as_deref());
         let mut names: Vec<_> = names.take(MOST_REPORTED + 1).collect();
-        self.reported_to = match names.len() {
+        let reported_to = match names.len() {
             0..=MOST_REPORTED => None,
             _ => {
                 names.pop();
@@ -208,7 +219,9 @@ impl Worker {
                 let _ = range_file.keep(update);
             }
         }
-        Ok(())
+        self.reported_to = reported_to;
+        // If an answer showed that the registry's server was restarted, all names are reported at once.
+        self.meet_registry().map(|_| ())
     }
 }
 

@@ -56,8 +56,8 @@ pub struct Worker {
     pub reported_to: Option<String>,
     /// The numbers that were left at the last clean stop, until they are used.
     pub rest: Option<Rest>,
-    /// Whether the registry that granted the rest is still the registry, or cannot be reached.
-    pub is_rest_confirmed: bool,
+    /// Whether the current round may use the rest.
+    pub may_use_rest: bool,
     /// The value of `snowflake_id.warm_segments` that the worker has applied.
     pub warm: CString,
     /// Whether any range may belong to a period. If not, the worker need not look at the ranges of all segments.
@@ -76,7 +76,7 @@ impl Worker {
             is_local,
             range_file: RangeFile::read(),
             rest: None,
-            is_rest_confirmed: false,
+            may_use_rest: false,
             warm: CString::default(),
             has_periods: (0..segment_table::used())
                 .any(|at| ends_us(at).is_some_and(|end| end != NEVER_ENDS)),

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::segments::administer;
 use harness::*;
@@ -159,4 +159,59 @@ fn until_refused(orders: &snowflake_id_client::Segment) -> Error {
             Ok(number) => panic!("{number} was granted by a registry that was set back"),
         }
     }
+}
+
+/// The registry is set back between the grant and the signature. The token states less than the range, so the program
+/// does not use it, and another program may get it.
+#[test]
+fn a_token_that_states_less_than_the_range() {
+    let fleet = registry("lease => '10min', renew_every => '1s'");
+    administer(&fleet.registry, "create_segment('orders', min_step => 10, max_step => 10)");
+    let mut admin = fleet.registry.connect();
+    admin.run(
+        "ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take;
+         CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+         RETURNS SETOF snowflake_registry.taken VOLATILE SECURITY DEFINER LANGUAGE plpgsql AS $$
+         BEGIN
+             IF requests @> '[{\"report\": true}]' THEN PERFORM pg_sleep(2); END IF;
+             RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
+         END $$;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
+    );
+    let options = options(&fleet).numbers_only().max_wait(Duration::from_secs(10));
+    let [first, second] = [start(options.clone()), start(options)];
+    let orders = first.segment("orders");
+    let taking = thread::spawn(move || orders.next_numbers(NonZeroU64::new(10).unwrap()).wait());
+    eventually("the grant", || {
+        let next: i64 = single(&mut admin, "SELECT next_value::bigint FROM snowflake_registry.segment");
+        (next == 11).then_some(())
+    });
+    admin.run(
+        "ALTER TABLE snowflake_registry.segment DISABLE TRIGGER keep_the_end;
+         UPDATE snowflake_registry.segment SET next_value = 1;
+         ALTER TABLE snowflake_registry.segment ENABLE ALWAYS TRIGGER keep_the_end;",
+    );
+    let error = taking.join().unwrap().expect_err("an error");
+    assert!(error.to_string().contains("did not sign the numbers"), "{error}");
+    let numbers = second.segment("orders").next_numbers(NonZeroU64::MIN).wait().unwrap();
+    assert_eq!(numbers.first, 1);
+}
+
+/// A program learns with its first numbers how often to report. After a start of its server, the registry opens 2.5
+/// intervals after the first proof, and a program that was silent for longer would not be heard.
+#[test]
+fn the_first_report_is_on_time() {
+    let fleet = registry("lease => '10min', renew_every => '500ms'");
+    fleet.registry.change("track_functions", "pl");
+    administer(&fleet.registry, "create_segment('orders')");
+    let program = start(options(&fleet).numbers_only());
+    program.segment("orders").next_number().wait().unwrap();
+    let asked = |registry: &Cluster| -> i64 {
+        let calls = "SELECT coalesce(sum(calls), 0)::bigint FROM pg_stat_user_functions WHERE funcname = 'take_range'";
+        single(&mut registry.connect(), calls)
+    };
+    let before = asked(&fleet.registry);
+    let began = Instant::now();
+    eventually("two reports", || (asked(&fleet.registry) >= before + 2).then_some(()));
+    assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
 }

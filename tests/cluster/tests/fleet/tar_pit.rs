@@ -241,6 +241,29 @@ fn numbers_while_the_first_host_is_stuck() {
     assert_not_in_the_way(&server);
 }
 
+/// Numbers that were left at a clean stop are used although the process that asks the registry is caught.
+#[test]
+fn numbers_that_are_left_while_the_registry_is_stuck() {
+    let pit = TarPit::with(ask_for_a_long_computation);
+    let registry = segments::registry();
+    segments::administer(&registry, "create_segment('orders', min_step => 50, max_step => 50)");
+    let server = segments::server_of(&registry).start();
+    let mut all = segments::some(&mut server.connect(), "orders", 30);
+    server.stop_server("fast");
+    let passwords = server.host().join("passwords");
+    fs::write(&passwords, "*:*:*:*:secret\n").unwrap();
+    fs::set_permissions(&passwords, fs::Permissions::from_mode(0o600)).unwrap();
+    server.own(&passwords);
+    let address = format!("host=127.0.0.1 port={} user=fleet dbname=postgres gssencmode=disable", pit.port);
+    let string = format!("{address} {} passfile={}", no_tls(""), passwords.display());
+    server.configure(&[("snowflake_id.registry", &string)]);
+    server.start_server();
+    all.push(eventually("a number", || {
+        server.connect().query_one("SELECT snowflake_segment_nextval('orders')", &[]).map(|row| row.get(0))
+    }));
+    assert_eq!(all, (1..=31).collect::<Vec<i64>>());
+}
+
 /// Sends one notice after the other, in pieces.
 fn notices_without_end(client: &mut TcpStream) -> std::io::Result<()> {
     let _startup = client.read(&mut [0; 65536])?;

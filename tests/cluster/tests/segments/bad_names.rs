@@ -150,3 +150,29 @@ fn a_name_that_is_no_text_is_refused() {
     assert_eq!(code, "22021", "{said}");
     client.run("SELECT snowflake_registry.create_segment('größe')");
 }
+
+/// A server moves to a registry that cannot represent one of its names. The first statement of the report contains that name,
+/// and fails; the server gets numbers of its other names nevertheless.
+#[test]
+fn a_bad_name_in_the_first_report() {
+    let old = registry();
+    for name in ["orders", "items", "заказ"] {
+        administer(&old, &format!("create_segment('{name}')"));
+    }
+    let new = registry();
+    make_latin_registry(&new);
+    new.connect_to("latin").run(
+        "GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
+    );
+    let server = server_of(&old).start();
+    for name in ["orders", "items", "заказ"] {
+        assert_eq!(next(&mut server.connect(), name), 1);
+    }
+    let latin = connection_string(&new).replace("dbname=postgres", "dbname=latin");
+    server.configure(&[("snowflake_id.registry", &latin)]);
+    server.restart("immediate");
+    for name in ["orders", "items"] {
+        assert!(next(&mut server.connect(), name) > 1);
+    }
+}

@@ -152,23 +152,61 @@ fn a_copy_of_a_stopped_server() {
     assert_distinct(&all);
 }
 
+/// What the server finds at the start after a stop during which another registry took over.
+#[derive(Clone, Copy, PartialEq)]
+enum Found {
+    AnotherRegistry,
+    /// A registry to which the server cannot report, because a row is locked.
+    BusyRegistry,
+    /// No registry at first.
+    Silence,
+}
+
 /// Numbers of another registry are not used after the start, because the new registry may have granted them.
 #[test]
 fn another_registry_during_the_stop() {
-    let registries = [registry(), registry()];
-    registries.iter().for_each(|registry| administer(registry, FIFTY));
-    let server = server_of(&registries[0]).start();
-    let other = server_of(&registries[1]).start();
-    let mut all = some(&mut server.connect(), "orders", 30);
-    wait_for_next_range(&mut server.connect());
-    server.stop_server("fast");
-    // An administrator knows only the numbers in the tables.
-    administer(&registries[1], "alter_segment('orders', next_value => 31)");
-    all.extend(some(&mut other.connect(), "orders", 100));
-    server.configure(&[("snowflake_id.registry", &connection_string(&registries[1]))]);
-    server.start_server();
-    all.extend(some(&mut server.connect(), "orders", 100));
-    assert_distinct(&all);
+    for found in [Found::AnotherRegistry, Found::BusyRegistry, Found::Silence] {
+        let registries = [registry(), registry()];
+        for registry in &registries {
+            administer(registry, FIFTY);
+            administer(registry, "create_segment('items')");
+        }
+        let server = server_of(&registries[0]).start();
+        let other = server_of(&registries[1]).start();
+        let mut all = some(&mut server.connect(), "orders", 30);
+        next(&mut server.connect(), "items");
+        wait_for_next_range(&mut server.connect());
+        server.stop_server("fast");
+        // An administrator knows only the numbers in the tables.
+        administer(&registries[1], "alter_segment('orders', next_value => 31)");
+        all.extend(some(&mut other.connect(), "orders", 100));
+        let mut locker = registries[1].connect();
+        if found == Found::BusyRegistry {
+            locker.run("BEGIN; SELECT FROM snowflake_registry.segment WHERE name = 'orders' FOR UPDATE");
+        }
+        let new = connection_string(&registries[1]);
+        let string = if found == Found::Silence { "host=/nowhere user=fleet" } else { &new };
+        server.configure(&[("snowflake_id.registry", string)]);
+        server.start_server();
+        match found {
+            Found::AnotherRegistry => {}
+            Found::BusyRegistry => {
+                let (code, said) = refusal(&mut server.connect(), "orders");
+                assert_eq!(code, "55P03", "{said}");
+                locker.run("ROLLBACK");
+            }
+            Found::Silence => {
+                next(&mut server.connect(), "items");
+                server.configure(&[("snowflake_id.registry", &new)]);
+                server.reload();
+                let said = "the registry of segments has changed";
+                eventually("the report", || server.log().contains(said).then_some(()));
+            }
+        }
+        eventually("numbers", || server.try_run("SELECT snowflake_segment_nextval('orders')"));
+        all.extend(some(&mut server.connect(), "orders", 100));
+        assert_distinct(&all);
+    }
 }
 
 /// A registry whose server was restarted may have lost commits and granted the numbers again, and the stopped server could
@@ -202,6 +240,20 @@ fn a_registry_that_was_set_back_during_the_stop() {
         Some(())
     });
     assert_distinct(&all);
+}
+
+/// The registry denies all names but one. They do not fill the table of segments.
+#[test]
+fn denied_names_lose_their_slots() {
+    let registry = registry();
+    administer(&registry, "create_segment('orders')");
+    administer(&registry, "grant_segment('orders', 'fleet')");
+    let server = server_of(&registry).set("snowflake_id.max_segments", 3).start();
+    let mut client = server.connect();
+    for at in 0..5 {
+        assert_eq!(refusal(&mut client, &format!("other {at}")).0, "42501");
+    }
+    assert_eq!(next(&mut client, "orders"), 1);
 }
 
 /// Numbers of a period that has ended meanwhile are not used, and numbers of the next period are used when it starts.

@@ -211,7 +211,7 @@ fn lying_registry(rows: i32) -> Cluster {
              LANGUAGE sql AS $$
                  SELECT ordinal, asked ->> 'name', 'granted', 1, 1, 10, NULL::bigint, NULL::bigint, NULL::bigint, 10, 1000,
                         '3c5f0000-0000-4000-8000-000000000000'::uuid,
-                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'signed', NULL::bigint, NULL::bigint,
+                        (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, NULL, 'segment:6f7264657273:11::1::.00', NULL::bigint, NULL::bigint,
                         NULL::text
                  FROM jsonb_array_elements($2) WITH ORDINALITY AS element (asked, ordinal),
                       generate_series(1, {rows}) $$"
@@ -243,6 +243,21 @@ fn numbers_that_come_twice_in_one_answer_are_refused() {
     let mut client = server.connect();
     assert_eq!(some(&mut client, "orders", 10), (1..=10).collect::<Vec<_>>());
     assert_eq!(refusal(&mut client, "orders").0, "55000");
+}
+
+/// A registry that lost a grant before it signed it signs a token that states less. The server does not use the range.
+#[test]
+fn a_token_that_states_less_than_the_range() {
+    let registry = lying_registry(1);
+    registry.connect().run(
+        "DO $$ BEGIN
+             EXECUTE replace(pg_get_functiondef('snowflake_registry.take'::regproc), ':11::1::', ':10::1::');
+         END $$",
+    );
+    let server = server_of(&registry).set("snowflake_id.max_wait", "1s").start();
+    let (code, said) = refusal(&mut server.connect(), "orders");
+    assert_eq!(code, "55P03", "{said}");
+    eventually("the reason", || server.log().contains("did not sign the numbers").then_some(()));
 }
 
 /// The owner of the extension in the keeper's database can replace its function. Then there are no numbers, but the
