@@ -40,6 +40,9 @@ fn lose_a_server() -> Lost {
     let restore_command = format!("cp {}/archive/%f %p", server.host().display());
     let settings = [("archive_mode", "off"), ("restore_command", restore_command.as_str())];
     let (before, (backup, backup_end, targets)) = under_load(&server, || {
+        // The backup alone is restored as well, and must contain rows.
+        let rows = "SELECT count(*) FROM orders";
+        eventually("rows", || (single::<i64>(&mut server.connect(), rows) > 1_000).then_some(()));
         let backup = server.base_backup(&settings);
         let backup_end = now();
         thread::sleep(A_WHILE);
