@@ -24,6 +24,7 @@
 //! keeper starts the worker immediately.
 
 mod answer;
+mod checked;
 mod fetch;
 mod had;
 mod in_default;

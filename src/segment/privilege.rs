@@ -6,12 +6,12 @@
 //! limited.
 //!
 //! Each process reads the table once, and again after a change of the table or of a role. A trigger reports changes of
-//! the rows like changes of the table's definition. Therefore, a change takes effect like a `GRANT`: at the next command
-//! of the same session, and at the latest in the next transaction of other sessions, also on standbys. A rollback undoes
-//! the effect.
+//! the rows like changes of the table's definition. Therefore, a change takes effect like a `GRANT`: at the next
+//! command of the same session, and at the latest in the next transaction of other sessions, also on standbys. A
+//! rollback undoes the effect.
 //!
-//! The table is found as a member of the extension ([`relation`]). If the extension does not have the table, no role was
-//! ever limited. If the table exists but has other columns, only superusers can take numbers.
+//! The table is found as a member of the extension ([`relation`]). If the extension does not have the table, no role
+//! was ever limited. If the table exists but has other columns, only superusers can take numbers.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -21,15 +21,13 @@ use pgrx::prelude::*;
 use pgrx::trigger_support::called_as_trigger;
 use snowflake_id_core::message::shown;
 
+use super::checked::Checked;
 use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::function::declare_c_function;
 use crate::pg::relation::{self, Extension, Kind, Relation};
 use crate::pg::role;
 use crate::pg::rows::texts_of;
-
-/// The maximum number of roles whose rights a process caches. A session usually takes numbers as one role.
-const CACHE_SIZE: usize = 16;
 
 /// The type `text[]`.
 const TEXTS: pg_sys::Oid = pg_sys::TEXTARRAYOID;
@@ -47,14 +45,8 @@ static CHANGES_OF_ANYTHING: BackendLocal<Cell<u64>> = BackendLocal::new(Cell::ne
 /// The table, if this process has found the table.
 static TABLE: BackendLocal<Cell<pg_sys::Oid>> = BackendLocal::new(Cell::new(pg_sys::InvalidOid));
 
-/// The rights of roles, starting with the oldest entry.
-static CACHE: Mutex<Cache> = Mutex::new(Cache { as_of: 0, rights: Vec::new() });
-
-struct Cache {
-    /// The number of changes before the rights were read.
-    as_of: u64,
-    rights: Vec<(pg_sys::Oid, Segments)>,
-}
+/// The rights of roles.
+static RIGHTS: Mutex<Checked<(pg_sys::Oid, Segments)>> = Mutex::new(Checked::new());
 
 /// The segments that a role may use, with names in the encoding of this database.
 enum Segments {
@@ -110,26 +102,15 @@ pub fn allows(role: pg_sys::Oid, name: &[u8]) -> Result<bool, Error> {
     let is_allowed = segments.contain(name);
     if as_of == CHANGES.get() {
         IS_OPEN_TO_ALL.set(is_open_to_all);
-        remember(as_of, role, segments);
+        RIGHTS.lock().remember(as_of, (role, segments));
     }
     Ok(is_allowed)
 }
 
 fn cached(role: pg_sys::Oid, name: &[u8]) -> Option<bool> {
-    let cache = CACHE.lock();
-    let (_, segments) = cache.rights.iter().find(|(known, _)| *known == role)?;
-    (cache.as_of == CHANGES.get()).then(|| segments.contain(name))
-}
-
-fn remember(as_of: u64, role: pg_sys::Oid, segments: Segments) {
-    let mut cache = CACHE.lock();
-    if cache.as_of != as_of {
-        *cache = Cache { as_of, rights: Vec::new() };
-    }
-    if cache.rights.len() == CACHE_SIZE {
-        cache.rights.remove(0);
-    }
-    cache.rights.push((role, segments));
+    let rights = RIGHTS.lock();
+    let (_, segments) = rights.find(CHANGES.get(), |(known, _)| *known == role)?;
+    Some(segments.contain(name))
 }
 
 /// Returns the number of changes of relations, functions and roles since the process watches changes. While the number

@@ -1,0 +1,33 @@
+//! [`Checked`]: results of checks that a process remembers until a change.
+
+/// The maximum number of results. A session usually takes numbers as one role.
+const CAPACITY: usize = 16;
+
+/// Results of checks, starting with the oldest one. All of them are as of the same number of changes, and are outdated
+/// after the next change.
+pub struct Checked<T> {
+    as_of: u64,
+    results: Vec<T>,
+}
+
+impl<T> Checked<T> {
+    pub const fn new() -> Checked<T> {
+        Checked { as_of: 0, results: Vec::new() }
+    }
+
+    /// Returns a result that is up to date after this number of changes.
+    pub fn find(&self, changes: u64, is_it: impl Fn(&T) -> bool) -> Option<&T> {
+        self.results.iter().find(|result| is_it(result)).filter(|_| self.as_of == changes)
+    }
+
+    /// Remembers a result. The number of changes must be the number before the check.
+    pub fn remember(&mut self, as_of: u64, result: T) {
+        if self.as_of != as_of {
+            *self = Checked { as_of, ..Checked::new() };
+        }
+        if self.results.len() == CAPACITY {
+            self.results.remove(0);
+        }
+        self.results.push(result);
+    }
+}
