@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use postgres::Client;
 
@@ -78,6 +78,18 @@ pub fn beside<R: Send, T>(
         };
         (threads.into_iter().map(|thread| thread.join().unwrap()).collect(), result)
     })
+}
+
+/// Takes IDs one by one until it is told to stop. Returns the IDs, and the time of the slowest call.
+pub fn take_one_by_one(cluster: &Cluster, stop: &AtomicBool) -> (Vec<i64>, Duration) {
+    let mut client = cluster.connect();
+    let (mut mine, mut slowest) = (Vec::new(), Duration::ZERO);
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        mine.extend(ids(&mut client, "SELECT snowflake_nextval()"));
+        slowest = slowest.max(start.elapsed());
+    }
+    (mine, slowest)
 }
 
 /// A client that takes IDs by several queries in turn.

@@ -1,8 +1,8 @@
 //! The clock is set back under a layout with a clock sequence: calls continue within a second.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use harness::*;
 
@@ -12,16 +12,7 @@ use crate::clock_sequence::values::{HOUR, server, start_with_history, value_of};
 #[test]
 fn a_clock_set_back_by_an_hour_under_load() {
     let cluster = start_with_history(server("rollback3"));
-    let load = |stop: &AtomicBool| {
-        let mut client = cluster.connect();
-        let (mut mine, mut slowest) = (Vec::new(), Duration::ZERO);
-        while !stop.load(Ordering::Relaxed) {
-            let start = Instant::now();
-            mine.extend(ids(&mut client, "SELECT snowflake_nextval()"));
-            slowest = slowest.max(start.elapsed());
-        }
-        (mine, slowest)
-    };
+    let load = |stop: &AtomicBool| take_one_by_one(&cluster, stop);
     let (taken, ()) = beside([load; 6], || {
         let mut client = cluster.connect();
         wait_for_first_id(&mut client);

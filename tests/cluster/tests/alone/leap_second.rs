@@ -1,7 +1,7 @@
 //! A leap second that the kernel inserts by setting the clock back by a second: calls continue.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use harness::*;
 
@@ -13,16 +13,7 @@ fn a_second_is_repeated_under_load() {
     for server in [Cluster::builder().worker(1), fleet.server()] {
         let cluster = server.clock().start();
         wait_for_first_id(&mut cluster.connect());
-        let load = |stop: &AtomicBool| {
-            let mut client = cluster.connect();
-            let (mut mine, mut slowest) = (Vec::new(), Duration::ZERO);
-            while !stop.load(Ordering::Relaxed) {
-                let start = Instant::now();
-                mine.extend(ids(&mut client, "SELECT snowflake_nextval()"));
-                slowest = slowest.max(start.elapsed());
-            }
-            (mine, slowest)
-        };
+        let load = |stop: &AtomicBool| take_one_by_one(&cluster, stop);
         let (taken, ()) = beside([load; 2], || {
             let mut client = cluster.connect();
             let ahead = "SELECT extract(epoch FROM snowflake_timestamp(snowflake_nextval()) - clock_timestamp())::float8";

@@ -1,5 +1,5 @@
-//! The numbers that a server holds: ranges for programs, numbers fetched in advance, and numbers that are left at a clean
-//! stop.
+//! The numbers that a server holds: ranges for programs, numbers fetched in advance, and numbers that are left at a
+//! clean stop.
 
 use std::thread;
 use std::time::Duration;
@@ -24,6 +24,14 @@ fn shown_number(client: &mut Client, column: &str) -> Option<i64> {
 /// Waits until the server holds two ranges, so that the sum of the numbers is known.
 fn wait_for_next_range(client: &mut Client) {
     eventually("the next range", || shown_number(client, "next_range"));
+}
+
+/// A server that has taken numbers, and holds the rest of two ranges of 50. Returns the numbers as well.
+fn server_with_two_ranges(registry: &Cluster) -> (Cluster, Vec<i64>) {
+    let server = server_of(registry).start();
+    let numbers = some(&mut server.connect(), "orders", 30);
+    wait_for_next_range(&mut server.connect());
+    (server, numbers)
 }
 
 /// A program that counts on by itself within these ranges gets each number once, although other servers take ranges
@@ -86,9 +94,7 @@ fn a_batch_that_takes_all() {
 fn a_clean_stop_while_the_registry_is_away() {
     let registry = registry();
     administer(&registry, FIFTY);
-    let server = server_of(&registry).start();
-    let mut all = some(&mut server.connect(), "orders", 30);
-    wait_for_next_range(&mut server.connect());
+    let (server, mut all) = server_with_two_ranges(&registry);
     // Another worker process continues where the first one stopped, before it fetches numbers.
     kill("TERM", worker_pid(&server));
     eventually("the numbers that were left", || {
@@ -127,9 +133,7 @@ fn a_clean_stop_while_the_registry_is_away() {
 fn a_copy_of_a_stopped_server() {
     let registry = registry();
     administer(&registry, FIFTY);
-    let server = server_of(&registry).start();
-    let mut all = some(&mut server.connect(), "orders", 30);
-    wait_for_next_range(&mut server.connect());
+    let (server, mut all) = server_with_two_ranges(&registry);
     server.stop_server("fast");
     let copy = server.duplicate();
     let file = server.data_dir().join("snowflake_id.segments");
@@ -171,11 +175,9 @@ fn another_registry_during_the_stop() {
             administer(registry, FIFTY);
             administer(registry, "create_segment('items')");
         }
-        let server = server_of(&registries[0]).start();
-        let other = server_of(&registries[1]).start();
-        let mut all = some(&mut server.connect(), "orders", 30);
+        let (server, mut all) = server_with_two_ranges(&registries[0]);
         next(&mut server.connect(), "items");
-        wait_for_next_range(&mut server.connect());
+        let other = server_of(&registries[1]).start();
         server.stop_server("fast");
         // An administrator knows only the numbers in the tables.
         administer(&registries[1], "alter_segment('orders', next_value => 31)");
@@ -209,8 +211,8 @@ fn another_registry_during_the_stop() {
     }
 }
 
-/// A registry whose server was restarted may have lost commits and granted the numbers again, and the stopped server could
-/// not prove it.
+/// A registry whose server was restarted may have lost commits and granted the numbers again, and the stopped server
+/// could not prove it.
 #[test]
 fn a_registry_that_was_set_back_during_the_stop() {
     let registry = registry();
@@ -218,9 +220,7 @@ fn a_registry_that_was_set_back_during_the_stop() {
     administer(&registry, FIFTY);
     let copy = registry.duplicate_in_between();
     administer(&registry, "end_quarantine()");
-    let server = server_of(&registry).start();
-    let mut all = some(&mut server.connect(), "orders", 30);
-    wait_for_next_range(&mut server.connect());
+    let (server, mut all) = server_with_two_ranges(&registry);
     server.stop_server("fast");
     registry.stop_server("immediate");
     copy.start_server();
@@ -230,8 +230,8 @@ fn a_registry_that_was_set_back_during_the_stop() {
     assert!(numbers.contains(&40), "{numbers:?}");
     server.configure(&[("snowflake_id.registry", &connection_string(&copy))]);
     server.start_server();
-    // The other numbers below 31 were used before. This is the one case that is not covered: a server that was away while the
-    // registry was set back.
+    // The other numbers below 31 were used before. This is the one case that is not covered: a server that was away
+    // while the registry was set back.
     all.retain(|number| *number > 30);
     all.extend(numbers);
     eventually("a number", || {
