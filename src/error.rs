@@ -803,8 +803,8 @@ fn said(detail: &Option<String>) -> String {
     detail.as_deref().map_or_else(String::new, |detail| format!("The registry reported: {detail}."))
 }
 
-/// Returns the text as a sentence: with a capital letter at the start, and with a full stop at the end unless the text ends
-/// with an SQL statement.
+/// Returns the text as a sentence: with a capital letter at the start, and with a full stop at the end unless the text
+/// ends with an SQL statement.
 fn sentence(text: &str) -> String {
     let is_word =
         text.split(' ').next().is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_lowercase()));

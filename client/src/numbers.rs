@@ -28,8 +28,8 @@ pub(crate) struct Ranges {
     pub clock: Arc<RegistryClock>,
 }
 
-/// The registry's clock minus the time since boot, in microseconds, as of the registry's last answer. The time since boot
-/// also counts while the machine is suspended.
+/// The registry's clock minus the time since boot, in microseconds, as of the registry's last answer. The time since
+/// boot also counts while the machine is suspended.
 #[derive(Default)]
 pub(crate) struct RegistryClock(AtomicI64);
 

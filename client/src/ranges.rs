@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use snowflake_id_core::failures::Failures;
-use snowflake_id_core::segment_answer::{COLUMNS, Granted, LONGEST_TOKEN};
+use snowflake_id_core::segment_answer::{
+    COLUMNS, Granted, LONGEST_TOKEN, MOST_REQUESTS, REPORT_EVERY, in_ascii, report_every,
+};
 use snowflake_id_core::signed::{Signed, proves};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until};
@@ -22,18 +24,12 @@ use crate::error::Error;
 use crate::numbers::{Ranges, RegistryClock, Wish, since_boot_us};
 use crate::pauses::about;
 
-/// The maximum number of requests in a call.
-const MOST_REQUESTS: usize = 64;
 /// Idle time after which a connection is closed.
 const KEPT: Duration = Duration::from_secs(5);
 /// The pause after a round in which the registry has refused a request.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 /// The maximum pause after a round without an answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
-const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
-/// The interval of reports before the registry has specified an interval.
-const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// The part of a range after which the next range is requested.
 const WANTED_AT: (f64, f64) = (0.1, 0.2);
 
@@ -247,8 +243,7 @@ impl Task {
         for (at, name) in names.iter().enumerate() {
             let Some(row) = answered.get(&at) else { continue };
             if let Some(report_every_us) = text(row, "report_every").and_then(|text| text.parse().ok()) {
-                self.report_every =
-                    Duration::from_micros(report_every_us).clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY);
+                self.report_every = report_every(report_every_us);
             }
             if let Some(token) = text(row, "token").filter(|token| token.len() <= LONGEST_TOKEN) {
                 self.signed.note(self.registry_id, name, token.to_owned());
@@ -331,22 +326,4 @@ impl Task {
 /// The text of a column.
 fn text<'a>(row: &'a Row, column: &str) -> Option<&'a str> {
     row.get(COLUMNS.iter().position(|name| *name == column)?)?.as_deref()
-}
-
-/// JSON in ASCII, which a database can read in any encoding.
-fn in_ascii(json: &str) -> String {
-    let mut ascii = String::with_capacity(json.len());
-    for character in json.chars() {
-        if character.is_ascii() {
-            ascii.push(character);
-        } else {
-            let units = character
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .map(|unit| format!("\\u{unit:04x}"))
-                .collect::<String>();
-            ascii.push_str(&units);
-        }
-    }
-    ascii
 }

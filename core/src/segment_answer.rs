@@ -1,9 +1,17 @@
-//! The ranges in the registry's answers to requests for numbers.
+//! What servers and programs share of the requests for numbers, and the ranges in the registry's answers.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::segment::{NEVER_ENDS, Range};
 
+/// The maximum number of requests in a call. The registry has the same limit.
+pub const MOST_REQUESTS: usize = 64;
+/// The interval between reports before the registry has specified an interval.
+pub const REPORT_EVERY: Duration = Duration::from_secs(60);
+const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
+const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 /// The maximum length of a token, in bytes. A token contains the name of its segment in hexadecimal. Longer tokens are
 /// ignored.
 pub const LONGEST_TOKEN: usize = 800;
@@ -28,6 +36,34 @@ pub const COLUMNS: [&str; 18] = [
     "near",
     "server_started",
 ];
+
+/// Returns the interval between reports that the registry has specified in microseconds, within reasonable limits.
+pub fn report_every(us: u64) -> Duration {
+    Duration::from_micros(us).clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY)
+}
+
+/// Returns a JSON text in ASCII, which a database can read in any encoding.
+///
+/// ```
+/// # use snowflake_id_core::segment_answer::in_ascii;
+/// assert_eq!(in_ascii(r#"{"name": "größe 🙂"}"#), r#"{"name": "gr\u00f6\u00dfe \ud83d\ude42"}"#);
+/// ```
+pub fn in_ascii(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() {
+            ascii.push(character);
+        } else {
+            let units = character
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<String>();
+            ascii.push_str(&units);
+        }
+    }
+    ascii
+}
 
 /// A range that the registry has granted.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
-//! [`Signed`]: the tokens of a server. A token is a statement, signed by a registry, about the numbers that the registry granted to this
-//! server or to other servers.
+//! [`Signed`]: the tokens of a server. A token is a statement, signed by a registry, about the numbers that the
+//! registry granted to this server or to other servers.
 
 use std::collections::BTreeMap;
 
@@ -78,9 +78,9 @@ impl Signed {
     }
 }
 
-/// Returns whether a token proves that this range was granted. A registry that has lost the grant meanwhile signs a token
-/// that states less. The registry grants no number of an earlier period, so a higher number of a later period proves the
-/// range as well, unless it was granted in advance.
+/// Returns whether a token proves that this range was granted. A registry that has lost the grant meanwhile signs a
+/// token that states less. The registry grants no number of an earlier period, so a higher number of a later period
+/// proves the range as well, unless it was granted in advance.
 pub fn proves(token: &str, granted: &Granted) -> bool {
     let (Some((next, ahead)), Some(last)) = (shown(token), granted.range.last()) else { return false };
     let last = last as u128;

@@ -70,8 +70,8 @@ fn the_other_implementation_gives_the_samples_of_the_standard() {
     assert_eq!(ff1(&key, b"9876543210", 10, 10, 123456789), 6124200773);
 }
 
-/// The masks of the first version, checked with another implementation: the key derivation and AES of OpenSSL, and FF1 in
-/// Python. They must never change, because masked numbers are in use outside.
+/// The masks of the first version, checked with another implementation: the key derivation and AES of OpenSSL, and FF1
+/// in Python. They must never change, because masked numbers are in use outside.
 #[test]
 fn masked_numbers_never_change() {
     let layout = |text: &str| Domain::layout(&text.parse().unwrap());

@@ -1,10 +1,10 @@
 //! A file in the data directory to which changes are appended.
 //!
-//! The first line describes the file and its format. Each further line consists of a checksum and of changes, as JSON. The
-//! second line is written together with the first one, and contains the changes that lead to the state at that time. Every
-//! other line contains the changes of one call. A line is durable when the call returns, so only the last line can be
-//! incomplete after a crash, and no caller has relied on its changes. When the file has grown to more than twice the size of
-//! its first contents, it is replaced as a whole.
+//! The first line describes the file and its format. Each further line consists of a checksum and of changes, as JSON.
+//! The second line is written together with the first one, and contains the changes that lead to the state at that
+//! time. Every other line contains the changes of one call. A line is durable when the call returns, so only the last
+//! line can be incomplete after a crash, and no caller has relied on its changes. When the file has grown to more than
+//! twice the size of its first contents, it is replaced as a whole.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -70,9 +70,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Appends changes. If the file must be replaced, the closure `all` returns the changes that lead to the state before
-    /// these changes. The changes are durable when this function returns. If the function fails, the file may contain the
-    /// changes, and is replaced by the next call.
+    /// Appends changes. If the file must be replaced, the closure `all` returns the changes that lead to the state
+    /// before these changes. The changes are durable when this function returns. If the function fails, the file may
+    /// contain the changes, and is replaced by the next call.
     pub fn append<C: Serialize>(&mut self, changes: &[C], all: impl FnOnce() -> Vec<C>) -> io::Result<()> {
         let written = match self.written.take().filter(|written| written.may_grow() && self.is_there(written))
         {

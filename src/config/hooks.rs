@@ -64,9 +64,7 @@ pub unsafe extern "C-unwind" fn check_registry(
     _source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    let text = unsafe { setting::setting_text(*value) };
-    // A setting contains no NUL.
-    let text = CString::new(text).unwrap_or_default();
+    let text = unsafe { new_value(value) };
     let problem = match Options::parse(&text) {
         Ok(options) if options.get("password").is_some() => Error::PasswordInRegistry,
         Ok(_) => return true,
@@ -86,10 +84,18 @@ pub unsafe extern "C-unwind" fn check_warm_segments(
     _source: pg_sys::GucSource::Type,
 ) -> bool {
     // SAFETY: PostgreSQL passes a pointer to the new value.
-    let text = unsafe { setting::setting_text(*value) };
-    // A setting contains no NUL.
-    let text = CString::new(text).unwrap_or_default();
+    let text = unsafe { new_value(value) };
     setting::split_list(&text).is_some() || reject(Error::InvalidSegmentList)
+}
+
+/// Copies the new value of a setting.
+///
+/// # Safety
+/// `value` is the pointer that PostgreSQL passes to a check hook.
+unsafe fn new_value(value: *mut *mut c_char) -> CString {
+    // SAFETY: by this function's contract.
+    let text = unsafe { setting::setting_text(*value) };
+    CString::new(text).unwrap_or_default() // A setting contains no NUL.
 }
 
 fn accepts_name(parameter: &'static str, least: usize, text: &[u8]) -> bool {

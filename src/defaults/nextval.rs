@@ -23,8 +23,8 @@ pub unsafe extern "C-unwind" fn snowflake_nextval_support(fcinfo: pg_sys::Functi
 }
 
 /// The executor checks the privilege on the called function when it initializes the expression, which is the next step.
-/// If the user lacks the privilege on either function, the call is left unchanged, because an error about the twin would
-/// be misleading.
+/// If the user lacks the privilege on either function, the call is left unchanged, because an error about the twin
+/// would be misleading.
 fn replacement(call: PlannedCall) -> Option<*mut pg_sys::FuncExpr> {
     let user = role::current_user();
     if !copy::is_planning(call)

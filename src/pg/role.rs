@@ -35,8 +35,8 @@ pub fn has_privileges_of(member: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     unsafe { pg_sys::has_privs_of_role(member, role) }
 }
 
-/// Returns the name of a role as an SQL identifier, quoted if necessary. Returns `None` if the role does not exist, or if
-/// its name cannot be converted to UTF-8.
+/// Returns the name of a role as an SQL identifier, quoted if necessary. Returns `None` if the role does not exist, or
+/// if its name cannot be converted to UTF-8.
 pub fn identifier(role: pg_sys::Oid) -> Option<String> {
     // SAFETY: the first function returns a C string, or a null pointer if the role does not exist. The second function
     // returns a C string.
@@ -52,8 +52,8 @@ type CacheId = std::ffi::c_int;
 #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17", feature = "pg18")))]
 type CacheId = pg_sys::SysCacheIdentifier::Type;
 
-/// Calls `on_change` with the OID of each relation that changes. If a role, a membership, the owner of the database or a
-/// function changes, or if any relation may have changed, calls `on_change` with `InvalidOid`.
+/// Calls `on_change` with the OID of each relation that changes. If a role, a membership, the owner of the database or
+/// a function changes, or if any relation may have changed, calls `on_change` with `InvalidOid`.
 ///
 /// PostgreSQL calls the function when this process learns of a change. This includes changes that the current
 /// transaction makes, and changes that a rollback undoes. The function may only set variables, because it can be called

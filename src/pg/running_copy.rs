@@ -16,8 +16,8 @@ pub fn is_planning_defaults() -> bool {
 /// Returns the relation of the `COPY FROM` that the client sent, if this is the current statement and `user` may insert
 /// rows into the relation.
 ///
-/// The relation is looked up by its name. It may therefore differ from the relation that is being filled, which may also
-/// be that of another `COPY` that runs inside of the statement. But the user may insert rows into the relation.
+/// The relation is looked up by its name. It may therefore differ from the relation that is being filled, which may
+/// also be that of another `COPY` that runs inside of the statement. But the user may insert rows into the relation.
 pub fn relation(user: pg_sys::Oid) -> Option<pg_sys::Oid> {
     // SAFETY: the portal of the current statement contains planned statements. A node has the type that its tag says.
     unsafe {

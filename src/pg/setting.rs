@@ -27,12 +27,12 @@ fn error_string(text: &str) -> *mut c_char {
     unsafe { pg_sys::MemoryContextStrdup(pg_sys::ErrorContext, text.as_ptr()) }
 }
 
-/// Splits a list of names that are separated by commas, as in `local_preload_libraries`. A name can be enclosed in double
-/// quotes. Returns `None` if the syntax is invalid.
+/// Splits a list of names that are separated by commas, as in `local_preload_libraries`. A name can be enclosed in
+/// double quotes. Returns `None` if the syntax is invalid.
 pub fn split_list(text: &CStr) -> Option<Vec<CString>> {
     let mut names = std::ptr::null_mut();
-    // SAFETY: the function changes a copy of the text, which stays valid while the names are copied. All elements of the
-    // list are C strings within this copy. The copy and the list are freed.
+    // SAFETY: the function changes a copy of the text, which stays valid while the names are copied. All elements of
+    // the list are C strings within this copy. The copy and the list are freed.
     unsafe {
         let copy = pg_sys::pstrdup(text.as_ptr());
         let is_list = pg_sys::SplitGUCList(copy, b',' as c_char, &mut names);

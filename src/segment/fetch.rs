@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use snowflake_id_core::segment_answer;
 use uuid::Uuid;
 
 use super::answer::{Answer, COLUMNS};
@@ -78,20 +79,7 @@ impl Question<'_> {
     /// Returns the requests as JSON in ASCII, which a database can read in any encoding.
     pub fn requests(&self) -> Result<String, String> {
         let json = serde_json::to_string(self.requests).map_err(|problem| problem.to_string())?;
-        let mut ascii = String::with_capacity(json.len());
-        for character in json.chars() {
-            if character.is_ascii() {
-                ascii.push(character);
-            } else {
-                let units = character
-                    .encode_utf16(&mut [0; 2])
-                    .iter()
-                    .map(|unit| format!("\\u{unit:04x}"))
-                    .collect::<String>();
-                ascii.push_str(&units);
-            }
-        }
-        Ok(ascii)
+        Ok(segment_answer::in_ascii(&json))
     }
 }
 

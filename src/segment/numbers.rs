@@ -110,8 +110,8 @@ fn snowflake_segment_ranges(
     name: TextBytes,
     count: i32,
 ) -> TableIterator<'static, (name!(first, i64), name!(increment, i64), name!(count, i64))> {
-    // The number of rows depends on the sizes of the ranges that the registry grants. At most `count` rows are possible,
-    // as each row has at least one number.
+    // The number of rows depends on the sizes of the ranges that the registry grants. At most `count` rows are
+    // possible, as each row has at least one number.
     let mut ranges: Vec<Taken> = Vec::new();
     let follows = |last: &Taken, taken: &Taken| {
         last.increment == taken.increment && last.last() + last.increment == taken.first

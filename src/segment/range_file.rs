@@ -132,7 +132,10 @@ impl RangeFile {
         let of_mark = |(name, had): (&String, &Had)| Change::Had { name: name.clone(), had: had.clone() };
         changes.extend(had.iter().filter(is_changed).map(of_mark));
         if !changes.is_empty() {
-            let written = self.append(&changes).and_then(|()| taken::write(&had));
+            let written = self.append(&changes).and_then(|()| match had.is_empty() {
+                true => Ok(()), // The database contains only the marks.
+                false => taken::write(&had),
+            });
             self.is_unwritable = written.is_err();
             written?;
         }

@@ -2,10 +2,10 @@
 //!
 //! At a clean stop, the worker takes all numbers that are left, and stores them in the range file. No call can get them
 //! meanwhile. A copy of the file, or an earlier version of the disk, must not lead to a second use of the numbers.
-//! Therefore the file contains a ticket, and the ticket is also the name of an empty file in shared memory of the host, which
-//! nothing copies or restores together with a disk. The worker that removes that file may use the numbers. No other worker
-//! can remove it again: neither on a copy of the data directory, nor after the disk was set back. If the host was
-//! restarted, the file does not exist, and the numbers are lost, as after a crash.
+//! Therefore the file contains a ticket, and the ticket is also the name of an empty file in shared memory of the host,
+//! which nothing copies or restores together with a disk. The worker that removes that file may use the numbers. No
+//! other worker can remove it again: neither on a copy of the data directory, nor after the disk was set back. If the
+//! host was restarted, the file does not exist, and the numbers are lost, as after a crash.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -36,14 +36,14 @@ pub struct Rest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     pub registry_id: Option<Uuid>,
-    /// The time at which the registry's server was started, in microseconds of Unix time. If the server was started again,
-    /// the registry may have lost grants unnoticed.
+    /// The time at which the registry's server was started, in microseconds of Unix time. If the server was started
+    /// again, the registry may have lost grants unnoticed.
     pub server_started_us: Option<i64>,
 }
 
 impl Origin {
-    /// Returns whether the registry cannot have lost the grants of a former origin unnoticed. The WAL of a registry in this
-    /// database contains its grants.
+    /// Returns whether the registry cannot have lost the grants of a former origin unnoticed. The WAL of a registry in
+    /// this database contains its grants.
     pub fn is_same(self, former: Origin, is_local: bool) -> bool {
         self.registry_id == former.registry_id
             && (is_local || self.server_started_us == former.server_started_us)
@@ -131,8 +131,8 @@ impl Rest {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path()).map(|_| ())
     }
 
-    /// Removes the ticket's file. Returns whether the file existed and belonged to the user that runs the server. Only in
-    /// this case, the numbers may be used.
+    /// Removes the ticket's file. Returns whether the file existed and belonged to the user that runs the server. Only
+    /// in this case, the numbers may be used.
     pub fn use_ticket(&self) -> bool {
         let path = self.path();
         // SAFETY: the function has no preconditions and always succeeds.

@@ -35,8 +35,8 @@ impl Known {
 
 /// The segment used last.
 static CURRENT: BackendLocal<Cell<Option<&Known>>> = BackendLocal::new(Cell::new(None));
-/// All segments that this session has used, by name. These entries are never freed, but there cannot be more entries than
-/// slots.
+/// All segments that this session has used, by name. These entries are never freed, but there cannot be more entries
+/// than slots.
 static ALL: LazyLock<Mutex<HashMap<&[u8], &Known>>> = LazyLock::new(Mutex::default);
 
 /// Returns the segment with this name if this session has used the segment.

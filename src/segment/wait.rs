@@ -44,8 +44,8 @@ pub fn prefetch(name: &[u8]) -> Result<(), Error> {
     })
 }
 
-/// Calls the closure `attempt` with the index of the segment's slot until the closure returns a result. Requests numbers
-/// and waits for them after each attempt without a result.
+/// Calls the closure `attempt` with the index of the segment's slot until the closure returns a result. Requests
+/// numbers and waits for them after each attempt without a result.
 fn with_numbers<T>(name: &[u8], attempt: impl Fn(&Segments, usize) -> Option<T>) -> Result<T, Error> {
     let segments = segments()?;
     if server::is_in_recovery() {
@@ -168,8 +168,8 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// What the registry said about a segment. A reason may contain the name and numbers of another segment, so a role that is
-/// limited to some segments does not see it.
+/// What the registry said about a segment. A reason may contain the name and numbers of another segment, so a role that
+/// is limited to some segments does not see it.
 fn detail_of(record: &Record) -> Option<String> {
     record.detail().filter(|_| privilege::sees_all())
 }

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use pgrx::{PGRXSharedMemory, PgSharedMemoryInitialization, pg_sys};
 
-/// An array in shared memory. Unlike the value of `PgAtomic`, the array is never built on the stack, so it can be large.
+/// An array in shared memory. Unlike the value of `PgAtomic`, the array is never built on the stack, so it can be
+/// large.
 ///
 /// The element type must be shareable between processes, which means that it contains no pointers into the memory of
 /// one process.
@@ -54,8 +55,8 @@ impl<T: Default + PGRXSharedMemory> PgSharedMemoryInitialization for SharedArray
 
     unsafe fn on_shmem_startup(&'static self, (): ()) {
         let mut was_found = false;
-        // SAFETY: called in the hook for this purpose. Only the postmaster runs the hook, so the lock for initialization
-        // is not needed.
+        // SAFETY: called in the hook for this purpose. Only the postmaster runs the hook, so the lock for
+        // initialization is not needed.
         let first =
             unsafe { pg_sys::ShmemInitStruct(self.name.as_ptr(), self.bytes(), &mut was_found) }.cast::<T>();
         assert!(first.is_aligned(), "bug: shared memory is not aligned");

@@ -101,7 +101,8 @@ static ENTRIES: SharedArray<Entry> =
 // SAFETY: as above.
 static BUCKETS: SharedArray<Link> =
     unsafe { SharedArray::new(c"snowflake_id segment buckets", config::max_segments) };
-/// One bit for each slot that needs the attention of the worker. SeqCst: see [`super::segments::Segments::begin_round`].
+/// One bit for each slot that needs the attention of the worker. SeqCst: see
+/// [`super::segments::Segments::begin_round`].
 // SAFETY: as above.
 static WANTED: SharedArray<AtomicU64> =
     unsafe { SharedArray::new(c"snowflake_id segment requests", || config::max_segments().div_ceil(64)) };
@@ -167,8 +168,8 @@ impl Exclusive {
         link
     }
 
-    /// Returns the index of a slot for a new name. A slot that was never assigned is preferred. Otherwise, a slot can be
-    /// reassigned if it has had no number, and if the registry does not know the name, rejects the name, or has not
+    /// Returns the index of a slot for a new name. A slot that was never assigned is preferred. Otherwise, a slot can
+    /// be reassigned if it has had no number, and if the registry does not know the name, rejects the name, or has not
     /// answered about an idle name. The search continues after the slot that was reassigned last.
     fn room(&mut self) -> Option<usize> {
         if self.0.used < ENTRIES.get().len() {
@@ -262,7 +263,8 @@ pub fn need(at: usize) {
     WANTED.get()[at / 64].fetch_or(1 << (at % 64), Ordering::SeqCst);
 }
 
-/// Returns the slots for which `want` or `need` was called since the previous call of this function, in ascending order.
+/// Returns the slots for which `want` or `need` was called since the previous call of this function, in ascending
+/// order.
 pub fn take_wanted() -> Vec<usize> {
     let mut wanted = vec![];
     for (word, bits) in WANTED.get().iter().enumerate() {

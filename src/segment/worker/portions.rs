@@ -3,8 +3,7 @@
 
 use std::collections::VecDeque;
 
-/// The maximum number of names in a statement. The registry has the same limit.
-pub const MOST_REQUESTS: usize = 64;
+use snowflake_id_core::segment_answer::MOST_REQUESTS;
 
 pub struct Portions<T>(VecDeque<Vec<T>>);
 

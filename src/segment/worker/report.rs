@@ -7,14 +7,15 @@
 //! signs a token that states what it has granted.
 
 use std::ffi::CString;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pgrx::prelude::*;
+use snowflake_id_core::segment_answer::{MOST_REQUESTS, report_every};
 use snowflake_id_core::signed::proves;
 use uuid::Uuid;
 
 use super::failure::Failure;
-use super::portions::{MOST_REQUESTS, Portions};
+use super::portions::Portions;
 use super::state::Worker;
 use super::wishes::Wish;
 use crate::config;
@@ -26,8 +27,6 @@ use crate::shared::segment_record::SegmentState;
 
 /// The maximum number of names in a report that follows the first one.
 const MOST_REPORTED: usize = 1024;
-const SHORTEST_REPORT_EVERY: Duration = Duration::from_millis(100);
-const LONGEST_REPORT_EVERY: Duration = Duration::from_secs(12 * 60 * 60);
 
 impl Worker {
     /// Follows the setting `snowflake_id.registry`. A new registry is sent a report immediately.
@@ -85,8 +84,7 @@ impl Worker {
             return Ok(None);
         }
         if let Some(report_every_us) = answer.report_every_us {
-            self.report_every = Duration::from_micros(report_every_us.unsigned_abs())
-                .clamp(SHORTEST_REPORT_EVERY, LONGEST_REPORT_EVERY);
+            self.report_every = report_every(report_every_us.unsigned_abs());
         }
         let signed = answer
             .about
@@ -174,8 +172,8 @@ impl Worker {
 
     /// Reports high-water marks. A registry that was restored from a backup may not know the marks. If there are many
     /// names, each report contains some of them in turn. All names are reported at once when the registry's server was
-    /// restarted, because it can lose its data unnoticed only then. The function ignores failures, because the next request
-    /// for numbers will report them. Fails if the process has to stop.
+    /// restarted, because it can lose its data unnoticed only then. The function ignores failures, because the next
+    /// request for numbers will report them. Fails if the process has to stop.
     pub fn report(&mut self) -> Result<(), ()> {
         let reported = self.report_some();
         self.report_at = Instant::now() + self.report_every.mul_f64(random_between((0.9, 1.1)));

@@ -1,4 +1,5 @@
-//! Saving the numbers that are left at a clean stop, and using them after the next start (see [`crate::segment::rest`]).
+//! Saving the numbers that are left at a clean stop, and using them after the next start (see
+//! [`crate::segment::rest`]).
 
 use pgrx::prelude::*;
 use uuid::Uuid;
@@ -12,10 +13,10 @@ use crate::segment::rest::{Origin, Rest};
 use crate::shared::segment_table;
 
 impl Worker {
-    /// Takes over the numbers that were left at the last clean stop, and determines whether this round may use them. It may
-    /// if their registry is still the registry of this server and its server was not restarted meanwhile, or if no registry
-    /// can be reached. Another registry may have granted the same numbers, and so may this one, if it lost commits and this
-    /// server was not there to prove it.
+    /// Takes over the numbers that were left at the last clean stop, and determines whether this round may use them. It
+    /// may if their registry is still the registry of this server and its server was not restarted meanwhile, or if no
+    /// registry can be reached. Another registry may have granted the same numbers, and so may this one, if it lost
+    /// commits and this server was not there to prove it.
     ///
     /// # Errors
     /// Returns a failure if the registry has answered, but has not yet received the reports of this server. Returns
@@ -52,8 +53,8 @@ impl Worker {
         Origin { registry_id, server_started_us: self.registry_started_us }
     }
 
-    /// Publishes the rest of a segment, if this round may use it. The ends of its ranges were stored before the server was
-    /// stopped.
+    /// Publishes the rest of a segment, if this round may use it. The ends of its ranges were stored before the server
+    /// was stopped.
     pub fn publish_rest(&mut self, at: usize, name: &str) {
         let Some(rest) = self.rest.as_mut().filter(|_| self.may_use_rest) else { return };
         let now_us = self.segments.registry_clock_us();

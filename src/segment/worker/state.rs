@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use pgrx::prelude::*;
 use snowflake_id_core::segment::NEVER_ENDS;
+use snowflake_id_core::segment_answer::REPORT_EVERY;
 use uuid::Uuid;
 
 use super::failure::Failure;
@@ -24,9 +25,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// The pause before the next request if the registry has granted no range and calls are waiting.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The default interval between reports of numbers to the registry. The registry can specify another
-/// interval.
-const REPORT_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Worker {
     pub segments: &'static Segments,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use snowflake_id_core::segment::{NEVER_ENDS, Standing};
+use snowflake_id_core::segment::NEVER_ENDS;
 
 use super::periods::{has_begun, is_next_period_due};
 use super::state::Worker;
@@ -26,9 +26,9 @@ pub struct Wish {
 }
 
 impl Worker {
-    /// Returns the requests that are due now. `wanted` contains the slots for which processes have requested numbers, in
-    /// ascending order. Once a second, the function considers all slots, because a process that was killed has requested
-    /// nothing.
+    /// Returns the requests that are due now. `wanted` contains the slots for which processes have requested numbers,
+    /// in ascending order. Once a second, the function considers all slots, because a process that was killed has
+    /// requested nothing.
     pub fn wishes(&mut self, wanted: &[usize]) -> Vec<Wish> {
         let mut wishes = vec![];
         let now_us = self.segments.registry_clock_us();
@@ -39,12 +39,10 @@ impl Worker {
         let slots = if is_sweep { (0..segment_table::used()).collect() } else { wanted.to_vec() };
         for at in slots {
             let is_wanted = wanted.binary_search(&at).is_ok();
-            let is_due = |standing: &Standing| {
-                let is_in_period = standing.current.is_some_and(|range| range.ends_us != NEVER_ENDS);
-                is_wanted || standing.is_next_wanted || is_in_period
-            };
             let slot = segment_table::slot(at);
-            if !(is_due(&slot.segment.standing()) || self.known.is_warm(at)) {
+            let standing = slot.segment.standing();
+            let is_in_period = standing.current.is_some_and(|range| range.ends_us != NEVER_ENDS);
+            if !(is_wanted || standing.is_next_wanted || is_in_period || self.known.is_warm(at)) {
                 continue;
             }
             let record = segment_table::record(at);

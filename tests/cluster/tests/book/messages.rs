@@ -1,8 +1,8 @@
 //! docs/reference/errors.md has an entry for each message in the sources. No server is needed.
 //!
 //! Messages are recognized by their form, so that a new message is found without a list of calls: they have several
-//! words and begin with a lower-case letter, a quote or a placeholder. Details and hints are sentences: they begin with a
-//! capital letter or end with a full stop, and need no entry. Exceptions are named in [`NOT_MESSAGES`].
+//! words and begin with a lower-case letter, a quote or a placeholder. Details and hints are sentences: they begin with
+//! a capital letter or end with a full stop, and need no entry. Exceptions are named in [`NOT_MESSAGES`].
 
 use harness::book::{files, read};
 
@@ -131,7 +131,8 @@ fn without_comments_on(source: &str) -> String {
         .collect()
 }
 
-/// The texts between placeholders, without spaces around them. Those of Rust are in braces; those of SQL begin with `%`.
+/// The texts between placeholders, without spaces around them. Those of Rust are in braces; those of SQL begin with
+/// `%`.
 fn pieces(message: &str, is_sql: bool) -> Vec<String> {
     let (mut pieces, mut rest) = (vec![String::new()], message);
     while let Some(character) = rest.chars().next() {

@@ -226,8 +226,8 @@ fn examples_of_a_fleet() {
     assert!(server.is_some());
 }
 
-/// The page about programs: each block begins with a comment that says where it is run. The client's doctests compile the
-/// program.
+/// The page about programs: each block begins with a comment that says where it is run. The client's doctests compile
+/// the program.
 #[test]
 fn examples_of_programs() {
     let page = include_str!("../../../../docs/how-to/ids-in-the-application.md");

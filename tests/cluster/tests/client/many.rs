@@ -1,6 +1,6 @@
-//! Programs that come and go beside the servers of a fleet, with faults of all kinds. Clocks of programs and servers are
-//! set, connections are cut, programs and servers are killed, and the registry fails over to a synchronous standby. No ID
-//! and no number is repeated.
+//! Programs that come and go beside the servers of a fleet, with faults of all kinds. Clocks of programs and servers
+//! are set, connections are cut, programs and servers are killed, and the registry fails over to a synchronous standby.
+//! No ID and no number is repeated.
 //!
 //! `SNOWFLAKE_ID_SECONDS` sets the length. The default is 20 s, and ten minutes under "make soak".
 
@@ -179,8 +179,8 @@ fn have_an_accident(
     }
 }
 
-/// If the registry fails over when its last renewal is not recent, it starts a quarantine, which its administrator ends:
-/// nothing is lost, because the standby is synchronous. No program and no server may seem to prove a loss.
+/// If the registry fails over when its last renewal is not recent, it starts a quarantine, which its administrator
+/// ends: nothing is lost, because the standby is synchronous. No program and no server may seem to prove a loss.
 fn assert_nothing_looks_lost(registry: &Cluster) {
     let mut client = registry.connect();
     let query = "SELECT coalesce(max(quarantine_reason), '') FROM snowflake_registry.status";

@@ -31,8 +31,8 @@ fn clock_us(client: &mut Client) -> i64 {
 /// A range that was used: worker ID, start, end.
 type Used = (i32, i64, i64);
 
-/// Holders come and go, and all repeat their calls: late, with old tokens, after the release. No two of them use the same
-/// time of one identity, and nothing looks like a loss.
+/// Holders come and go, and all repeat their calls: late, with old tokens, after the release. No two of them use the
+/// same time of one identity, and nothing looks like a loss.
 #[test]
 fn used_ranges_of_one_identity_do_not_overlap() {
     const WORKERS: i32 = 4;

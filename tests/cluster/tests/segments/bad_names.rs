@@ -151,8 +151,8 @@ fn a_name_that_is_no_text_is_refused() {
     client.run("SELECT snowflake_registry.create_segment('größe')");
 }
 
-/// A server moves to a registry that cannot represent one of its names. The first statement of the report contains that name,
-/// and fails; the server gets numbers of its other names nevertheless.
+/// A server moves to a registry that cannot represent one of its names. The first statement of the report contains that
+/// name, and fails; the server gets numbers of its other names nevertheless.
 #[test]
 fn a_bad_name_in_the_first_report() {
     let old = registry();

@@ -1,5 +1,5 @@
-//! Thousands of names on one server: each gets numbers, a restart without the registry continues them all, and a call stays
-//! cheap.
+//! Thousands of names on one server: each gets numbers, a restart without the registry continues them all, and a call
+//! stays cheap.
 
 use std::thread;
 use std::time::{Duration, Instant};

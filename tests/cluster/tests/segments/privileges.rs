@@ -82,8 +82,8 @@ fn other_sessions_learn_of_changes() {
     assert_eq!(outcome(&mut in_transaction, NEXT).as_deref(), DENIED);
 }
 
-/// A session that inserts rows by a prepared statement, and has cached that the table's owner has the privileges, learns
-/// of all changes.
+/// A session that inserts rows by a prepared statement, and has cached that the table's owner has the privileges,
+/// learns of all changes.
 #[test]
 fn other_sessions_learn_of_changes_of_defaults() {
     let server = single_server().start();
