@@ -30,18 +30,29 @@ COMMENT ON TRIGGER changed ON snowflake_internal.segment_grant IS
     'makes all sessions read the table again';
 
 -- An administrator who is not a superuser needs only EXECUTE on these functions. They run with the privileges of their
--- owner, a superuser, so their bodies are resolved when they are created. A row of a role that was dropped has no
--- effect, and is removed.
+-- owner, a superuser, so all names in them are qualified. A row of a role that was dropped has no effect, and is removed.
 CREATE FUNCTION snowflake_grant_segment(name text, role regrole) RETURNS void
-    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE sql
-BEGIN ATOMIC
+    VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    -- Servers send names in UTF8.
+    bytes CONSTANT pg_catalog.int4 := pg_catalog.octet_length(pg_catalog.convert_to(snowflake_grant_segment.name, 'UTF8'));
+BEGIN
+    IF snowflake_grant_segment.name IS NULL OR snowflake_grant_segment.role IS NULL THEN
+        RAISE EXCEPTION 'name and role must not be null' USING ERRCODE = 'null_value_not_allowed';
+    ELSIF bytes OPERATOR(pg_catalog.<) 1 OR bytes OPERATOR(pg_catalog.>) 255 THEN
+        RAISE EXCEPTION 'invalid length of segment name'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = pg_catalog.format('The name has %s bytes. It must have 1 to 255 bytes.', bytes);
+    END IF;
     DELETE FROM snowflake_internal.segment_grant AS g
     WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid OPERATOR(pg_catalog.=) g.role);
     INSERT INTO snowflake_internal.segment_grant AS g (role, names)
     VALUES (snowflake_grant_segment.role, ARRAY[snowflake_grant_segment.name])
     ON CONFLICT (role) DO UPDATE SET names = g.names OPERATOR(pg_catalog.||) excluded.names
     WHERE NOT g.names OPERATOR(pg_catalog.@>) excluded.names;
-END;
+END
+$$;
 COMMENT ON FUNCTION snowflake_grant_segment(text, regrole) IS
     'allows a role to take numbers of a segment, and limits the role to the segments that were granted to it';
 

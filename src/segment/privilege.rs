@@ -67,7 +67,7 @@ impl Segments {
 /// functions of PostgreSQL that could fail.
 #[inline]
 pub fn is_known_to_be_allowed(name: &[u8]) -> bool {
-    IS_OPEN_TO_ALL.get() || cached(role::current_user(), name) == Some(true)
+    IS_OPEN_TO_ALL.get() || cached(role::current_user(), |segments| segments.contain(name)) == Some(true)
 }
 
 /// Returns an error unless the current user may take numbers of a segment. Must be called before anything else is done
@@ -79,8 +79,7 @@ pub fn check(name: &[u8]) -> Result<(), Error> {
 
 /// Returns whether the current user is not limited to some segments.
 pub fn sees_all() -> bool {
-    // No segment has an empty name.
-    allows(role::current_user(), b"").unwrap_or(false)
+    holds_for(role::current_user(), |segments| matches!(segments, Segments::All)).unwrap_or(false)
 }
 
 /// Returns the error for a role that may not use a segment.
@@ -90,27 +89,33 @@ pub fn denied(role: pg_sys::Oid, name: &[u8]) -> Error {
 
 /// Returns whether a role may take numbers of a segment. The privilege on the function is not checked.
 pub fn allows(role: pg_sys::Oid, name: &[u8]) -> Result<bool, Error> {
+    holds_for(role, |segments| segments.contain(name))
+}
+
+/// Returns whether a statement holds for the segments that a role may use. It must hold for a role that may use all
+/// segments.
+fn holds_for(role: pg_sys::Oid, statement: impl Fn(&Segments) -> bool) -> Result<bool, Error> {
     if IS_OPEN_TO_ALL.get() {
         return Ok(true);
     }
-    if let Some(is_allowed) = cached(role, name) {
-        return Ok(is_allowed);
+    if let Some(holds) = cached(role, &statement) {
+        return Ok(holds);
     }
     let table = find_table();
     let as_of = CHANGES.get();
     let (is_open_to_all, segments) = read(table, role)?;
-    let is_allowed = segments.contain(name);
+    let holds = statement(&segments);
     if as_of == CHANGES.get() {
         IS_OPEN_TO_ALL.set(is_open_to_all);
         RIGHTS.lock().remember(as_of, (role, segments));
     }
-    Ok(is_allowed)
+    Ok(holds)
 }
 
-fn cached(role: pg_sys::Oid, name: &[u8]) -> Option<bool> {
+fn cached(role: pg_sys::Oid, statement: impl Fn(&Segments) -> bool) -> Option<bool> {
     let rights = RIGHTS.lock();
     let (_, segments) = rights.find(CHANGES.get(), |(known, _)| *known == role)?;
-    Some(segments.contain(name))
+    Some(statement(segments))
 }
 
 /// Returns the number of changes of relations, functions and roles since the process watches changes. While the number

@@ -69,6 +69,8 @@ SELECT snowflake_grant_segment('ours', 'regress_nobody');
 \set VERBOSITY terse
 SELECT snowflake_grant_segment('ours', NULL);
 SELECT snowflake_grant_segment(NULL, 'regress_clerk');
+SELECT snowflake_grant_segment('', 'regress_clerk');
+SELECT snowflake_grant_segment(repeat('x', 256), 'regress_clerk');
 SELECT snowflake_revoke_segment('ours', NULL);
 \set VERBOSITY default
 
