@@ -28,6 +28,9 @@
 //! | [`lease_state`] | what a server knows of its leases, and its steps in the protocol with the registry |
 //! | [`failures`] | growing pauses between attempts that fail |
 //! | [`lease_answer`] | the registry's answers to requests for leases, parsed and checked |
+//! | [`marks`] | [`Marks`]: the lowest IDs that a transaction in progress may have taken |
+//! | [`watermark`] | the counter below which no transaction in progress has taken an ID |
+//! | [`samples`] | which earlier watermarks are kept for statements that began earlier |
 //! | [`segment`] | [`Segment`]: numbers in ranges, shared by processes |
 //! | [`segment_answer`] | the ranges in the registry's answers to requests for numbers |
 //! | [`signed`] | the tokens that registries have signed for numbers |
@@ -62,12 +65,14 @@ pub mod layout;
 pub mod lease;
 pub mod lease_answer;
 pub mod lease_state;
+pub mod marks;
 pub mod mask;
 pub mod message;
 pub mod public;
 pub mod range;
 pub mod reader_sql;
 pub mod reset;
+pub mod samples;
 pub mod segment;
 pub mod segment_answer;
 pub mod short_mask;
@@ -78,6 +83,7 @@ mod subkey;
 pub mod time_scale;
 pub mod track;
 pub mod used;
+pub mod watermark;
 
 pub use error::{LayoutError, RangeError};
 pub use field::Field;
@@ -86,6 +92,7 @@ pub use id_text::{Encoding, TextError};
 pub use identity::Identity;
 pub use layout::{Decoded, Layout, Parts};
 pub use lease::Lease;
+pub use marks::Marks;
 pub use mask::Mask;
 pub use segment::Segment;
 pub use short_mask::ShortMask;

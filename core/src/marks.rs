@@ -1,0 +1,153 @@
+//! [`Marks`]: the lowest IDs that a transaction in progress may have taken.
+//!
+//! Readers that follow a table in the order of its IDs need the lowest ID that a transaction in progress may still
+//! commit. A writer therefore marks the slot of a layout **before** it takes an ID from the slot, and the mark remains
+//! until the transaction has ended for all other sessions. [`low_water`](crate::watermark::low_water) reads the marks.
+//!
+//! The following rules ensure that a reader that finds no mark of a transaction may ignore this transaction:
+//!
+//! * The reader loads the counter of the slot before the marks. If the counter includes an ID, the load (Acquire) reads
+//!   a value written by the exchange that took the ID, or by a later exchange. Therefore the reader sees the mark that
+//!   was set before this exchange, unless the mark was cleared.
+//! * A mark is cleared (Release) after its transaction has ended. A reader that finds the mark cleared (Acquire)
+//!   takes its snapshot later, so that the transaction has ended in this snapshot.
+//!
+//! `tests/loom_marks.rs` checks this over all interleavings.
+
+use crate::slot::Slot;
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of slots that a transaction can mark separately. If a transaction takes IDs from more slots, it holds back
+/// all of them.
+pub const MARKED_SLOTS: usize = 3;
+
+/// The marks of one transaction in progress.
+///
+/// The leader of a parallel query and its workers share the marks of the leader. The leader clears the marks when the
+/// workers have exited. Each process has separate cache lines, and the processor fetches lines in pairs.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Marks {
+    /// Marks are set in this order.
+    marks: [MarkWords; MARKED_SLOTS],
+    /// Whether the transaction has taken IDs from more slots: 0 or 1.
+    has_more: AtomicU64,
+}
+
+/// One mark.
+#[derive(Debug)]
+struct MarkWords {
+    /// The index of the slot plus one, or [`MarkWords::FREE`].
+    slot: AtomicU64,
+    /// A word of the slot from before the first ID, or [`MarkWords::NOTHING`].
+    word: AtomicU64,
+}
+
+/// The result of reading a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The transaction may have taken IDs from the slot with this index, at or after this word.
+    Slot {
+        /// The index of the slot.
+        index: usize,
+        /// The lowest word that may contain an ID of the transaction.
+        word: u64,
+    },
+    /// The transaction may have taken IDs from any slot.
+    Any,
+}
+
+impl Default for MarkWords {
+    fn default() -> MarkWords {
+        MarkWords { slot: AtomicU64::new(MarkWords::FREE), word: AtomicU64::new(MarkWords::NOTHING) }
+    }
+}
+
+impl MarkWords {
+    const FREE: u64 = 0;
+    const NOTHING: u64 = u64::MAX;
+
+    /// Sets the mark if it is free or belongs to the same slot. Returns whether the mark now belongs to the slot.
+    ///
+    /// Another process of a parallel query may set the same mark for another slot between the two steps. The word of that
+    /// slot's mark is then lower than necessary, which holds readers back, but is safe.
+    fn set(&self, slot: u64, word: u64) -> bool {
+        let found = self.slot.load(Ordering::Acquire);
+        if found != MarkWords::FREE && found != slot {
+            return false;
+        }
+        // Only the lowest word counts. Another process of a parallel query may have set a lower one.
+        self.word.fetch_min(word, Ordering::Release);
+        found == slot
+            || match self.slot.compare_exchange(MarkWords::FREE, slot, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => true,
+                Err(found) => found == slot,
+            }
+    }
+
+    fn clear(&self) {
+        if self.slot.load(Ordering::Relaxed) != MarkWords::FREE {
+            self.slot.store(MarkWords::FREE, Ordering::Release);
+            self.word.store(MarkWords::NOTHING, Ordering::Release);
+        }
+    }
+
+    fn read(&self) -> Option<Mark> {
+        let slot = self.slot.load(Ordering::Acquire);
+        let word = self.word.load(Ordering::Acquire);
+        let index = slot.checked_sub(1)? as usize;
+        (word != MarkWords::NOTHING).then_some(Mark::Slot { index, word })
+    }
+}
+
+impl Marks {
+    /// Marks a slot. Must be called before the transaction takes its first ID from the slot.
+    pub fn set(&self, index: usize, slot: &Slot) {
+        let word = slot.word();
+        if !self.marks.iter().any(|mark| mark.set(index as u64 + 1, word)) {
+            self.has_more.store(1, Ordering::Release);
+        }
+    }
+
+    /// Clears the marks. Must be called after the transaction has ended for all other sessions, by the process that runs
+    /// the transaction. The parallel workers of the transaction must have exited.
+    pub fn clear(&self) {
+        self.marks.iter().for_each(MarkWords::clear);
+        if self.has_more.load(Ordering::Relaxed) != 0 {
+            self.has_more.store(0, Ordering::Release);
+        }
+    }
+
+    /// Returns whether the transaction has marked no slot.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.marks[0].slot.load(Ordering::Acquire) == MarkWords::FREE
+    }
+
+    /// Returns the marks. The reader must have loaded the counters of the slots before.
+    pub fn read(&self) -> impl Iterator<Item = Mark> + '_ {
+        let any = self.has_more.load(Ordering::Acquire) != 0;
+        self.marks.iter().filter_map(MarkWords::read).chain(any.then_some(Mark::Any))
+    }
+
+    /// Returns the mark of a slot: a word of the slot from before the first ID that the transaction has taken from it.
+    pub fn of(&self, index: usize) -> Option<u64> {
+        self.read().find_map(|mark| match mark {
+            Mark::Slot { index: marked, word } if marked == index => Some(word),
+            Mark::Slot { .. } | Mark::Any => None,
+        })
+    }
+
+    /// Copies the marks of another transaction. Both must not change during the call.
+    pub fn copy_from(&self, other: &Marks) {
+        for (mark, other) in self.marks.iter().zip(&other.marks) {
+            mark.word.store(other.word.load(Ordering::Acquire), Ordering::Release);
+            mark.slot.store(other.slot.load(Ordering::Acquire), Ordering::Release);
+        }
+        self.has_more.store(other.has_more.load(Ordering::Acquire), Ordering::Release);
+    }
+}

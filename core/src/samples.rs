@@ -1,0 +1,44 @@
+//! Which samples of the watermarks are kept.
+//!
+//! A sample consists of the watermarks and a snapshot. It answers only statements whose snapshots are at least as new
+//! ([`Snapshot::is_covered_by`](crate::watermark::Snapshot::is_covered_by)). A statement began some time before it asks for
+//! the watermark, and a sample that is only a little older than the statement gives the highest watermark. If only the
+//! newest samples were kept, many readers would replace them before slow statements could use them. The samples
+//! therefore have ages of about 1 ms, 3 ms, 10 ms, and so on, up to a minute.
+
+/// The number of samples.
+pub const SAMPLES: usize = 12;
+
+/// The minimum time between two samples, in microseconds.
+pub const MIN_SPACING_US: i64 = 1_000;
+
+/// The age at which a sample may be dropped without regard to the others, in microseconds.
+const OLD_US: i64 = 60_000_000;
+
+/// Returns the index of the sample that a new sample replaces, or `None` if the newest sample is too young to add
+/// another one. `times_us` are the times of the samples in any order, in microseconds of a clock that is never set, with
+/// 0 for each unused place.
+pub fn to_replace(times_us: &[i64; SAMPLES], now_us: i64) -> Option<usize> {
+    let newest_us = times_us.iter().copied().max().unwrap_or_default();
+    if newest_us > 0 && now_us - newest_us < MIN_SPACING_US {
+        return None;
+    }
+    if let Some(unused) = times_us.iter().position(|&time_us| time_us == 0) {
+        return Some(unused);
+    }
+    let mut by_age: Vec<_> =
+        times_us.iter().enumerate().map(|(at, &time_us)| (now_us - time_us, at)).collect();
+    by_age.sort_unstable();
+    let (oldest_us, oldest) = by_age[SAMPLES - 1];
+    if oldest_us > OLD_US {
+        return Some(oldest);
+    }
+    // Without a sample, statements of its age must use the next older one. Drop the sample whose absence changes the age
+    // of the answer by the smallest factor.
+    let factor = |place: usize| {
+        let younger_us = if place == 0 { MIN_SPACING_US } else { by_age[place - 1].0.max(MIN_SPACING_US) };
+        by_age[place + 1].0 as f64 / younger_us as f64
+    };
+    let best = (0..SAMPLES - 1).min_by(|&one, &other| factor(one).total_cmp(&factor(other)));
+    best.map(|place| by_age[place].1)
+}

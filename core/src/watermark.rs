@@ -1,0 +1,148 @@
+//! The watermark of a layout: the counter below which no transaction in progress has taken an ID.
+//!
+//! [`low_water`] computes the watermarks of all slots together with a [`Snapshot`]. A row whose ID is below the watermark
+//! was written by a transaction that has ended in the snapshot. In each statement whose snapshot is at least as new
+//! ([`Snapshot::is_covered_by`]), the row is therefore visible, or will never be visible.
+
+use crate::field::Field;
+use crate::identity::Identity;
+use crate::layout::{Layout, Parts};
+use crate::marks::{Mark, Marks};
+use crate::slot::Slot;
+
+/// A snapshot: which transactions were in progress at a time. Transaction IDs have 64 bits, so that they never wrap
+/// around. Subtransactions are not included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// All transactions with this ID or a later one count as in progress.
+    pub xmax: u64,
+    /// The earlier transactions that were in progress, in increasing order.
+    pub running: Vec<u64>,
+}
+
+impl Snapshot {
+    /// Returns whether a transaction was in progress, or had not started.
+    pub fn is_running(&self, transaction: u64) -> bool {
+        transaction >= self.xmax || self.running.binary_search(&transaction).is_ok()
+    }
+
+    /// Returns whether all transactions that have ended in this snapshot have also ended in the other snapshot.
+    pub fn is_covered_by(&self, other: &Snapshot) -> bool {
+        other.xmax >= self.xmax && other.running.iter().all(|&transaction| self.is_running(transaction))
+    }
+}
+
+/// A transaction that holds back a watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The transaction of the process with this index.
+    Process(usize),
+    /// The prepared transaction with this ID, or a transaction of which only the ID is known.
+    Transaction(u64),
+}
+
+/// The watermark of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LowWater {
+    /// No transaction in progress has taken an ID below this counter.
+    pub word: u64,
+    /// The transaction that holds back the watermark. `None` if the watermark is the counter of the slot.
+    pub holder: Option<Holder>,
+}
+
+/// The reason why no watermark can be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// A transaction has taken IDs from more slots than it can mark.
+    AnyLayout(Holder),
+    /// A transaction has taken IDs from a slot that was retired by a reset.
+    Retired(Holder),
+    /// A transaction is older than the server's start, so that its marks are unknown. It is a prepared transaction, or will
+    /// end soon.
+    Older(Holder),
+}
+
+/// Returns the watermarks of the slots, and a snapshot in which all transactions have ended that have taken IDs below
+/// them.
+///
+/// `slots` are the slots by index, with `None` for each slot that is not in use. No slot may be assigned or retired during
+/// the call. `processes` are the marks of all processes. `prepared` returns the marks of prepared transactions.
+/// `snapshot` takes a snapshot, and `first` is the first transaction of which the marks are known.
+///
+/// The order of the steps matters: the counters first, then the marks of the processes, then those of prepared
+/// transactions, because a transaction that is being prepared moves from the former to the latter. The snapshot comes
+/// last, because a transaction whose marks were cleared has ended only in a snapshot that is taken later.
+///
+/// # Errors
+/// Returns [`Blocked`] if the marks of a transaction in progress do not tell from which slots it has taken IDs.
+pub fn low_water<'a>(
+    slots: impl IntoIterator<Item = Option<&'a Slot>>,
+    processes: impl IntoIterator<Item = &'a Marks>,
+    prepared: impl FnOnce() -> Vec<(u64, Vec<Mark>)>,
+    snapshot: impl FnOnce() -> Snapshot,
+    first: u64,
+) -> Result<(Vec<Option<LowWater>>, Snapshot), Blocked> {
+    let mut low: Vec<_> =
+        slots.into_iter().map(|slot| slot.map(|slot| LowWater { word: slot.word(), holder: None })).collect();
+    let mut blocked = None;
+    for (index, marks) in processes.into_iter().enumerate() {
+        if !marks.is_empty() {
+            marks.read().for_each(|mark| hold_back(&mut low, &mut blocked, mark, Holder::Process(index)));
+        }
+    }
+    let prepared = prepared();
+    let snapshot = snapshot();
+    for (transaction, marks) in prepared {
+        if snapshot.is_running(transaction) {
+            let holder = Holder::Transaction(transaction);
+            marks.into_iter().for_each(|mark| hold_back(&mut low, &mut blocked, mark, holder));
+        }
+    }
+    if let Some(blocked) = blocked {
+        return Err(blocked);
+    }
+    match snapshot.running.first() {
+        Some(&transaction) if transaction < first => Err(Blocked::Older(Holder::Transaction(transaction))),
+        _ => Ok((low, snapshot)),
+    }
+}
+
+fn hold_back(low: &mut [Option<LowWater>], blocked: &mut Option<Blocked>, mark: Mark, holder: Holder) {
+    match mark {
+        Mark::Slot { index, word } => match low.get_mut(index) {
+            Some(Some(low)) if word < low.word => *low = LowWater { word, holder: Some(holder) },
+            Some(Some(_)) => {}
+            // The slot was retired. IDs of the same layout now come from another slot, and their counters cannot be
+            // compared.
+            Some(None) | None => *blocked = Some(Blocked::Retired(holder)),
+        },
+        Mark::Any => *blocked = Some(Blocked::AnyLayout(holder)),
+    }
+}
+
+/// Returns the watermark as an ID: each ID that the server has issued or will issue at or after `counter` is at or above
+/// the result, and each ID of this identity below `counter` is below the result.
+///
+/// `identity` is the identity under which the server issues IDs, and `from` is the first counter that this identity has
+/// used. Below this counter, and without an identity, the result contains zeros instead of the identity. Otherwise, the
+/// result could be above an ID with a lower identity in the same tick. If the counter is past the end of the layout, the
+/// result is the largest number.
+///
+/// The layout must have no clock sequence.
+pub fn id_at(layout: &Layout, counter: u64, identity: Option<(Identity, u64)>) -> i64 {
+    let parts = Parts {
+        tick: counter >> layout.bits(Field::Sequence),
+        sequence: counter & layout.max(Field::Sequence),
+        ..Parts::default()
+    };
+    let pack = |identity: Identity| {
+        layout.pack(&Parts {
+            datacenter: identity.datacenter.into(),
+            worker: identity.worker.into(),
+            ..parts
+        })
+    };
+    let identity =
+        identity.filter(|&(_, from)| from <= counter).and_then(|(identity, _)| pack(identity).ok());
+    identity.or_else(|| layout.pack(&parts).ok()).unwrap_or(i64::MAX)
+}
