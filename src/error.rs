@@ -25,6 +25,19 @@ pub enum Error {
     },
     InRecovery,
     NoKeeperInRecovery,
+    WatermarkInRecovery,
+    WatermarkOfClockSequence {
+        layout: Layout,
+    },
+    /// The trigger has other arguments, or is not a trigger for rows that are inserted or updated.
+    OwnIdTrigger,
+    OwnIdColumn {
+        column: String,
+    },
+    NotOwnId {
+        id: i64,
+        layout: Layout,
+    },
     IdentityDoesNotFit {
         layout: Layout,
         problem: RangeError,
@@ -323,6 +336,38 @@ impl Error {
                 "cannot send requests to the snowflake_id keeper during recovery",
                 "The keeper does not run during recovery.",
                 "Call the function again after the server has been promoted, for example by pg_promote().",
+            ),
+            Error::WatermarkInRecovery => texts(
+                ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cannot compute a watermark during recovery",
+                "Only the server that issues the IDs knows its watermark.",
+                "On the primary, run: SELECT snowflake_watermark(), pg_current_wal_insert_lsn(); On the standby, wait until pg_last_wal_replay_lsn() has reached this position. Then read the rows below the watermark in a new transaction.",
+            ),
+            Error::WatermarkOfClockSequence { layout } => texts(
+                ERRCODE_FEATURE_NOT_SUPPORTED,
+                "layouts with a clock sequence have no watermark",
+                format!(
+                    "After the clock is set back, IDs of layout \"{layout}\" can be lower than earlier ones."
+                ),
+                "Use a layout without field clock_seq for tables that are read in the order of their IDs.",
+            ),
+            Error::OwnIdTrigger => texts(
+                ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
+                "invalid use of snowflake_require_own_id()",
+                "It must be called as a trigger FOR EACH ROW on INSERT or UPDATE, with the name of a column and optionally a layout.",
+                "CREATE TRIGGER own_id AFTER INSERT OR UPDATE OF id ON orders FOR EACH ROW EXECUTE FUNCTION snowflake_require_own_id('id');",
+            ),
+            Error::OwnIdColumn { column } => texts(
+                ERRCODE_UNDEFINED_COLUMN,
+                format!("no column \"{column}\" of type bigint"),
+                "The first argument of trigger function snowflake_require_own_id() is the name of the column with the ID.",
+                "Create the trigger with the name of a column of type bigint.",
+            ),
+            Error::NotOwnId { id, layout } => texts(
+                ERRCODE_CHECK_VIOLATION,
+                format!("ID {id} was not taken by this transaction"),
+                format!("Readers may already have passed this ID of layout \"{layout}\"."),
+                "Take the ID in the transaction that inserts the row, for example by DEFAULT snowflake_nextval().",
             ),
             Error::IdentityDoesNotFit { layout, problem } => texts(
                 ERRCODE_INVALID_PARAMETER_VALUE,

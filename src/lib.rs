@@ -12,6 +12,7 @@
 //! | [`shared`] | the state in shared memory, and which process may read or write it |
 //! | [`generate`] | `snowflake_nextval`, `snowflake_batch`, `snowflake_currval` |
 //! | [`defaults`] | calls in defaults of columns: `COPY` in bulk, the privileges of the table's owner |
+//! | [`watermark`] | `snowflake_watermark`: an ID below which no row can appear any more |
 //! | [`keeper`] | the background worker that writes the horizon ahead of the IDs and opens the gate |
 //! | [`registry`] | the background worker that leases the worker ID from a registry |
 //! | [`segment`] | segments: their functions, and the background worker that fetches ranges of numbers |
@@ -34,6 +35,7 @@ mod registry;
 mod segment;
 mod shared;
 mod wait_event;
+mod watermark;
 
 ::pgrx::pg_module_magic!(name, version);
 
@@ -46,6 +48,7 @@ pub extern "C-unwind" fn _PG_init() {
     if pg::server::is_preloading() {
         shared::request();
         keeper::register();
+        watermark::register();
         config::reserve_prefix();
     }
 }

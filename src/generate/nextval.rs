@@ -38,10 +38,13 @@ pub unsafe extern "C-unwind" fn snowflake_nextval(_fcinfo: pg_sys::FunctionCallI
     pg_sys::Datum::from(id)
 }
 
-/// Takes an ID after setting up the session or waiting, if necessary.
+/// Takes the first ID of a transaction, or takes an ID after setting up the session or waiting, if necessary.
 #[cold]
 #[pg_guard]
 unsafe extern "C-unwind" fn next_slowly() -> i64 {
+    if let Some(id) = session::try_first() {
+        return id;
+    }
     let (generator, reservation) = reserve(&WaitBudget::new(), NonZeroU64::MIN).or_report();
     generator.first_id(reservation)
 }

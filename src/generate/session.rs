@@ -18,6 +18,7 @@ use crate::config;
 use crate::error::Error;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{clock, process, server};
+use crate::shared::marks;
 use crate::shared::memory;
 use crate::shared::slots::{self, SlotInUse};
 
@@ -32,7 +33,11 @@ pub struct Session {
     counted_at: BackendLocal<Cell<u64>>,
 }
 
+/// The session that matches the settings.
 static SESSION: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
+/// The session, if the current transaction has marked its slot (see [`snowflake_id_core::marks`]). IDs may be taken only
+/// from this session.
+static MARKED: BackendLocal<Cell<Option<&Session>>> = BackendLocal::new(Cell::new(None));
 /// All sessions that this backend has set up. Sessions are never freed, so that the hot path needs no guard
 /// around the current session (a `RefCell` costs 3 ns). Few sessions are created, because sessions are reused
 /// and settings rarely change.
@@ -42,14 +47,42 @@ static LAST_ID: BackendLocal<Cell<Option<i64>>> = BackendLocal::new(Cell::new(No
 /// Takes one ID if a session exists and the slot permits another ID. This is the hot path.
 #[inline]
 pub fn try_next() -> Option<i64> {
+    next_of(MARKED.get()?)
+}
+
+/// Marks the slot for the current transaction, and takes one ID if a session exists and the slot permits another ID. Every
+/// transaction takes its first ID here.
+pub fn try_first() -> Option<i64> {
     let session = SESSION.get()?;
+    session.mark();
+    next_of(session)
+}
+
+#[inline]
+fn next_of(session: &Session) -> Option<i64> {
     let reservation = session.reserve(NonZeroU64::MIN).ok()?;
     Some(session.generator.first_id(reservation))
 }
 
-/// Returns the current session. If no session exists, the function waits until the gate is open, and then
-/// sets up a session.
+/// Forgets that the slot is marked, and clears the marks. Must be called after each transaction.
+pub fn end_transaction() {
+    MARKED.set(None);
+    if let Some(marks) = marks::own()
+        && !marks.is_empty()
+    {
+        marks.clear();
+    }
+}
+
+/// Returns the current session, and marks its slot. If no session exists, the function waits until the gate is open, and
+/// then sets up a session.
 pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
+    let session = unmarked(budget)?;
+    session.mark();
+    Ok(session)
+}
+
+fn unmarked(budget: &WaitBudget) -> Result<&'static Session, Error> {
     if let Some(session) = SESSION.get()
         && !session.is_retired()
     {
@@ -80,6 +113,7 @@ pub fn current(budget: &WaitBudget) -> Result<&'static Session, Error> {
 /// Makes the next call set up the session again, because settings have changed.
 pub fn forget() {
     SESSION.set(None);
+    MARKED.set(None);
 }
 
 /// Adds the uncounted IDs of all sessions to the shared counters.
@@ -146,6 +180,14 @@ impl Session {
             uncounted: BackendLocal::default(),
             counted_at: BackendLocal::default(),
         })
+    }
+
+    /// Marks the slot for the current transaction. Must be called before the transaction takes an ID.
+    fn mark(&'static self) {
+        if let Some(marks) = marks::own() {
+            marks.set(self.slot_in_use.index, self.slot_in_use.slot);
+            MARKED.set(Some(self));
+        }
     }
 
     /// Whether the horizon was reset. After a reset, the layout is assigned another slot.

@@ -21,6 +21,8 @@ pub mod running_copy;
 pub mod server;
 pub mod set_returning;
 pub mod setting;
+pub mod snapshot;
 pub mod timestamp;
+pub mod transaction_end;
 pub mod varlena;
 pub mod wait;

@@ -25,6 +25,47 @@ pub fn at_exit(action: fn()) {
     unsafe { pg_sys::before_shmem_exit(Some(run), pg_sys::Datum::from(action as usize)) };
 }
 
+/// Returns the index of the process that runs the current transaction: this process, or the leader if this process is a
+/// worker of a parallel query. Indexes are less than [`max_processes`].
+pub fn index_of_leader() -> usize {
+    // SAFETY: reads this process's entry in shared memory. A parallel worker joins the group of its leader before it runs
+    // anything else.
+    unsafe {
+        let leader = match pg_sys::ParallelWorkerNumber {
+            ..0 => pg_sys::MyProc,
+            _ => (*pg_sys::MyProc).lockGroupLeader,
+        };
+        assert!(!leader.is_null(), "bug: a parallel worker has no leader");
+        leader.offset_from((*pg_sys::ProcGlobal).allProcs) as usize
+    }
+}
+
+/// Returns the process ID of the process with this index, or `None` if there is none.
+pub fn pid_at(index: usize) -> Option<i32> {
+    assert!(index < max_processes(), "bug: no process has index {index}");
+    // SAFETY: the array has at least so many elements. Another process may change the process ID at any time.
+    let pid = unsafe { (&raw const (*(*pg_sys::ProcGlobal).allProcs.add(index)).pid).read_volatile() };
+    (pid != 0).then_some(pid)
+}
+
+/// Returns the maximum number of processes that run transactions. The number is known when the shared memory is
+/// requested.
+pub fn max_processes() -> usize {
+    // SAFETY: set before the shared memory is requested, and never changed.
+    unsafe { pg_sys::MaxBackends as usize }
+}
+
+unsafe extern "C" {
+    /// The setting `max_prepared_transactions`. This variable in PostgreSQL's `access/twophase.h` has no binding in pgrx.
+    static max_prepared_xacts: c_int;
+}
+
+/// Returns the maximum number of prepared transactions.
+pub fn max_prepared_transactions() -> usize {
+    // SAFETY: a setting that changes only at a restart.
+    unsafe { max_prepared_xacts as usize }
+}
+
 /// Exits this process, with PostgreSQL's cleanup.
 pub fn exit(code: i32) -> ! {
     // SAFETY: runs PostgreSQL's exit callbacks. The caller holds no Rust value with a destructor that must run.

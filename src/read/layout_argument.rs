@@ -46,7 +46,7 @@ const CACHE_SIZE: usize = 8;
 static CACHE: Mutex<Vec<(Box<[u8]>, Layout)>> = Mutex::new(Vec::new());
 
 /// Parses a layout, in the encoding of the database. Recently parsed layouts come from the cache.
-fn parse(text: &[u8]) -> Result<Layout, Error> {
+pub fn parse(text: &[u8]) -> Result<Layout, Error> {
     let mut cache = CACHE.lock();
     if let Some((_, layout)) = cache.iter().find(|(known, _)| **known == *text) {
         return Ok(*layout);

@@ -5,7 +5,7 @@ mod decode;
 mod direct;
 mod guess;
 mod id_text;
-mod layout_argument;
+pub mod layout_argument;
 pub mod layouts;
 mod mask;
 mod mask_key;

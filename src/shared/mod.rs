@@ -11,6 +11,8 @@
 //! * the lease status, written by the registry worker: see [`lease`].
 //! * the slots of segments: see [`segments`] and [`segment_table`].
 //! * the hosts at which connection attempts got stuck: see [`stuck`].
+//! * the marks of transactions in progress: see [`marks`].
+//! * the samples of the watermarks: see [`samples`].
 //! * the report (the keeper's current problem): written by the keeper under the exclusive lock.
 //!
 //! The orderings of the atomics, and why they suffice, are explained in [`snowflake_id_core::slot`].
@@ -27,8 +29,10 @@ pub mod command_slot;
 pub mod history;
 pub mod keeper_words;
 pub mod lease;
+pub mod marks;
 pub mod memory;
 pub mod report;
+pub mod samples;
 pub mod segment_record;
 pub mod segment_table;
 pub mod segments;
@@ -39,6 +43,7 @@ pub mod stuck;
 mod tracks;
 pub mod wait;
 pub mod wakeup;
+pub mod watermark;
 
 /// Requests the shared memory. Called by the postmaster while it loads the library.
 pub fn request() {
@@ -47,5 +52,7 @@ pub fn request() {
     lease::request();
     segments::request();
     stuck::request();
+    marks::request();
+    samples::request();
     carry_over::request();
 }

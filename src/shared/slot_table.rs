@@ -32,6 +32,8 @@ impl Default for SlotTable {
 pub(super) struct Record {
     /// The number of IDs that backends have reported so far. All backends add their counts.
     pub(super) issued: AtomicU64,
+    /// The first counter that the identity of the gate may have used. Written under the exclusive lock.
+    identity_from: AtomicU64,
     /// The slot's word after the last change other than taking an ID. As long as the slot still has this
     /// word, no ID has been taken since that change. The fields `set_to` and `end_of_use_us` are written
     /// under the exclusive lock.
@@ -52,6 +54,16 @@ impl Record {
     pub(super) fn note_raised(&self, key: &SlotKey, before: u64, after: u64) {
         self.end_of_use_us.store(self.end_of_use_us(key, before), Ordering::Relaxed);
         self.set_to.store(after, Ordering::Relaxed);
+    }
+
+    /// Records the first counter that the next identity of the gate may use.
+    pub(super) fn note_identity_from(&self, counter: u64) {
+        self.identity_from.store(counter, Ordering::Relaxed);
+    }
+
+    /// Returns the first counter that the identity of the gate may have used. The directory must be locked.
+    pub(super) fn identity_from(&self) -> u64 {
+        self.identity_from.load(Ordering::Relaxed)
     }
 
     /// Returns the high-water mark of the issued IDs, given the slot's word. The high-water mark does not

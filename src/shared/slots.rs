@@ -17,6 +17,8 @@ use crate::error::Error;
 /// The slot of a layout, with a counter of the issued IDs.
 #[derive(Clone, Copy)]
 pub struct SlotInUse {
+    /// The index of the slot.
+    pub index: usize,
     pub slot: &'static Slot,
     pub issued: &'static AtomicU64,
     /// The value of the clock sequence.
@@ -66,6 +68,7 @@ pub fn find_or_assign(layout: &Layout) -> Result<SlotInUse, Error> {
     let word = key.word(layout.clock_seq_at(current), state.first_counter(&key));
     state.slot_table.slots[free].assign(word, state.first_unusable_tick(&key));
     state.slot_table.records[free].note_new(word);
+    state.slot_table.records[free].note_identity_from(key.parts(word).1);
     directory.entries[free] = SlotEntry::InUse(*layout, key.track());
     Ok(state.slot_at(free, &key))
 }
@@ -94,7 +97,12 @@ pub fn name_after(layout: &Layout) -> Result<(), Error> {
 impl State {
     fn slot_at(&'static self, at: usize, key: &SlotKey) -> SlotInUse {
         let slot = &self.slot_table.slots[at];
-        SlotInUse { slot, issued: &self.slot_table.records[at].issued, clock_seq: key.parts(slot.word()).0 }
+        SlotInUse {
+            index: at,
+            slot,
+            issued: &self.slot_table.records[at].issued,
+            clock_seq: key.parts(slot.word()).0,
+        }
     }
 
     /// Returns the key of the slot that a layout currently uses.

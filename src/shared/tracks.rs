@@ -14,7 +14,9 @@ use snowflake_id_core::track::{Begun, Horizon, TRACKS, Track};
 use snowflake_id_core::{Lease, Slot, SlotKey};
 
 use super::memory::{DIRECTORY, State};
+use super::samples;
 use super::slot_table::{Directory, MAX_LAYOUTS, Record, SlotEntry};
+use crate::pg::snapshot;
 
 impl State {
     /// Returns the state of the tracks, including the given stored horizons.
@@ -97,6 +99,7 @@ impl State {
     /// values and the floors.
     pub fn begin(&self, begun: [Begun; TRACKS]) {
         let _directory = DIRECTORY.exclusive();
+        self.note_first_transaction(snapshot::next());
         // Track 0 is set last, because
         // [`ServerStatus::is_begun`](super::server_status::ServerStatus::is_begun) checks track 0.
         self.server_status.begin(1, begun[1]);
@@ -170,6 +173,9 @@ impl State {
         }));
         for ((key, _, record), (before, after)) in slots().zip(raised) {
             record.note_raised(&key, before, after);
+            if is_another {
+                record.note_identity_from(key.parts(after).1);
+            }
         }
     }
 
@@ -214,5 +220,6 @@ impl State {
         }
         self.server_status.begin(0, Begun { value: 0, floor_us });
         self.server_status.begin(1, Begun::NONE);
+        samples::clear();
     }
 }

@@ -1,0 +1,54 @@
+//! Callbacks at the end of a transaction.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+
+use pgrx::prelude::*;
+
+use super::backend_local::BackendLocal;
+
+/// The actions of the extension.
+#[derive(Clone, Copy)]
+pub struct Actions {
+    /// Runs after the transaction has ended for all other sessions: it was committed, rolled back or prepared. Must not
+    /// fail. The action does not run in parallel workers.
+    pub ended: fn(),
+    /// Runs before the transaction is prepared, after its deferred triggers. May fail.
+    pub before_prepare: fn(),
+}
+
+static ACTIONS: BackendLocal<Cell<Option<Actions>>> = BackendLocal::new(Cell::new(None));
+
+/// Registers the actions for all processes that the postmaster starts. Called by the postmaster while it loads the
+/// library.
+pub fn register(actions: Actions) {
+    ACTIONS.set(Some(actions));
+    // SAFETY: the callback has the right signature and exists as long as the process. The list is inherited by all
+    // processes, because this function runs in the postmaster.
+    unsafe { pg_sys::RegisterXactCallback(Some(on_event), std::ptr::null_mut()) };
+}
+
+/// The callback has no guard, because it runs at the end of every transaction. Only [`before_prepare`] calls functions
+/// that could fail.
+unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
+    use pg_sys::XactEvent::*;
+    let Some(actions) = ACTIONS.get() else { return };
+    match event {
+        // PostgreSQL calls the callbacks for these events after the transaction has ended for all other sessions, or was
+        // handed over to the list of prepared transactions.
+        XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE => (actions.ended)(),
+        XACT_EVENT_PRE_PREPARE => {
+            // SAFETY: PostgreSQL calls this callback, so a guarded function may be called here.
+            unsafe { before_prepare() }
+        }
+        // The leader of a parallel worker runs the actions.
+        _ => {}
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn before_prepare() {
+    if let Some(actions) = ACTIONS.get() {
+        (actions.before_prepare)();
+    }
+}

@@ -1,0 +1,100 @@
+//! The marks of transactions in progress, and of prepared transactions.
+//!
+//! * Each process that can run transactions has its own [`Marks`]. The process and its parallel workers set the marks,
+//!   and the process clears them (see [`snowflake_id_core::marks`]).
+//! * A prepared transaction has no process. Its marks are copied to a list before the process clears them. The list is
+//!   written under the exclusive lock and read under the shared lock. An entry remains until its place is needed: readers
+//!   ignore entries of transactions that have ended.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pgrx::prelude::*;
+use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
+use snowflake_id_core::Marks;
+use snowflake_id_core::marks::Mark;
+
+use super::array::SharedArray;
+use crate::pg::backend_local::BackendLocal;
+use crate::pg::{process, snapshot};
+
+#[derive(Default)]
+struct ProcessMarks(Marks);
+
+/// An entry in the list of prepared transactions.
+#[derive(Default)]
+struct Prepared {
+    /// The ID of the transaction.
+    transaction: AtomicU64,
+    marks: Marks,
+}
+
+// SAFETY: consists of atomics only.
+unsafe impl PGRXSharedMemory for ProcessMarks {}
+// SAFETY: as above.
+unsafe impl PGRXSharedMemory for Prepared {}
+
+// SAFETY: no other extension uses these names.
+static PROCESSES: SharedArray<ProcessMarks> =
+    unsafe { SharedArray::new(c"snowflake_id marks", process::max_processes) };
+/// Each process can have one transaction that is not prepared yet. Therefore an entry of a transaction that has ended can
+/// always be found.
+// SAFETY: as above.
+static PREPARED: SharedArray<Prepared> = unsafe {
+    SharedArray::new(c"snowflake_id prepared transactions", || {
+        process::max_prepared_transactions() + process::max_processes()
+    })
+};
+/// The number of entries that were ever used, and the lock of the list.
+// SAFETY: as above.
+static PREPARED_COUNT: PgLwLock<usize> = unsafe { PgLwLock::new(c"snowflake_id prepared") };
+
+/// Requests the shared memory.
+pub(super) fn request() {
+    pg_shmem_init!(PROCESSES = ());
+    pg_shmem_init!(PREPARED = ());
+    pg_shmem_init!(PREPARED_COUNT);
+}
+
+/// Returns the marks of the current transaction. A parallel worker uses the marks of its leader. Returns `None` if the
+/// library is not preloaded.
+#[inline]
+pub fn own() -> Option<&'static Marks> {
+    static OWN: BackendLocal<Cell<Option<&Marks>>> = BackendLocal::new(Cell::new(None));
+    if OWN.get().is_none() {
+        OWN.set(PROCESSES.get().get(process::index_of_leader()).map(|marks| &marks.0));
+    }
+    OWN.get()
+}
+
+/// Returns the marks of all processes, in the order of their indexes.
+pub fn of_processes() -> impl Iterator<Item = &'static Marks> {
+    PROCESSES.get().iter().map(|marks| &marks.0)
+}
+
+/// Returns the marks in the list of prepared transactions, with the IDs of the transactions. The transactions may have
+/// ended.
+pub fn of_prepared() -> Vec<(u64, Vec<Mark>)> {
+    let count = PREPARED_COUNT.share();
+    let used = PREPARED.get().iter().take(*count);
+    used.map(|entry| (entry.transaction.load(Ordering::Relaxed), entry.marks.read().collect())).collect()
+}
+
+/// Copies the marks of the current transaction to the list of prepared transactions, if there are any. Must be called
+/// before the transaction is prepared.
+pub fn copy_to_prepared() {
+    let Some(marks) = own().filter(|marks| !marks.is_empty()) else { return };
+    let transaction = snapshot::own_transaction();
+    let mut count = PREPARED_COUNT.exclusive();
+    let running = snapshot::take();
+    let entries = PREPARED.get();
+    let has_ended = |entry: &Prepared| !running.is_running(entry.transaction.load(Ordering::Relaxed));
+    let reused = entries[..*count].iter().position(has_ended);
+    let at = reused.unwrap_or_else(|| {
+        *count += 1;
+        *count - 1
+    });
+    let entry = entries.get(at).expect("bug: more transactions are prepared than PostgreSQL allows");
+    entry.marks.copy_from(marks);
+    entry.transaction.store(transaction, Ordering::Relaxed);
+}
