@@ -228,6 +228,11 @@ IMMUTABLE STRICT PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_reader_sql_wrapper';
 
+CREATE FUNCTION "snowflake_require_own_id"()
+    RETURNS TRIGGER
+    LANGUAGE c
+    AS 'MODULE_PATHNAME', 'snowflake_require_own_id_wrapper';
+
 CREATE FUNCTION "snowflake_reset_horizon"(
     "worker_id" INT DEFAULT NULL,
     "datacenter_id" INT DEFAULT 0
@@ -425,6 +430,30 @@ CREATE FUNCTION "snowflake_unmask_named"(
 STRICT STABLE PARALLEL SAFE
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'snowflake_unmask_named_layout_wrapper';
+
+CREATE FUNCTION "snowflake_watermark"(
+    "layout" text
+) RETURNS bigint
+STRICT STABLE PARALLEL RESTRICTED
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_watermark_as_wrapper';
+
+CREATE FUNCTION "snowflake_watermark"() RETURNS bigint
+STRICT STABLE PARALLEL RESTRICTED
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_watermark_wrapper';
+
+CREATE FUNCTION "snowflake_watermarks"() RETURNS TABLE (
+    "layout" TEXT,
+    "watermark" bigint,
+    "watermark_time" timestamp with time zone,
+    "problem" TEXT,
+    "pid" INT,
+    "transaction" xid
+)
+STRICT VOLATILE PARALLEL RESTRICTED
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'snowflake_watermarks_wrapper';
 
 CREATE FUNCTION snowflake_decode(
     id bigint,
@@ -2008,6 +2037,37 @@ COMMENT ON FUNCTION snowflake_advance(timestamptz) IS
 COMMENT ON FUNCTION snowflake_reset_horizon(int, int) IS
     'resets the horizon to the current time, under a worker ID that this server has never used';
 
+-- The watermark of each layout, and the transactions that hold the watermarks back.
+
+CREATE VIEW snowflake_watermark_status AS
+    SELECT w.layout, w.watermark, w.watermark_time, w.problem,
+           coalesce(w.pid, s.pid) AS pid, s.usename, s.application_name, p.gid,
+           coalesce(p.prepared, s.xact_start) AS held_back_since
+    FROM @extschema@.snowflake_watermarks() AS w
+    LEFT JOIN pg_catalog.pg_stat_activity AS s
+        ON s.pid OPERATOR(pg_catalog.=) w.pid OR s.backend_xid OPERATOR(pg_catalog.=) w.transaction
+    LEFT JOIN pg_catalog.pg_prepared_xacts AS p ON p.transaction OPERATOR(pg_catalog.=) w.transaction;
+COMMENT ON VIEW snowflake_watermark_status IS
+    'watermarks of the layouts in use, and the transactions that hold them back';
+COMMENT ON COLUMN snowflake_watermark_status.layout IS 'layout in use, without a clock sequence';
+COMMENT ON COLUMN snowflake_watermark_status.watermark IS 'ID below which no new row can become visible; NULL if no such ID is known';
+COMMENT ON COLUMN snowflake_watermark_status.watermark_time IS 'time in the watermark';
+COMMENT ON COLUMN snowflake_watermark_status.problem IS 'reason why the watermark is NULL: many layouts, reset, older transaction; NULL if there is a watermark';
+COMMENT ON COLUMN snowflake_watermark_status.pid IS 'process ID of the session whose transaction holds the watermark back; NULL if no session does';
+COMMENT ON COLUMN snowflake_watermark_status.usename IS 'role of that session';
+COMMENT ON COLUMN snowflake_watermark_status.application_name IS 'name of the application of that session';
+COMMENT ON COLUMN snowflake_watermark_status.gid IS 'identifier of the prepared transaction that holds the watermark back; NULL if no prepared transaction does';
+COMMENT ON COLUMN snowflake_watermark_status.held_back_since IS 'start of the transaction that holds the watermark back, or the time at which it was prepared; NULL if no transaction does';
+
+COMMENT ON FUNCTION snowflake_watermark() IS
+    'ID below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
+COMMENT ON FUNCTION snowflake_watermark(text) IS
+    'ID of the given layout below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';
+COMMENT ON FUNCTION snowflake_watermarks() IS
+    'watermarks of the layouts in use, for view snowflake_watermark_status';
+COMMENT ON FUNCTION snowflake_require_own_id() IS
+    'trigger function that refuses rows whose snowflake ID was not taken by the current transaction';
+
 -- View snowflake_layouts, and comments on the functions that the library declares.
 
 -- Declared here because its C function has no pgrx wrapper.
@@ -2096,6 +2156,7 @@ BEGIN
                 '@extschema@.snowflake_status',
                 '@extschema@.snowflake_layout_status',
                 '@extschema@.snowflake_clock_sequence',
+                '@extschema@.snowflake_watermark_status',
                 '@extschema@.snowflake_segments'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
@@ -2110,6 +2171,7 @@ BEGIN
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_layouts_in_use()',
                 '@extschema@.snowflake_clock_sequence_values()',
+                '@extschema@.snowflake_watermarks()',
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_advance(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
@@ -2148,9 +2210,11 @@ GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
     snowflake_layouts_in_use(),
     snowflake_clock_sequence_values(),
+    snowflake_watermarks(),
     snowflake_segments_in_use()
     TO pg_monitor;
-GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_watermark_status,
+    snowflake_segments TO pg_monitor;
 
 -- If this is the keeper's database, store the history that the server still has in memory. See src/keeper/store.rs.
 SELECT snowflake_internal.store_history();

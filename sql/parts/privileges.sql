@@ -32,6 +32,7 @@ BEGIN
                 '@extschema@.snowflake_status',
                 '@extschema@.snowflake_layout_status',
                 '@extschema@.snowflake_clock_sequence',
+                '@extschema@.snowflake_watermark_status',
                 '@extschema@.snowflake_segments'
             ]::pg_catalog.regclass[]::pg_catalog.oid[])
             UNION ALL
@@ -46,6 +47,7 @@ BEGIN
                 '@extschema@.snowflake_server_status()',
                 '@extschema@.snowflake_layouts_in_use()',
                 '@extschema@.snowflake_clock_sequence_values()',
+                '@extschema@.snowflake_watermarks()',
                 '@extschema@.snowflake_accept_clock()',
                 '@extschema@.snowflake_advance(timestamptz)',
                 '@extschema@.snowflake_reset_horizon(int, int)',
@@ -84,6 +86,8 @@ GRANT EXECUTE ON FUNCTION
     snowflake_server_status(),
     snowflake_layouts_in_use(),
     snowflake_clock_sequence_values(),
+    snowflake_watermarks(),
     snowflake_segments_in_use()
     TO pg_monitor;
-GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_segments TO pg_monitor;
+GRANT SELECT ON snowflake_status, snowflake_layout_status, snowflake_clock_sequence, snowflake_watermark_status,
+    snowflake_segments TO pg_monitor;

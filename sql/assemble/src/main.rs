@@ -20,7 +20,7 @@ use pgrx_sql_entity_graph::{PgrxSql, SqlGraphEntity, ToSql};
 
 /// Each part may depend on those before it. `store_history` is last because it calls a function that the
 /// script creates.
-const PARTS: [&str; 19] = [
+const PARTS: [&str; 20] = [
     "horizon",
     "decode",
     "range",
@@ -37,6 +37,7 @@ const PARTS: [&str; 19] = [
     "segment_privileges",
     "refuse_refresh",
     "status",
+    "watermark",
     "catalog",
     "privileges",
     "store_history",
@@ -110,12 +111,15 @@ fn functions(library: &[u8]) -> Result<Vec<String>> {
         .ok_or_eyre("the library has no section with pgrx's declarations")?;
     let entities = decode_entities(section.data()?)?;
     let root = SqlGraphEntity::ExtensionRoot(include_str!("../../../snowflake_id.control").try_into()?);
-    let others = entities.iter().filter(|entity| !matches!(entity, SqlGraphEntity::Function(_))).count();
+    let is_function =
+        |entity: &&SqlGraphEntity| matches!(entity, SqlGraphEntity::Function(_) | SqlGraphEntity::Trigger(_));
+    let others = entities.len() - entities.iter().filter(is_function).count();
     ensure!(others == 0, "the library declares {others} things besides functions, which would be left out");
     let graph = PgrxSql::build([root].into_iter().chain(entities), "snowflake_id".into(), false)?;
     let mut functions = graph
         .externs
         .values()
+        .chain(graph.triggers.values())
         .map(|index| Ok(tidy(&graph.graph[*index].to_sql(&graph)?)))
         .filter(|sql| !sql.as_ref().is_ok_and(String::is_empty))
         .collect::<Result<Vec<_>>>()?;
