@@ -58,7 +58,7 @@ pub fn try_first() -> Option<i64> {
     next_of(session)
 }
 
-#[inline]
+#[inline(always)] // The hot path must not call a function.
 fn next_of(session: &Session) -> Option<i64> {
     let reservation = session.reserve(NonZeroU64::MIN).ok()?;
     Some(session.generator.first_id(reservation))
