@@ -179,7 +179,12 @@ impl Task {
             return Ok(results);
         }
         let reported: Vec<_> = granted.keys().cloned().collect();
+        let started_us = self.registry_started_us;
         let signed = self.report_on(&reported).await?;
+        if self.registry_started_us != started_us {
+            // The registry may have lost the grant, and granted the same numbers to another program.
+            return Err("the registry's server was restarted".into());
+        }
         for (name, granted) in granted {
             let is_proved = signed.iter().any(|(of, token)| *of == name && proves(token, &granted));
             let Some(known) = self.known.get_mut(&name).filter(|_| is_proved) else {

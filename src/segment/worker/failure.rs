@@ -32,6 +32,10 @@ impl Failure {
         Failure::of_silence("replies came from different registries")
     }
 
+    pub fn of_restart() -> Failure {
+        Failure::of_silence("the registry's server was restarted")
+    }
+
     /// Returns `None` if the process must stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
         let (problem, trouble, is_of_statement) = match why {

@@ -67,6 +67,10 @@ impl Worker {
         let is_proved = |(name, granted): &(&str, Granted)| {
             signed.iter().any(|(of, token)| of == name && proves(token, granted))
         };
+        if self.registry_started_us != answer.server_started_us {
+            // The registry may have lost the grant, and granted the same numbers to another server.
+            return Err(Some(Failure::of_restart()));
+        }
         if granted.iter().all(is_proved) {
             return Ok(signed);
         }
