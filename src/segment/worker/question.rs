@@ -9,8 +9,10 @@ use super::state::{Worker, clock_offset_us};
 use crate::background::connection::NoAnswer;
 use crate::config;
 use crate::pg::process;
+use crate::segment::answer::Answer;
 use crate::segment::fetch::{Answered, Question, Request};
 use crate::segment::local_registry;
+use crate::segment::rest::Origin;
 use crate::shared::segments::Trouble;
 
 impl Worker {
@@ -26,9 +28,11 @@ impl Worker {
             self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
             self.clock_offset_us = clock_offset_us();
         }
-        if self.registry_started_us != answered.answer.server_started_us {
+        let Answer { registry_id, server_started_us, .. } = answered.answer;
+        self.compare_rest(Origin { registry_id, server_started_us });
+        if self.registry_started_us != server_started_us {
             // The registry may have lost what it was told before.
-            self.registry_started_us = answered.answer.server_started_us;
+            self.registry_started_us = server_started_us;
             self.told = None;
         }
         Ok(answered)

@@ -20,6 +20,13 @@ fn server_with_two_ranges(registry: &Cluster) -> (Cluster, Vec<i64>) {
     (server, numbers)
 }
 
+/// A session whose calls wait for a short time only.
+fn impatient(server: &Cluster) -> Client {
+    let mut client = server.connect();
+    client.run("SET snowflake_id.max_wait = '2s'");
+    client
+}
+
 fn position(server: &Cluster) -> Option<i64> {
     single(&mut server.connect(), "SELECT position FROM snowflake_segments WHERE name = 'orders'")
 }
@@ -96,6 +103,8 @@ enum Found {
     AnotherRegistry,
     /// A registry to which the server cannot report, because a row is locked.
     BusyRegistry,
+    /// Such a registry, which is unreachable soon after.
+    RegistryThatDisappears,
     /// No registry at first.
     Silence,
 }
@@ -104,7 +113,7 @@ enum Found {
 #[test]
 fn another_registry_during_the_stop() {
     use Found::*;
-    for found in [AnotherRegistry, BusyRegistry, Silence] {
+    for found in [AnotherRegistry, BusyRegistry, RegistryThatDisappears, Silence] {
         let registries = [0, 1].map(|_| registry_of_fifties(&["orders", "items"]));
         let (server, mut all) = server_with_two_ranges(&registries[0]);
         next(&mut server.connect(), "items");
@@ -114,7 +123,7 @@ fn another_registry_during_the_stop() {
         administer(&registries[1], "alter_segment('orders', next_value => 31)");
         all.extend(some(&mut other.connect(), "orders", 100));
         let mut locker = registries[1].connect();
-        if found == BusyRegistry {
+        if [BusyRegistry, RegistryThatDisappears].contains(&found) {
             locker.run(LOCK_ORDERS);
         }
         let new = connection_string(&registries[1]);
@@ -127,6 +136,13 @@ fn another_registry_during_the_stop() {
                 let (code, said) = refusal(&mut server.connect(), "orders");
                 assert_eq!(code, "55P03", "{said}");
                 locker.run("ROLLBACK");
+            }
+            RegistryThatDisappears => {
+                eventually("an answer", || server.log().contains("held a lock on a segment").then_some(()));
+                registries[1].stop_server("immediate");
+                let (code, said) = refusal(&mut impatient(&server), "orders");
+                assert_eq!(code, "55P03", "{said}");
+                registries[1].start_server();
             }
             Silence => {
                 next(&mut server.connect(), "items");
