@@ -1,6 +1,7 @@
 //! Calling the registry, local or remote.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use uuid::Uuid;
 
@@ -34,6 +35,9 @@ impl Worker {
             // The registry may have lost what it was told before.
             self.registry_started_us = server_started_us;
             self.told = None;
+            if !self.is_local {
+                self.report_at = Instant::now();
+            }
         }
         Ok(answered)
     }

@@ -56,7 +56,8 @@ impl Worker {
 
     /// The origin of the numbers that this server holds.
     fn origin(&self, registry_id: Option<Uuid>) -> Origin {
-        Origin { registry_id, server_started_us: self.registry_started_us }
+        let is_told = self.is_local || self.told.is_some();
+        Origin { registry_id, server_started_us: self.registry_started_us.filter(|_| is_told) }
     }
 
     /// Publishes the rest of a segment, if this round may use it. The ends of its ranges were stored before the server

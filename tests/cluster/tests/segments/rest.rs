@@ -1,7 +1,7 @@
 //! The numbers that are left at a clean stop: they are used once, and only if no other server can have received them.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use harness::segments::*;
 use harness::*;
@@ -184,6 +184,37 @@ fn a_registry_that_was_set_back_during_the_stop() {
         all.push(row.get(0));
         Some(())
     });
+    assert_distinct(&all);
+}
+
+/// The registry was set back while the server ran. It has replied since then, but has not received the report about all
+/// numbers before the stop.
+#[test]
+fn a_registry_that_has_not_received_the_report() {
+    let registry = registry_of_fifties(&["orders", "items"]);
+    administer(&registry, "configure(lease => '10min', renew_every => '1min')");
+    let server = server_of(&registry).start();
+    some(&mut server.connect(), "items", 30);
+    wait_for_next_range(&server, "items");
+    let copy = registry.duplicate_in_between();
+    administer(&registry, "end_quarantine()");
+    some(&mut server.connect(), "orders", 30);
+    wait_for_next_range(&server, "orders");
+    registry.give_way_to(&copy);
+    administer(&registry, "end_quarantine()");
+    break_reports(&registry, "orders");
+    some(&mut server.connect(), "items", 40);
+    wait_for_next_range(&server, "items");
+    // The server reports at once, not after the usual interval.
+    let began = Instant::now();
+    eventually("a failed report", || copy.log().contains("ERROR:  broken").then_some(()));
+    assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
+    server.stop_server("fast");
+    mend_reports(&registry);
+    let other = server_of(&registry).start();
+    let mut all = some(&mut other.connect(), "orders", 100);
+    server.start_server();
+    all.extend(some(&mut server.connect(), "orders", 20));
     assert_distinct(&all);
 }
 
