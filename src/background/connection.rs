@@ -30,14 +30,16 @@ const GRACE: Duration = Duration::from_secs(1);
 pub enum NoAnswer {
     /// The process was asked to stop.
     Stopping,
-    /// The connection failed. The text contains the reason.
+    /// No server has answered. The text contains the reason.
+    Unreachable(String),
+    /// The connection failed after an answer. The text contains the reason.
     Failed(String),
     /// The statement failed and had no effect. The text contains the reason. Another statement may succeed.
     Refused(String),
     /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
-    /// The helper thread is stuck. The text contains the reason. The process must report the reason and exit.
-    Stuck(String),
+    /// The helper thread is stuck. The process must report the reason and exit.
+    Stuck { problem: String, has_answer: bool },
 }
 
 /// An error about a privilege that the role of this server lacks in the registry.
@@ -109,7 +111,7 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
         };
         if overdue_since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
             stuck::note(&step.hosts, true);
-            return Err(NoAnswer::Stuck(step.problem));
+            return Err(NoAnswer::Stuck { problem: step.problem, has_answer: progress.has_answer() });
         }
     }
     let attempt = helper.result().ok_or_else(|| "bug: the connecting thread panicked".to_owned())?;
@@ -117,7 +119,10 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     if attempt.connection.is_ok() {
         stuck::note_connection();
     }
-    Ok(attempt.connection?)
+    attempt.connection.map_err(|problem| match progress.has_answer() {
+        true => NoAnswer::Failed(problem),
+        false => NoAnswer::Unreachable(problem),
+    })
 }
 
 /// Waits until the socket is ready, for at most [`LONGEST_WAIT`]. The caller must check the connection after

@@ -67,14 +67,16 @@ impl Worker {
                 Err(NoAnswer::Stopping) => return,
                 Ok(Round::Granted { note }) => self.report.succeed(note, &self.dialogue),
                 Ok(Round::Refused(refusal)) => self.fail(refusal),
-                Err(NoAnswer::Failed(problem) | NoAnswer::Refused(problem)) => {
-                    self.fail(Refusal::new(RegistryState::Unreachable, problem))
-                }
+                Err(
+                    NoAnswer::Unreachable(problem)
+                    | NoAnswer::Failed(problem)
+                    | NoAnswer::Refused(problem),
+                ) => self.fail(Refusal::new(RegistryState::Unreachable, problem)),
                 Err(NoAnswer::Denied(denied)) => {
                     let why = denied.text(&["acquire", "renew"]);
                     self.fail(Refusal::new(RegistryState::PermissionDenied, why))
                 }
-                Err(NoAnswer::Stuck(problem)) => {
+                Err(NoAnswer::Stuck { problem, .. }) => {
                     self.fail(Refusal::new(RegistryState::Unreachable, problem));
                     // The keeper starts another worker.
                     process::exit(1);

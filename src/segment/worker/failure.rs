@@ -10,7 +10,7 @@ pub struct Failure {
     /// Whether the registry reported that the statement failed. In this case, one of the names in the
     /// requests may be the cause.
     pub is_of_statement: bool,
-    /// Whether no server has answered at all.
+    /// Whether no server has sent anything at all.
     pub is_unreachable: bool,
 }
 
@@ -38,12 +38,16 @@ impl Failure {
 
     /// Returns `None` if the process must stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
-        let (problem, trouble, is_of_statement) = match why {
+        Some(match why {
             NoAnswer::Stopping => return None,
-            NoAnswer::Failed(problem) | NoAnswer::Stuck(problem) => (problem, Trouble::Silence, false),
-            NoAnswer::Refused(problem) => (problem, Trouble::Silence, true),
-            NoAnswer::Denied(denied) => (denied.text(&["take"]), Trouble::Denied, false),
-        };
-        Some(Failure { is_of_statement, ..Failure::new(problem, trouble) })
+            NoAnswer::Unreachable(problem) => {
+                Failure { is_unreachable: true, ..Failure::of_silence(&problem) }
+            }
+            NoAnswer::Failed(problem) | NoAnswer::Stuck { problem, .. } => Failure::of_silence(&problem),
+            NoAnswer::Refused(problem) => {
+                Failure { is_of_statement: true, ..Failure::of_silence(&problem) }
+            }
+            NoAnswer::Denied(denied) => Failure::new(denied.text(&["take"]), Trouble::Denied),
+        })
     }
 }

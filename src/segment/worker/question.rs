@@ -73,18 +73,17 @@ impl Worker {
             answered = line.ask(&string, &question.in_ascii(), &mut || self.keep_waiting());
             self.tells_name_as_it_is = answered.is_err();
         }
-        let is_unreachable = line.is_unreachable;
         self.connection = line;
-        if let Err(NoAnswer::Stuck(problem)) = answered {
-            if is_unreachable {
+        if let Err(NoAnswer::Stuck { problem, has_answer }) = &answered {
+            if !has_answer {
                 self.publish_all_rests();
             }
             self.keep_unused_rest();
-            self.fail(Failure::of_silence(&problem));
+            self.fail(Failure::of_silence(problem));
             // The keeper starts a new worker.
             process::exit(1);
         }
-        answered.map_err(|why| Failure::of_registry(why).map(|failure| Failure { is_unreachable, ..failure }))
+        answered.map_err(Failure::of_registry)
     }
 
     /// Returns the requests with the tokens of the given registry. If no registry is given, the tokens are

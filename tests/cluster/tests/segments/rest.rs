@@ -1,10 +1,15 @@
 //! The numbers that are left at a clean stop: they are used once, and only if no other server can have received them.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::segments::*;
 use harness::*;
+
+use crate::fleet::hostile_registry::message;
 
 /// Locks a row, so that the registry replies to reports that a session held a lock for too long.
 const LOCK_ORDERS: &str = "BEGIN; SELECT FROM snowflake_registry.segment WHERE name = 'orders' FOR UPDATE";
@@ -216,6 +221,71 @@ fn a_registry_that_has_not_received_the_report() {
     server.start_server();
     all.extend(some(&mut server.connect(), "orders", 20));
     assert_distinct(&all);
+}
+
+/// Accepts connections, and sends an error whose severity is translated.
+fn registry_in_another_language() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let _startup = client.read(&mut [0; 65536]);
+            let error = "SВАЖНО\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
+            let _ = client.write_all(&message(b'E', error.as_bytes()));
+        }
+    });
+    format!("host=127.0.0.1 port={port} user=fleet dbname=postgres sslmode=disable gssencmode=disable")
+}
+
+/// A server has answered, although no connection was established. It may be another registry, so the numbers that are
+/// left are not used. They are kept until the registry answers.
+#[test]
+fn a_registry_that_gets_no_further_than_its_first_answer() {
+    let registry = registry_of_fifties(&["orders"]);
+    registry.connect().run("CREATE ROLE stranger LOGIN");
+    let rules = "local all stranger scram-sha-256\nlocal all all trust\n";
+    std::fs::write(registry.data_dir().join("pg_hba.conf"), rules).unwrap();
+    registry.reload();
+    let (server, _) = server_with_two_ranges(&registry);
+    let string = connection_string(&registry);
+    for refusing in [
+        string.replace("user=fleet", "user=stranger"),
+        format!("{string} requirepeer=stranger"),
+        format!("{string} target_session_attrs=read-only"),
+        registry_in_another_language(),
+    ] {
+        server.stop_server("fast");
+        server.configure(&[("snowflake_id.registry", &refusing)]);
+        server.start_server();
+        let (code, said) = refusal(&mut impatient(&server), "orders");
+        assert_eq!(code, "55P03", "{refusing}: {said}");
+    }
+    server.stop_server("fast");
+    server.configure(&[("snowflake_id.registry", &string)]);
+    server.start_server();
+    assert_eq!(next(&mut server.connect(), "orders"), 31);
+}
+
+/// The process that asks the registry is caught before any server has answered.
+#[test]
+fn a_service_file_that_cannot_be_read() {
+    let registry = registry_of_fifties(&["orders"]);
+    let (server, _) = server_with_two_ranges(&registry);
+    server.stop_server("fast");
+    // Opening the pipe does not return.
+    let pipe = server.host().join("pipe");
+    successful(Command::new("mkfifo").arg(&pipe));
+    server.own(&pipe);
+    server.configure(&[("snowflake_id.registry", "service=registry")]);
+    server.start_server_by(|mut pg_ctl| {
+        pg_ctl.env("PGSERVICEFILE", &pipe);
+        pg_ctl
+    });
+    let number: i64 = eventually("a number", || {
+        server.connect().query_one("SELECT snowflake_segment_nextval('orders')", &[]).map(|row| row.get(0))
+    });
+    assert_eq!(number, 31);
 }
 
 /// Numbers of a period that has ended meanwhile are not used, and numbers of the next period are used when it starts.
