@@ -34,12 +34,20 @@ pub enum NoAnswer {
     Unreachable(String),
     /// The connection failed after an answer. The text contains the reason.
     Failed(String),
-    /// The statement failed and had no effect. The text contains the reason. Another statement may succeed.
-    Refused(String),
+    /// The statement failed and had no effect. Another statement may succeed.
+    Refused(Refused),
     /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
     /// The helper thread is stuck. The process must report the reason and exit.
     Stuck { problem: String, has_answer: bool },
+}
+
+/// A statement that failed.
+pub struct Refused {
+    pub problem: String,
+    /// Whether the registry's database cannot process a value of the statement (SQLSTATE class 22). For example, its
+    /// encoding may not have a character of a name.
+    pub is_of_data: bool,
 }
 
 /// An error about a privilege that the role of this server lacks in the registry.
@@ -179,11 +187,17 @@ pub fn ask_for_rows(
         (Err(error), _) if error.is_denied => {
             Err(NoAnswer::Denied(Denied { error, role: connection.role() }))
         }
-        (Err(error), _) if error.is_elsewhere => Err(NoAnswer::Refused(format!(
-            "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
-            error.message
-        ))),
-        (Err(error), _) => Err(NoAnswer::Refused(error.message)),
+        (Err(error), _) => {
+            let is_of_data = error.is_of_data;
+            let problem = match error.is_elsewhere {
+                true => format!(
+                    "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
+                    error.message
+                ),
+                false => error.message,
+            };
+            Err(NoAnswer::Refused(Refused { problem, is_of_data }))
+        }
         (Ok(_), true) => Err("the registry warned that its reply may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),
     }

@@ -12,7 +12,7 @@ use super::dialogue::Dialogue;
 use super::hand::Hand;
 use super::needs::Unwanted;
 use super::report::{Refusal, Report};
-use crate::background::connection::{self, NoAnswer};
+use crate::background::connection::{self, NoAnswer, Refused};
 use crate::background::rounds;
 use crate::background::stop::is_stopping;
 use crate::config;
@@ -70,7 +70,7 @@ impl Worker {
                 Err(
                     NoAnswer::Unreachable(problem)
                     | NoAnswer::Failed(problem)
-                    | NoAnswer::Refused(problem),
+                    | NoAnswer::Refused(Refused { problem, .. }),
                 ) => self.fail(Refusal::new(RegistryState::Unreachable, problem)),
                 Err(NoAnswer::Denied(denied)) => {
                     let why = denied.text(&["acquire", "renew"]);

@@ -1,6 +1,6 @@
 //! Reasons why there are no numbers.
 
-use crate::background::connection::NoAnswer;
+use crate::background::connection::{NoAnswer, Refused};
 use crate::shared::segments::Trouble;
 
 /// The reason why a round failed.
@@ -10,13 +10,15 @@ pub struct Failure {
     /// Whether the registry reported that the statement failed. In this case, one of the names in the
     /// requests may be the cause.
     pub is_of_statement: bool,
+    /// Whether the registry's database cannot process a value of the statement, such as a name.
+    pub is_of_data: bool,
     /// Whether no server has sent anything at all.
     pub is_unreachable: bool,
 }
 
 impl Failure {
     pub fn new(problem: String, trouble: Trouble) -> Failure {
-        Failure { problem, trouble, is_of_statement: false, is_unreachable: false }
+        Failure { problem, trouble, is_of_statement: false, is_of_data: false, is_unreachable: false }
     }
 
     /// The registry has sent no answer or an unexpected answer.
@@ -44,8 +46,8 @@ impl Failure {
                 Failure { is_unreachable: true, ..Failure::of_silence(&problem) }
             }
             NoAnswer::Failed(problem) | NoAnswer::Stuck { problem, .. } => Failure::of_silence(&problem),
-            NoAnswer::Refused(problem) => {
-                Failure { is_of_statement: true, ..Failure::of_silence(&problem) }
+            NoAnswer::Refused(Refused { problem, is_of_data }) => {
+                Failure { is_of_statement: true, is_of_data, ..Failure::of_silence(&problem) }
             }
             NoAnswer::Denied(denied) => Failure::new(denied.text(&["take"]), Trouble::Denied),
         })
