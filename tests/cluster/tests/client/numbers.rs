@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::segments::{administer, before_take, replacing_between_grant_and_token};
+use harness::segments::{
+    administer, before_take, break_reports, mend_reports, replacing_between_grant_and_token,
+};
 use harness::*;
 
 use super::program::*;
@@ -202,6 +204,32 @@ fn the_first_report_is_on_time() {
     let began = Instant::now();
     eventually("two reports", || (asked(&fleet.registry) >= before + 2).then_some(()));
     assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
+}
+
+/// The report after a start of the registry's server fails. The program repeats it soon, because the registry does not
+/// wait for long.
+#[test]
+fn a_failed_report_is_repeated_soon() {
+    let fleet = registry("lease => '10min', renew_every => '1min'");
+    let registry = &fleet.registry;
+    administer(registry, "create_segment('orders', min_step => 10, max_step => 10)");
+    let program = start(options(&fleet).numbers_only());
+    let orders = program.segment("orders");
+    orders.next_number().wait().unwrap();
+    registry.restart("fast");
+    break_reports(registry, "orders");
+    eventually("a failed report", || {
+        let _ = orders.next_numbers(some(10)).wait();
+        registry.log().contains("ERROR:  broken").then_some(())
+    });
+    // The report may follow another request that fails.
+    thread::sleep(Duration::from_millis(500));
+    mend_reports(registry);
+    before_take(registry, "RAISE LOG 'a report';");
+    let began = Instant::now();
+    eventually("a report", || registry.log().contains("LOG:  a report").then_some(()));
+    assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
+    program.close().wait();
 }
 
 /// A copy of an earlier state replaces the registry between the grant and the signature, and has granted the same
