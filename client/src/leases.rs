@@ -108,8 +108,12 @@ impl Leases {
         let connection = (self.connect)().await?;
         if self.state.held.is_some() && !self.is_unknown {
             self.renew(&connection).await?;
-            if !self.is_unknown && !self.is_far_ahead() {
-                return Ok(());
+            if !self.is_unknown {
+                // The first renewal after an exchange may have failed.
+                self.release_former(&connection).await;
+                if !self.is_far_ahead() {
+                    return Ok(());
+                }
             }
         }
         self.acquire(&connection).await
@@ -204,9 +208,11 @@ impl Leases {
         }
         // IDs stay in order, unless the former lease was used far ahead of the clock.
         let is_reset = self.is_far_ahead();
-        let used_until_us = current.map_or(i64::MIN, |leased| leased.end());
-        let floor_us = if is_reset { i64::MIN } else { used_until_us };
-        if let Some(former) = &mut self.former {
+        let used_until_us = current.map(|leased| leased.end());
+        let floor_us = used_until_us.filter(|_| !is_reset).unwrap_or(i64::MIN);
+        if let Some(former) = &mut self.former
+            && let Some(used_until_us) = used_until_us
+        {
             // The rest of this range is not used.
             former.lease.until_us = used_until_us;
         }
