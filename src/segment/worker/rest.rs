@@ -124,6 +124,10 @@ impl Worker {
                 rest.add_others(former);
             } else if rest.is_empty() {
                 rest = former.with_new_ticket();
+            } else {
+                log!(
+                    "snowflake_id: the numbers of segments that were left at an earlier stop are lost: the server holds other numbers"
+                );
             }
         }
         self.keep_rest(rest);
