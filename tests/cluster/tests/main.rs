@@ -118,6 +118,7 @@ mod segments {
     mod numbers;
     mod privileges;
     mod registries;
+    mod rest;
 }
 mod tables {
     mod adopt;
