@@ -20,6 +20,7 @@ mod book {
     mod messages;
     mod monitoring;
     mod pages;
+    mod reading_in_order;
     mod reference;
     mod two_servers;
 }

@@ -124,7 +124,9 @@ fn the_time_of_a_reset_is_shown() {
     cluster.crash_a_backend();
     let mut client = cluster.connect();
     wait_for_first_id(&mut client);
-    let same = format!("SELECT extract(epoch FROM lowered_at)::float8 = {lowered_at} FROM snowflake_watermark_status");
+    let same = format!(
+        "SELECT extract(epoch FROM lowered_at)::float8 = {lowered_at} FROM snowflake_watermark_status"
+    );
     assert!(single::<bool>(&mut client, &same));
 
     cluster.restart("fast");
