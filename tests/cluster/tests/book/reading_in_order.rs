@@ -74,8 +74,7 @@ fn writers<'a>(
     })
 }
 
-/// Runs readers while sessions write, and until each of them has read all rows. A reader gets a value that is true when
-/// nothing is written any more, and the number of rows to read is `count`.
+/// Runs readers while sessions write. Each reader gets a value that becomes true when nothing is written any more.
 fn read_beside<R: Send>(
     server: &Cluster,
     insert: &str,
@@ -92,7 +91,8 @@ fn written(server: &Cluster, table: &str) -> Vec<i64> {
     ids(&mut server.connect(), &format!("SELECT id FROM {table} ORDER BY id"))
 }
 
-/// Repeats `round`, which returns the rows that it has read, until nothing is written and a round finds no rows.
+/// Repeats a round of a reader, which returns the rows that it has read, until nothing is written any more and a round
+/// returns no rows. A round that cannot tell whether it has read all rows returns `None` instead of no rows.
 fn repeat(is_written: &AtomicBool, mut round: impl FnMut() -> Option<Vec<i64>>) -> Vec<i64> {
     let mut all = Vec::new();
     loop {
