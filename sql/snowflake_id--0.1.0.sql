@@ -2059,7 +2059,7 @@ COMMENT ON COLUMN snowflake_watermark_status.usename IS 'role of that session';
 COMMENT ON COLUMN snowflake_watermark_status.application_name IS 'name of the application of that session';
 COMMENT ON COLUMN snowflake_watermark_status.gid IS 'identifier of the prepared transaction that holds the watermark back; NULL if no prepared transaction does';
 COMMENT ON COLUMN snowflake_watermark_status.held_back_since IS 'start of the transaction that holds the watermark back, or the time at which it was prepared; NULL if no transaction does';
-COMMENT ON COLUMN snowflake_watermark_status.lowered_at IS 'time at which the horizon was last reset since the server was started, so that later IDs can be lower than earlier ones; NULL if it was not reset';
+COMMENT ON COLUMN snowflake_watermark_status.lowered_at IS 'time at which IDs began again after the last reset of the horizon, so that they can be lower than earlier IDs; NULL if there was no reset since the server was started';
 
 COMMENT ON FUNCTION snowflake_watermark() IS
     'ID below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';

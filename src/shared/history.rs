@@ -17,7 +17,7 @@ pub struct HistoryWords {
     /// The clock minus the time since boot, in microseconds, as last recorded by the clock watch, or 0 if
     /// never recorded.
     clock_offset_us: AtomicI64,
-    /// The time of the last reset since the server was started, in microseconds of Unix time, or 0 if there was none.
+    /// The floor of the last reset since the server was started, in microseconds of Unix time, or 0 if there was none.
     lowered_at_us: AtomicI64,
 }
 
@@ -101,10 +101,10 @@ impl HistoryWords {
     /// The lowered horizons must not be visible in the store before this call. Otherwise, the keeper would
     /// find that the stored horizons differ from its own.
     ///
-    /// `now_us` is recorded as the time of the reset. The time must be recorded here: if the keeper exits before the reset is
+    /// `floor_us` is the time at which IDs begin again. The time must be recorded here: if the keeper exits before the reset is
     /// complete, a crash of a backend makes the lower horizons effective.
-    pub fn reset(&self, horizons: [Horizon; TRACKS], now_us: i64) {
-        self.lowered_at_us.store(now_us, Ordering::Relaxed);
+    pub fn reset(&self, horizons: [Horizon; TRACKS], floor_us: i64) {
+        self.lowered_at_us.store(floor_us, Ordering::Relaxed);
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {
             self.lower_promise(track, horizon);
@@ -141,8 +141,8 @@ impl HistoryWords {
         self.clock_offset_us.store(offset_us, Ordering::Relaxed);
     }
 
-    /// Returns the time of the last reset since the server was started, in microseconds of Unix time. IDs may be lower since
-    /// then.
+    /// Returns the time at which IDs began again after the last reset since the server was started, in microseconds of Unix
+    /// time.
     pub fn lowered_at_us(&self) -> Option<i64> {
         Some(self.lowered_at_us.load(Ordering::Relaxed)).filter(|&time_us| time_us != 0)
     }

@@ -106,7 +106,7 @@ fn a_reset_on_a_healthy_server() {
     assert_increasing(&all);
 }
 
-/// The view shows since when IDs may be lower, even after a crash of a backend. After a restart it does not know.
+/// The view shows where IDs began again, even after a crash of a backend. After a restart it does not know.
 #[test]
 fn the_time_of_a_reset_is_shown() {
     let cluster = Cluster::builder().worker(1).short_horizon().start();
