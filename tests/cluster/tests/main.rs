@@ -20,7 +20,8 @@ mod book {
     mod messages;
     mod monitoring;
     mod pages;
-    mod reading_in_order;
+    pub mod reading_in_order;
+    mod reading_on_other_servers;
     mod reference;
     mod two_servers;
 }

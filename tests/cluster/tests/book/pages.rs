@@ -101,7 +101,7 @@ fn examples_of_numbers_over_http() {
 }
 
 /// The examples of Patroni's page are run by `make fleet-patroni`, the procedures for a fleet by `fleet::moves`, and those
-/// for readers in order by `reading_in_order.rs`.
+/// for readers in order by `reading_in_order` and `reading_on_other_servers`.
 #[test]
 fn no_page_is_left_out() {
     let elsewhere =

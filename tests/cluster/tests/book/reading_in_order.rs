@@ -1,7 +1,6 @@
 //! The procedures of docs/how-to/reading-in-order.md, run as they are while sessions write. Each block begins with a
 //! comment that says where it is run. Afterwards, each committed row was read exactly once, and in order.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
@@ -9,26 +8,25 @@ use std::{fs, thread};
 use harness::examples::{blocks, last_row, run_block, statements};
 use harness::*;
 use postgres::Row;
-use postgres::types::PgLsn;
 
-const PAGE: &str = include_str!("../../../../docs/how-to/reading-in-order.md");
+pub const PAGE: &str = include_str!("../../../../docs/how-to/reading-in-order.md");
 
-const INTO_OUTBOX: &str =
+pub const INTO_OUTBOX: &str =
     "INSERT INTO outbox (topic) SELECT 'topic ' || (100 * random())::int FROM generate_series(1, 3)";
-const INTO_EVENTS: &str = "INSERT INTO events (what) SELECT 'x' FROM generate_series(1, 3)";
+pub const INTO_EVENTS: &str = "INSERT INTO events (what) SELECT 'x' FROM generate_series(1, 3)";
 
 /// How long the sessions write.
-const A_WHILE: Duration = Duration::from_secs(4);
+pub const A_WHILE: Duration = Duration::from_secs(4);
 /// How long a reader waits if there are no rows. The page says 100 ms.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// The blocks of the page that are run at a place.
-fn blocks_of(place: &'static str) -> impl Iterator<Item = &'static str> {
+pub fn blocks_of(place: &'static str) -> impl Iterator<Item = &'static str> {
     blocks(PAGE).filter_map(move |block| block.strip_prefix("-- ")?.strip_prefix(place)?.strip_prefix('\n'))
 }
 
 /// The statements of the only block that is run at a place.
-fn steps(place: &'static str) -> Vec<String> {
+pub fn steps(place: &'static str) -> Vec<String> {
     let [block] = blocks_of(place).collect::<Vec<_>>()[..] else { panic!("{place}") };
     statements(block).into_iter().map(|(statement, _)| statement).collect()
 }
@@ -45,7 +43,7 @@ fn server_with_outbox() -> Cluster {
 }
 
 /// Sessions that insert rows, with pauses, rollbacks, savepoints and prepared transactions, until they are told to stop.
-fn writers<'a>(
+pub fn writers<'a>(
     server: &'a Cluster,
     insert: &'a str,
 ) -> impl Iterator<Item = impl FnOnce(&AtomicBool) + Send> {
@@ -75,7 +73,7 @@ fn writers<'a>(
 }
 
 /// Runs readers while sessions write. Each reader gets a value that becomes true when nothing is written any more.
-fn read_beside<R: Send>(
+pub fn read_beside<R: Send>(
     server: &Cluster,
     insert: &str,
     readers: impl IntoIterator<Item = impl FnOnce(&AtomicBool) -> R + Send>,
@@ -91,9 +89,25 @@ fn written(server: &Cluster, table: &str) -> Vec<i64> {
     ids(&mut server.connect(), &format!("SELECT id FROM {table} ORDER BY id"))
 }
 
+/// Panics unless a reader has read all committed rows of a table exactly once, in order.
+#[track_caller]
+pub fn assert_all_read(read: &[i64], server: &Cluster, table: &str) {
+    let written = written(server, table);
+    let differs = read.iter().zip(&written).position(|(read, written)| read != written);
+    let at = differs.unwrap_or_else(|| read.len().min(written.len()));
+    assert!(
+        read == written,
+        "{} rows were read and {} written; the first difference is at {at}: {:?} {:?}",
+        read.len(),
+        written.len(),
+        read.get(at),
+        written.get(at)
+    );
+}
+
 /// Repeats a round of a reader, which returns the rows that it has read, until nothing is written any more and a round
 /// returns no rows. A round that cannot tell whether it has read all rows returns `None` instead of no rows.
-fn repeat(is_written: &AtomicBool, mut round: impl FnMut() -> Option<Vec<i64>>) -> Vec<i64> {
+pub fn repeat(is_written: &AtomicBool, mut round: impl FnMut() -> Option<Vec<i64>>) -> Vec<i64> {
     let mut all = Vec::new();
     loop {
         // The order matters: a round that starts after the last commit reads everything.
@@ -108,13 +122,13 @@ fn repeat(is_written: &AtomicBool, mut round: impl FnMut() -> Option<Vec<i64>>) 
 }
 
 /// Whether a reader has passed all rows of a table.
-fn is_read(client: &mut Client, table: &str, position: i64) -> bool {
+pub fn is_read(client: &mut Client, table: &str, position: i64) -> bool {
     let last: Option<i64> = single(client, &format!("SELECT max(id) FROM {table}"));
     last.is_none_or(|last| last <= position)
 }
 
 /// The first column of all rows.
-fn first_column(rows: Vec<Row>) -> Vec<i64> {
+pub fn first_column(rows: Vec<Row>) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
@@ -185,7 +199,7 @@ fn an_outbox() {
     }
     let mut both = [&read[0][..], &read[1][..]].concat();
     both.sort_unstable();
-    assert_eq!(both, written);
+    assert_all_read(&both, &server, "outbox");
     println!(
         "{} rows, of which {} were skipped without the watermark",
         written.len(),
@@ -237,7 +251,7 @@ fn consumers_that_share_the_rows() {
     }
     let mut all = read.concat();
     all.sort_unstable();
-    assert_eq!(all, written(&server, "outbox"));
+    assert_all_read(&all, &server, "outbox");
 }
 
 /// The script is run with psql. The files together contain each row once, in order. A file that is written again is the
@@ -272,122 +286,41 @@ fn an_incremental_export() {
         all.extend(export().unwrap_or_default());
         is_read(&mut client, "outbox", all.last().copied().unwrap_or(0))
     });
-    assert_eq!(all, written(&server, "outbox"));
+    assert_all_read(&all, &server, "outbox");
     eventually("the last watermark", || export().is_none());
     let query =
         "SELECT o.id FROM export AS e JOIN outbox AS o ON o.id >= e.from_id AND o.id < e.below_id ORDER BY 1";
-    assert_eq!(ids(&mut client, query), all);
+    assert_all_read(&ids(&mut client, query), &server, "outbox");
 }
 
-/// Reads on a standby, by the position in the WAL, and by watermarks that the primary stores.
+/// A user loads all older pages and the newer rows in turn.
 #[test]
-fn on_a_standby() {
-    let primary = Cluster::builder()
-        .worker(1)
-        .settings(&[("max_prepared_transactions", "20"), ("cluster_name", "alpha")])
-        .start();
-    blocks_of("once").for_each(|block| primary.connect().run(block));
-    let standby = primary.start_standby(&[("cluster_name", "standby")]);
-    let [ask] = &steps("on the primary")[..] else { panic!() };
-    let [wait] = &steps("on the standby, until the result is true")[..] else { panic!() };
-    let [read] = &steps("on the standby, in a new transaction")[..] else { panic!() };
-    let reader = |stop: &AtomicBool| {
-        let (mut there, mut here) = (primary.connect(), standby.connect());
-        let error = failure(&mut here, "SELECT snowflake_watermark()");
-        assert_eq!(error.0, "55000");
-        let mut position = 0_i64;
-        repeat(stop, || {
-            let row = there.query_one(ask, &[]).unwrap();
-            let (watermark, lsn): (Option<i64>, PgLsn) = (row.get(0), row.get(1));
-            let watermark = watermark?;
-            eventually("the standby", || here.query_one(wait, &[&lsn]).unwrap().get::<_, bool>(0));
-            let rows = first_column(here.query(read, &[&position, &watermark]).unwrap());
-            position = rows.last().copied().unwrap_or(position);
-            (!rows.is_empty() || is_read(&mut there, "outbox", position)).then_some(rows)
-        })
+fn a_feed() {
+    let server = server_with_outbox();
+    let [first] = &steps("the first page")[..] else { panic!() };
+    let [older] = &steps("each older page")[..] else { panic!() };
+    let [newer] = &steps("newer rows")[..] else { panic!() };
+    let user = |stop: &AtomicBool| {
+        let mut client = server.connect();
+        thread::sleep(A_WHILE / 4);
+        let mut rows = eventually("the first page", || {
+            let rows = first_column(client.query(first, &[]).unwrap());
+            (!rows.is_empty()).then_some(rows)
+        });
+        rows.reverse();
+        let newest = repeat(stop, || {
+            let page = first_column(client.query(older, &[&rows[0]]).unwrap());
+            page.into_iter().for_each(|id| rows.insert(0, id));
+            let highest = rows[rows.len() - 1];
+            let page = first_column(client.query(newer, &[&highest]).unwrap());
+            rows.extend(&page);
+            (!page.is_empty() || is_read(&mut client, "outbox", highest)).then_some(page)
+        });
+        assert!(newest.len() > 100);
+        rows
     };
-    let read = read_beside(&primary, INTO_OUTBOX, [reader]);
-    assert_eq!(read[0], written(&primary, "outbox"));
-
-    primary.connect().run(blocks_of("on each server").next().unwrap());
-    let store = &steps("on each server, every second")[0];
-    let read = &steps("the reader")[2];
-    let reader = |stop: &AtomicBool| {
-        let (mut there, mut here) = (primary.connect(), standby.connect());
-        eventually("the tables", || here.batch_execute("SELECT FROM events, watermarks").ok());
-        let mut position = 0_i64;
-        repeat(stop, || {
-            there.run(store);
-            let rows = first_column(here.query(read, &[&"alpha", &position]).unwrap());
-            position = rows.last().copied().unwrap_or(position);
-            (!rows.is_empty() || is_read(&mut there, "events", position)).then_some(rows)
-        })
-    };
-    let read = read_beside(&primary, INTO_EVENTS, [reader]);
-    assert_eq!(read[0], written(&primary, "events"));
-}
-
-/// Rows of two servers are collected by logical replication.
-#[test]
-fn rows_of_several_servers() {
-    let [alpha, beta] = ["alpha", "beta"].map(|name| {
-        let server = Cluster::builder()
-            .worker(if name == "alpha" { 1 } else { 2 })
-            .settings(&[
-                ("max_prepared_transactions", "20"),
-                ("cluster_name", name),
-                ("wal_level", "logical"),
-            ])
-            .start();
-        server.connect().run(blocks_of("on each server").next().unwrap());
-        server
-    });
-    let here = Cluster::builder().extensions(&[]).start();
-    here.connect().run(blocks_of("on the server that collects").next().unwrap());
-    let subscribe: BTreeMap<&str, String> = ["alpha", "beta"]
-        .iter()
-        .map(|name| {
-            let line = format!(
-                "    CREATE SUBSCRIPTION {name} CONNECTION 'host={name} dbname=shop' PUBLICATION events;"
-            );
-            assert!(PAGE.contains(&line));
-            let server = if *name == "alpha" { &alpha } else { &beta };
-            let connection = server.connection_string("test");
-            (*name, line.replace(&format!("host={name} dbname=shop"), &connection))
-        })
-        .collect();
-    let store = &steps("on each server, every second")[0];
-    let is_ready = &steps("on the server that collects, until the result is true")[0];
-    let [begin, lock, read, advance, commit] = &steps("the reader")[..] else { panic!() };
-
-    let readers = [("alpha", &alpha), ("beta", &beta)].map(|(name, server)| {
-        let (here, subscribe) = (&here, &subscribe);
-        move |stop: &AtomicBool| {
-            let (mut there, mut client) = (server.connect(), here.connect());
-            // The rows that exist already are copied.
-            there.run(INTO_EVENTS);
-            client.run(&subscribe[name]);
-            eventually("the first copies", || single::<bool>(&mut client, is_ready));
-            repeat(stop, || {
-                there.run(store);
-                client.run(begin);
-                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
-                let rows = first_column(client.query(read, &[&name, &position]).unwrap());
-                if let Some(last) = rows.last() {
-                    client.execute(advance, &[&name, last]).unwrap();
-                }
-                client.run(commit);
-                (!rows.is_empty() || is_read(&mut there, "events", position)).then_some(rows)
-            })
-        }
-    });
-    let (read, ()) = beside(readers, || {
-        let writers: Vec<_> = writers(&alpha, INTO_EVENTS).chain(writers(&beta, INTO_EVENTS)).collect();
-        beside(writers, || thread::sleep(2 * A_WHILE));
-    });
-    assert_eq!(read[0], written(&alpha, "events"));
-    assert_eq!(read[1], written(&beta, "events"));
-    assert!(read.iter().all(|rows| rows.len() > 100));
+    let read = read_beside(&server, INTO_OUTBOX, [user]);
+    assert_all_read(&read[0], &server, "outbox");
 }
 
 /// The transcript of the trigger, which also accepts rows of the default.
@@ -436,5 +369,5 @@ fn after_a_reset() {
         after.extend(consume(&mut client, &consumer, "mail").1);
         after.len() == 3
     });
-    assert_eq!([after, rows].concat(), written(&server, "outbox"));
+    assert_all_read(&[after, rows].concat(), &server, "outbox");
 }
