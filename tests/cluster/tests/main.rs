@@ -19,7 +19,10 @@ mod book {
     mod contents;
     mod messages;
     mod monitoring;
+    mod other_ways_of_reading;
     mod pages;
+    pub mod reading_in_order;
+    mod reading_on_other_servers;
     mod reference;
     mod two_servers;
 }
