@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use pgrx::prelude::*;
 
 use super::backend_local::BackendLocal;
+use super::process;
 
 /// The actions of the extension.
 #[derive(Clone, Copy)]
@@ -34,6 +35,9 @@ unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: 
     use pg_sys::XactEvent::*;
     let Some(actions) = ACTIONS.get() else { return };
     match event {
+        // The leader of a parallel worker runs the actions. A worker commits transactions of its own while it starts, and
+        // these must not end the leader's transaction.
+        _ if process::is_parallel_worker() => {}
         // PostgreSQL calls the callbacks for these events after the transaction has ended for all other sessions, or was
         // handed over to the list of prepared transactions.
         XACT_EVENT_COMMIT | XACT_EVENT_ABORT | XACT_EVENT_PREPARE => (actions.ended)(),
@@ -41,7 +45,6 @@ unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: 
             // SAFETY: PostgreSQL calls this callback, so a guarded function may be called here.
             unsafe { before_prepare() }
         }
-        // The leader of a parallel worker runs the actions.
         _ => {}
     }
 }

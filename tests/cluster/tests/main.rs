@@ -126,3 +126,8 @@ mod tables {
     mod partitions;
     mod partman;
 }
+mod watermark {
+    mod consumers;
+    pub mod in_order;
+    mod writers;
+}
