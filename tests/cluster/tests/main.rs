@@ -127,7 +127,14 @@ mod tables {
     mod partman;
 }
 mod watermark {
+    mod apply_worker;
     mod consumers;
+    mod events;
+    mod identity;
     pub mod in_order;
+    mod prepared;
+    mod resets;
+    mod standby;
+    mod status;
     mod writers;
 }
