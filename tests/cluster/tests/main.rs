@@ -127,6 +127,7 @@ mod tables {
     mod partman;
 }
 mod watermark {
+    mod accidents;
     mod apply_worker;
     mod consumers;
     mod events;
