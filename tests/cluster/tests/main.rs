@@ -13,6 +13,7 @@ mod alone {
     mod max_wait;
     mod restarts;
     mod stops;
+    mod watermark;
 }
 mod book {
     mod clients;
