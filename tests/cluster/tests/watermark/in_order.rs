@@ -60,6 +60,7 @@ pub fn while_consuming(
 fn rows_are_read_once_and_in_order_in_each_way() {
     let server = writers::server(Cluster::builder());
     consumers::prepare(&server);
+    server.change("fsync", "on");
     let ways = [&WAYS[..], &[Way::Naive]].concat();
     let consumed = while_consuming(&server, &KINDS, &ways, false, |_| thread::sleep(seconds(4)));
     let lost = consumers::check(&server, &consumed);

@@ -51,8 +51,10 @@ const TABLES: &str = "
     ALTER TABLE numbers SET (parallel_workers = 2);
     ANALYZE numbers;";
 
-/// The settings of a server with writers. Small queries run in parallel.
+/// The settings of a server with writers. Small queries run in parallel. If `fsync` is on, commits take some milliseconds.
 pub const SETTINGS: Settings = &[
+    ("commit_delay", "3000"),
+    ("commit_siblings", "0"),
     ("max_prepared_transactions", "30"),
     ("max_worker_processes", "30"),
     ("max_parallel_workers", "20"),
