@@ -67,14 +67,28 @@ fn rows_are_read_once_and_in_order_in_each_way() {
     assert!(lost > 0, "the consumer without the watermark has lost no rows, so the test shows nothing");
 }
 
-/// Parallel workers take part in the transactions of the writers.
+/// Parallel workers take part in the transactions of the writers, and so does the leader if it may.
 #[test]
 fn writers_are_parallel() {
     let server = writers::server(Cluster::builder());
     let mut client = server.connect();
-    let query = "EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF) CREATE TABLE made AS SELECT n, snowflake_nextval() AS id FROM numbers";
-    let plan: Vec<String> = client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
-    let plan = plan.join("\n");
-    let (_, below) = plan.split_once("->").expect("a plan of two nodes");
-    assert!(below.contains("Output: n, snowflake_nextval()") && below.contains("Worker 0:"), "{plan}");
+    for participates in ["on", "off"] {
+        client.run(&format!("SET parallel_leader_participation = {participates}"));
+        let query = "EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF) CREATE TABLE made AS
+                     SELECT n, snowflake_nextval() AS id, pg_sleep(0.001) IS NULL AS slept FROM numbers";
+        let plan: Vec<String> = client.query(query, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        let (_, below) = plan.split_once("->").expect("a plan of two nodes");
+        assert!(below.contains("Output: n, snowflake_nextval()"), "{plan}");
+        let rows_of = |process: &str| {
+            let (_, rows) = below.split_once(process)?.1.split_once("rows=")?;
+            rows.split(|character: char| !character.is_ascii_digit()).next()?.parse::<u32>().ok()
+        };
+        let (one, two) = (rows_of("Worker 0:").unwrap_or(0), rows_of("Worker 1:").unwrap_or(0));
+        println!("leader {participates}: {one} and {two} rows by workers");
+        assert!(one + two > 0, "{plan}");
+        let leader = 60 - one - two;
+        assert_eq!(leader > 0, participates == "on", "{plan}");
+        client.run("DROP TABLE made");
+    }
 }

@@ -47,7 +47,10 @@ const TABLES: &str = "
     END
     $$;
 
-    CREATE TABLE numbers AS SELECT n FROM generate_series(1, 100) AS n;
+    -- Each process of a parallel query reads some of the pages. A page has two rows.
+    CREATE TABLE numbers (n int, filler char(3000));
+    ALTER TABLE numbers ALTER filler SET STORAGE plain;
+    INSERT INTO numbers SELECT n, '' FROM generate_series(1, 60) AS n;
     ALTER TABLE numbers SET (parallel_workers = 2);
     ANALYZE numbers;";
 
@@ -89,6 +92,8 @@ pub enum Kind {
     Prepared,
     PreparedByTrigger,
     Parallel,
+    ParallelAfterLeader,
+    ParallelBeforeLeader,
     ParallelBesideLeader,
     Copied,
     Procedure,
@@ -98,13 +103,15 @@ pub enum Kind {
     Batch,
 }
 
-pub const KINDS: [Kind; 13] = [
+pub const KINDS: [Kind; 15] = [
     Kind::Waiting,
     Kind::RolledBack,
     Kind::Savepoints,
     Kind::Prepared,
     Kind::PreparedByTrigger,
     Kind::Parallel,
+    Kind::ParallelAfterLeader,
+    Kind::ParallelBeforeLeader,
     Kind::ParallelBesideLeader,
     Kind::Copied,
     Kind::Procedure,
@@ -198,12 +205,19 @@ impl Writer<'_> {
                 random.pause(15);
                 other.batch_execute(&format!("{end} PREPARED 'writer {number} {round}'"))
             }
-            Kind::Parallel | Kind::ParallelBesideLeader => {
-                let (participates, first) =
-                    if kind == Kind::Parallel { ("off", "SELECT") } else { ("on", INSERT) };
+            Kind::Parallel
+            | Kind::ParallelAfterLeader
+            | Kind::ParallelBeforeLeader
+            | Kind::ParallelBesideLeader => {
+                let leader_if = |wanted: Kind| if kind == wanted { INSERT } else { "" };
+                let (before, after) =
+                    (leader_if(Kind::ParallelAfterLeader), leader_if(Kind::ParallelBeforeLeader));
+                let participates = kind == Kind::ParallelBesideLeader;
                 client.batch_execute(&format!(
-                    "BEGIN; SET LOCAL parallel_leader_participation = {participates}; {first};
-                     CREATE TABLE made_by_{number} AS SELECT n, snowflake_nextval() AS id FROM numbers; {sleep};
+                    "BEGIN; SET LOCAL parallel_leader_participation = {participates}; {before};
+                     CREATE TABLE made_by_{number} AS
+                         SELECT n, snowflake_nextval() AS id, pg_sleep(0.0002) IS NULL AS slept FROM numbers;
+                     {after}; {sleep};
                      INSERT INTO events (id) SELECT id FROM made_by_{number}; DROP TABLE made_by_{number}; {end}"
                 ))
             }
