@@ -134,6 +134,7 @@ mod watermark {
     mod events;
     mod identity;
     pub mod in_order;
+    mod parallel;
     mod prepared;
     mod resets;
     mod standby;
