@@ -25,6 +25,13 @@ pub fn at_exit(action: fn()) {
     unsafe { pg_sys::before_shmem_exit(Some(run), pg_sys::Datum::from(action as usize)) };
 }
 
+/// Returns whether this process is a worker of a parallel query.
+#[inline]
+pub fn is_parallel_worker() -> bool {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::ParallelWorkerNumber >= 0 }
+}
+
 /// Returns the index of the process that runs the current transaction: this process, or the leader if this process is a
 /// worker of a parallel query. Indexes are less than [`max_processes`].
 pub fn index_of_leader() -> usize {
@@ -35,13 +42,6 @@ pub fn index_of_leader() -> usize {
         assert!(!leader.is_null(), "bug: a parallel worker has no leader");
         leader.offset_from((*pg_sys::ProcGlobal).allProcs) as usize
     }
-}
-
-/// Returns whether this process is a worker of a parallel query.
-#[inline]
-pub fn is_parallel_worker() -> bool {
-    // SAFETY: a plain variable of this process.
-    unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
 /// Returns the process ID of the process with this index, or `None` if there is none.

@@ -13,6 +13,7 @@ mod alone {
     mod max_wait;
     mod restarts;
     mod stops;
+    mod watermark;
 }
 mod book {
     mod clients;
@@ -129,4 +130,18 @@ mod tables {
     mod names;
     mod partitions;
     mod partman;
+}
+mod watermark {
+    mod accidents;
+    mod apply_worker;
+    mod consumers;
+    mod events;
+    mod identity;
+    pub mod in_order;
+    mod parallel;
+    mod prepared;
+    mod resets;
+    mod standby;
+    mod status;
+    mod writers;
 }
