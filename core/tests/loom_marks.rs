@@ -226,10 +226,10 @@ fn a_transaction_that_is_being_prepared() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(PREEMPTIONS);
     model.check(|| {
-        let server = server(1, 2);
+        let server = server(2, 2);
         let mut taken = vec![server.take(1, 0)];
         server.prepare(1);
-        taken.push(server.take(2, 0));
+        taken.push(server.take(2, 1));
         let other = {
             let server = server.clone();
             thread::spawn(move || server.prepare(2))
