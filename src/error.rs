@@ -341,7 +341,7 @@ impl Error {
                 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "cannot compute a watermark during recovery",
                 "Only the server that issues the IDs knows its watermark.",
-                "On the primary, run: SELECT snowflake_watermark(), pg_current_wal_insert_lsn(); On the standby, wait until pg_last_wal_replay_lsn() has reached this position. Then read the rows below the watermark in a new transaction.",
+                "Run on the primary: SELECT snowflake_watermark(), pg_current_wal_insert_lsn(); When pg_last_wal_replay_lsn() on the standby has reached this position, read the rows below the watermark in a new transaction.",
             ),
             Error::WatermarkOfClockSequence { layout } => texts(
                 ERRCODE_FEATURE_NOT_SUPPORTED,

@@ -25,6 +25,7 @@ mod program;
 mod reading;
 mod servers;
 mod throughput;
+mod watermark;
 
 use figures::Figures;
 use servers::Servers;
@@ -33,7 +34,7 @@ use servers::Servers;
 type Table = fn(&mut Servers, &Figures);
 
 /// The names of the tables, in the order in which they are printed.
-const TABLES: [(&str, Table); 11] = [
+const TABLES: [(&str, Table); 12] = [
     ("calls", calls::print),
     ("baseline", calls::print_baseline),
     ("reading", reading::print),
@@ -45,6 +46,7 @@ const TABLES: [(&str, Table); 11] = [
     ("program", program::print),
     ("horizon", horizon::print),
     ("lease", lease::print),
+    ("watermark", watermark::print),
 ];
 
 fn main() {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use snowflake_id_core::lease_answer::{Answer, COLUMNS, Terms};
-use snowflake_id_core::lease_state::{Asking, Held, LeaseState, Needs};
+use snowflake_id_core::lease_state::{Asking, LeaseState, Needs, Outcome};
 use uuid::Uuid;
 
 use crate::connection::{Connection, Problem};
@@ -44,33 +44,49 @@ impl Dialogue {
         self.ask(connection, options, state.registry_id, "acquire", arguments, parameters).await
     }
 
-    /// Asks the registry to renew a lease.
+    /// Asks the registry to renew a lease. `ids` contains the lease ID, the last nonce and the next nonce.
     pub async fn renew(
         &mut self,
         connection: &Connection,
         options: &Options,
         state: &LeaseState,
-        held: &Held,
+        ids: [Uuid; 3],
     ) -> Result<Answer, Problem> {
-        let parameters = vec![
-            Some(held.lease_id.to_string()),
-            Some(held.last_nonce.to_string()),
-            Some(held.next_nonce.to_string()),
-            Some(self.facts(options, state)),
-        ];
+        let ids = ids.iter().map(|id| Some(id.to_string()));
+        let parameters = ids.chain([Some(self.facts(options, state))]).collect();
         let arguments = "$4::uuid, $5::uuid, $6::uuid, $7::jsonb";
         self.ask(connection, options, state.registry_id, "renew", arguments, parameters).await
     }
 
-    /// Releases a lease that was used until `used_until_us`. Every answer is final.
+    /// Releases a lease that was used until `used_until_us`. After a start of its server, the registry accepts a
+    /// release only after a renewal.
     pub async fn release(
+        &mut self,
+        connection: &Connection,
+        options: &Options,
+        state: &LeaseState,
+        ids: [Uuid; 3],
+        used_until_us: i64,
+    ) -> Result<(), Problem> {
+        let is_known = self.release_once(connection, options, state, ids, used_until_us).await?;
+        if !is_known {
+            let answer = self.renew(connection, options, state, ids).await?;
+            if let Outcome::Granted(_) = answer.outcome {
+                self.release_once(connection, options, state, ids, used_until_us).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls `release()`. Returns false if the registry does not know the lease, or cannot tell its holder from a copy.
+    async fn release_once(
         &self,
         connection: &Connection,
         options: &Options,
         state: &LeaseState,
         [lease_id, last_nonce, next_nonce]: [Uuid; 3],
         used_until_us: i64,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         let query = "SELECT outcome::text FROM snowflake_registry.release($1::uuid, $2::uuid, $3::uuid, $4::uuid, $5::bigint, $6::jsonb)";
         let parameters = [
             state.registry_id.map(|id| id.to_string()),
@@ -80,7 +96,8 @@ impl Dialogue {
             Some(used_until_us.to_string()),
             Some(self.facts(options, state)),
         ];
-        connection.ask(query, &parameters).await.map(|_| ())
+        let rows = connection.ask(query, &parameters).await?;
+        Ok(rows.first().and_then(|row| row.first()?.as_deref()) != Some("unknown"))
     }
 
     /// Sends a query once, and reads its answer. The first three arguments are the registry, the clock and

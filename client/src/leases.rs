@@ -108,8 +108,12 @@ impl Leases {
         let connection = (self.connect)().await?;
         if self.state.held.is_some() && !self.is_unknown {
             self.renew(&connection).await?;
-            if !self.is_unknown && !self.is_far_ahead() {
-                return Ok(());
+            if !self.is_unknown {
+                // The first renewal after an exchange may have failed.
+                self.release_former(&connection).await;
+                if !self.is_far_ahead() {
+                    return Ok(());
+                }
             }
         }
         self.acquire(&connection).await
@@ -119,7 +123,7 @@ impl Leases {
     async fn renew(&mut self, connection: &Connection) -> Result<(), Problem> {
         let Some(held) = self.state.held.clone() else { return Ok(()) };
         let options = &self.shared.options;
-        let answer = self.dialogue.renew(connection, options, &self.state, &held).await?;
+        let answer = self.dialogue.renew(connection, options, &self.state, ids_of(&held)).await?;
         match answer.outcome {
             Outcome::Granted(lease) if lease.is_same_range(&held.lease) => {
                 self.state.renew(lease, Uuid::new_v4);
@@ -204,9 +208,11 @@ impl Leases {
         }
         // IDs stay in order, unless the former lease was used far ahead of the clock.
         let is_reset = self.is_far_ahead();
-        let used_until_us = current.map_or(i64::MIN, |leased| leased.end());
-        let floor_us = if is_reset { i64::MIN } else { used_until_us };
-        if let Some(former) = &mut self.former {
+        let used_until_us = current.map(|leased| leased.end());
+        let floor_us = used_until_us.filter(|_| !is_reset).unwrap_or(i64::MIN);
+        if let Some(former) = &mut self.former
+            && let Some(used_until_us) = used_until_us
+        {
             // The rest of this range is not used.
             former.lease.until_us = used_until_us;
         }
@@ -228,13 +234,10 @@ impl Leases {
     /// Releases the former lease. If that fails, the lease ends at its end.
     async fn release_former(&mut self, connection: &Connection) {
         if let Some(former) = self.former.take() {
-            let _ = self.release(connection, &former, former.lease.until_us).await;
+            let (options, ids, used_until_us) =
+                (&self.shared.options, ids_of(&former), former.lease.until_us);
+            let _ = self.dialogue.release(connection, options, &self.state, ids, used_until_us).await;
         }
-    }
-
-    async fn release(&self, connection: &Connection, held: &Held, used_until_us: i64) -> Result<(), Problem> {
-        let ids = [held.lease_id, held.last_nonce, held.next_nonce];
-        self.dialogue.release(connection, &self.shared.options, &self.state, ids, used_until_us).await
     }
 
     /// Ends the use of the lease, and releases it. A request for a lease that was cut off may have been
@@ -247,10 +250,10 @@ impl Leases {
         if let Some(held) = self.state.held.take().filter(|_| !self.is_unknown) {
             // A lease that was never published was not used.
             let used_until_us = used_until_us.unwrap_or(held.lease.from_us);
-            unused.push(([held.lease_id, held.last_nonce, held.next_nonce], used_until_us));
+            unused.push((ids_of(&held), used_until_us));
         }
         if let Some(former) = self.former.take() {
-            unused.push(([former.lease_id, former.last_nonce, former.next_nonce], former.lease.until_us));
+            unused.push((ids_of(&former), former.lease.until_us));
         }
         if let Some(asking) = self.state.asking.take() {
             unused.push(([asking.lease_id, asking.nonce, asking.nonce], 0));
@@ -271,6 +274,11 @@ impl Leases {
             }
         }
     }
+}
+
+/// The lease ID and the nonces of a lease.
+fn ids_of(held: &Held) -> [Uuid; 3] {
+    [held.lease_id, held.last_nonce, held.next_nonce]
 }
 
 /// The text of an answer without a usable lease.

@@ -44,9 +44,15 @@ impl RegistryClock {
     }
 }
 
+/// The clock that also counts while the machine is suspended. On macOS, this is the monotonic clock.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SINCE_BOOT: ClockId = ClockId::Boottime;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const SINCE_BOOT: ClockId = ClockId::Monotonic;
+
 /// Returns the time since boot, in microseconds.
 pub(crate) fn since_boot_us() -> i64 {
-    let time = clock_gettime(ClockId::Boottime);
+    let time = clock_gettime(SINCE_BOOT);
     time.tv_sec * 1_000_000 + time.tv_nsec / 1_000
 }
 

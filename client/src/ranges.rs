@@ -30,6 +30,8 @@ const KEPT: Duration = Duration::from_secs(5);
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_millis(100);
 /// The maximum pause after a round without an answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The pause after a failed report that follows a start of the registry's server.
+const PAUSE_AFTER_REPORT: Duration = Duration::from_secs(1);
 /// The part of a range after which the next range is requested.
 const WANTED_AT: (f64, f64) = (0.1, 0.2);
 
@@ -55,7 +57,8 @@ pub struct Task {
     report_every: Duration,
     /// When the registry's server was started, in microseconds of Unix time, according to the last answer.
     registry_started_us: Option<i64>,
-    /// Whether the registry's server was restarted. It may have lost what it was told before.
+    /// Whether the registry's server was restarted since the last complete report. It may have lost what it was told
+    /// before.
     must_report: bool,
     failures: Failures,
 }
@@ -98,9 +101,7 @@ impl Task {
                 }
             };
             let Some(wish) = wish else {
-                // A failure needs no handling: the next request presents the same tokens.
-                let _ = self.report().await;
-                report_at = tokio::time::Instant::now() + about(self.report_every, 0.9, 1.1);
+                report_at = tokio::time::Instant::now() + self.report_in_turn().await;
                 continue;
             };
             let mut wanted: BTreeMap<String, Waiting> = BTreeMap::new();
@@ -117,8 +118,8 @@ impl Task {
             let pause = self.round(wanted).await;
             // The first answer contains the interval. The registry relies on it after a start of its server.
             report_at = report_at.min(tokio::time::Instant::now() + about(self.report_every, 0.9, 1.1));
-            if std::mem::take(&mut self.must_report) {
-                let _ = self.report().await;
+            if self.must_report {
+                report_at = tokio::time::Instant::now() + self.report_in_turn().await;
             }
             sleep(pause).await;
         }
@@ -179,7 +180,12 @@ impl Task {
             return Ok(results);
         }
         let reported: Vec<_> = granted.keys().cloned().collect();
+        let started_us = self.registry_started_us;
         let signed = self.report_on(&reported).await?;
+        if self.registry_started_us != started_us {
+            // The registry may have lost the grant, and granted the same numbers to another program.
+            return Err("the registry's server was restarted".into());
+        }
         for (name, granted) in granted {
             let is_proved = signed.iter().any(|(of, token)| *of == name && proves(token, &granted));
             let Some(known) = self.known.get_mut(&name).filter(|_| is_proved) else {
@@ -225,6 +231,20 @@ impl Task {
         report
     }
 
+    /// Reports, and returns the pause before the next report. The registry waits only a short time for a report after
+    /// a start of its server, so the pause is short if such a report fails. Other failures need no handling: the next
+    /// request presents the same tokens.
+    async fn report_in_turn(&mut self) -> Duration {
+        let is_urgent = std::mem::take(&mut self.must_report);
+        let is_told = self.report().await.is_ok();
+        // The registry's server may have been restarted during the report.
+        self.must_report |= is_urgent && !is_told;
+        match self.must_report {
+            true => about(PAUSE_AFTER_REPORT, 0.5, 1.0).min(self.report_every),
+            false => about(self.report_every, 0.9, 1.1),
+        }
+    }
+
     /// Reports on all segments of which the program has had numbers.
     async fn report(&mut self) -> Result<(), Problem> {
         let had = self.known.iter().filter(|(_, known)| known.had_until.is_some());
@@ -240,6 +260,7 @@ impl Task {
         let reports: Vec<_> = names.iter().map(|name| self.report_of(name)).collect();
         let answered = self.ask(&reports).await?;
         let mut signed = vec![];
+        let mut is_busy = false;
         for (at, name) in names.iter().enumerate() {
             let Some(row) = answered.get(&at) else { continue };
             if let Some(report_every_us) = text(row, "report_every").and_then(|text| text.parse().ok()) {
@@ -249,8 +270,12 @@ impl Task {
                 self.signed.note(self.registry_id, name, token.to_owned());
                 signed.push((name.clone(), token.to_owned()));
             }
+            is_busy |= text(row, "outcome") == Some("busy");
         }
-        Ok(signed)
+        match is_busy {
+            true => Err("other sessions held a lock on a segment for too long".into()),
+            false => Ok(signed),
+        }
     }
 
     /// Reads the answer to a request for a range.

@@ -3,7 +3,7 @@
 CREATE VIEW snowflake_watermark_status AS
     SELECT w.layout, w.watermark, w.watermark_time, w.problem,
            coalesce(w.pid, s.pid) AS pid, s.usename, s.application_name, p.gid,
-           coalesce(p.prepared, s.xact_start) AS held_back_since
+           coalesce(p.prepared, s.xact_start) AS held_back_since, w.lowered_at
     FROM @extschema@.snowflake_watermarks() AS w
     LEFT JOIN pg_catalog.pg_stat_activity AS s
         ON s.pid OPERATOR(pg_catalog.=) w.pid OR s.backend_xid OPERATOR(pg_catalog.=) w.transaction
@@ -19,6 +19,7 @@ COMMENT ON COLUMN snowflake_watermark_status.usename IS 'role of that session';
 COMMENT ON COLUMN snowflake_watermark_status.application_name IS 'name of the application of that session';
 COMMENT ON COLUMN snowflake_watermark_status.gid IS 'identifier of the prepared transaction that holds the watermark back; NULL if no prepared transaction does';
 COMMENT ON COLUMN snowflake_watermark_status.held_back_since IS 'start of the transaction that holds the watermark back, or the time at which it was prepared; NULL if no transaction does';
+COMMENT ON COLUMN snowflake_watermark_status.lowered_at IS 'time at which IDs began again after the last reset of the horizon, so that they can be lower than earlier IDs; NULL if there was no reset since the server was started';
 
 COMMENT ON FUNCTION snowflake_watermark() IS
     'ID below which the current statement sees all rows that will ever be visible; NULL if no such ID is known';

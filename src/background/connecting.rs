@@ -6,6 +6,7 @@
 //! can then detect that the thread is stuck, and at which host.
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,25 +32,40 @@ pub struct Step {
     pub hosts: Vec<u64>,
 }
 
-/// The current step of the helper thread, shared with the waiting process.
-pub struct Progress(Mutex<Step>);
+/// The progress of the helper thread, shared with the waiting process.
+pub struct Progress {
+    step: Mutex<Step>,
+    /// Whether any server has answered.
+    has_answer: AtomicBool,
+}
 
 impl Progress {
     pub fn new() -> Progress {
         let seconds = TIME_FOR_OPTIONS.as_secs();
         let problem = format!("could not read the options of the connection string within {seconds} s");
-        Progress(Mutex::new(Step { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] }))
+        let step = Step { deadline: Instant::now() + TIME_FOR_OPTIONS, problem, hosts: vec![] };
+        Progress { step: Mutex::new(step), has_answer: AtomicBool::new(false) }
     }
 
     fn tell(&self, time: Duration, problem: String, hosts: &[&Host]) {
         let hosts = hosts.iter().map(|host| host.key()).collect();
         let step = Step { deadline: Instant::now() + time, problem, hosts };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = step;
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
+    }
+
+    fn note_answer(&self) {
+        self.has_answer.store(true, Ordering::Release);
+    }
+
+    /// Returns whether any server has answered, even if no connection was established. libpq gives up after answers,
+    /// too, for example if the server asks for a password that the connection string does not contain.
+    pub fn has_answer(&self) -> bool {
+        self.has_answer.load(Ordering::Acquire)
     }
 
     /// Returns the current step if the step has missed its deadline.
     pub fn overdue(&self) -> Option<Step> {
-        let step = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         (Instant::now() >= step.deadline).then(|| step.clone())
     }
 }
@@ -103,7 +119,7 @@ fn connect_to_any(
                 hosts.time.as_secs()
             );
             progress.tell(hosts.time, problem, &[host, host_found]);
-            match connect_to(string, &hosts, host_found) {
+            match connect_to(string, &hosts, host_found, progress) {
                 Ok(connection) => return Ok(connection),
                 Err(problem) => problems.push(problem),
             }
@@ -114,7 +130,12 @@ fn connect_to_any(
 
 /// Connects to one host. Returns when the connection is established or refused, or when the time limit of a
 /// host has passed. libpq ignores its `connect_timeout` parameter when a connection is made in steps.
-fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connection, String> {
+fn connect_to(
+    string: &CStr,
+    hosts: &Hosts,
+    host_found: &Host,
+    progress: &Progress,
+) -> Result<Connection, String> {
     let deadline = Instant::now() + hosts.time;
     let mut connection = Connection::start(&parameters(string, &hosts.parameters(host_found)))?;
     let mut interest = Interest::Write;
@@ -124,9 +145,21 @@ fn connect_to(string: &CStr, hosts: &Hosts, host_found: &Host) -> Result<Connect
             return Err(format!("no reply from {host_found} within {} s", hosts.time.as_secs()));
         }
         if poll(connection.socket(), interest, left) {
-            interest = match connection.connect()? {
-                Some(interest) => interest,
-                None => return Ok(connection),
+            // The call below may block.
+            if connection.has_input() {
+                progress.note_answer();
+            }
+            let is_just_accepted = connection.is_just_accepted();
+            interest = match connection.connect() {
+                Ok(Some(interest)) => interest,
+                Ok(None) => return Ok(connection),
+                Err(problem) => {
+                    // libpq itself rejects the server, for example because of `requirepeer`.
+                    if is_just_accepted {
+                        progress.note_answer();
+                    }
+                    return Err(problem);
+                }
             };
         }
     }

@@ -30,14 +30,24 @@ const GRACE: Duration = Duration::from_secs(1);
 pub enum NoAnswer {
     /// The process was asked to stop.
     Stopping,
-    /// The connection failed. The text contains the reason.
+    /// No server has answered. The text contains the reason.
+    Unreachable(String),
+    /// The connection failed after an answer. The text contains the reason.
     Failed(String),
-    /// The statement failed and had no effect. The text contains the reason. Another statement may succeed.
-    Refused(String),
+    /// The statement failed and had no effect. Another statement may succeed.
+    Refused(Refused),
     /// The statement failed because the role of this server lacks a privilege.
     Denied(Denied),
-    /// The helper thread is stuck. The text contains the reason. The process must report the reason and exit.
-    Stuck(String),
+    /// The helper thread is stuck. The process must report the reason and exit.
+    Stuck { problem: String, has_answer: bool },
+}
+
+/// A statement that failed.
+pub struct Refused {
+    pub problem: String,
+    /// Whether the registry's database cannot process a value of the statement (SQLSTATE class 22). For example, its
+    /// encoding may not have a character of a name.
+    pub is_of_data: bool,
 }
 
 /// An error about a privilege that the role of this server lacks in the registry.
@@ -109,7 +119,7 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
         };
         if overdue_since.get_or_insert_with(Instant::now).elapsed() >= GRACE {
             stuck::note(&step.hosts, true);
-            return Err(NoAnswer::Stuck(step.problem));
+            return Err(NoAnswer::Stuck { problem: step.problem, has_answer: progress.has_answer() });
         }
     }
     let attempt = helper.result().ok_or_else(|| "bug: the connecting thread panicked".to_owned())?;
@@ -117,7 +127,10 @@ pub fn connect(string: &CStr, keep_waiting: KeepWaiting) -> Result<Connection, N
     if attempt.connection.is_ok() {
         stuck::note_connection();
     }
-    Ok(attempt.connection?)
+    attempt.connection.map_err(|problem| match progress.has_answer() {
+        true => NoAnswer::Failed(problem),
+        false => NoAnswer::Unreachable(problem),
+    })
 }
 
 /// Waits until the socket is ready, for at most [`LONGEST_WAIT`]. The caller must check the connection after
@@ -174,11 +187,17 @@ pub fn ask_for_rows(
         (Err(error), _) if error.is_denied => {
             Err(NoAnswer::Denied(Denied { error, role: connection.role() }))
         }
-        (Err(error), _) if error.is_elsewhere => Err(NoAnswer::Refused(format!(
-            "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
-            error.message
-        ))),
-        (Err(error), _) => Err(NoAnswer::Refused(error.message)),
+        (Err(error), _) => {
+            let is_of_data = error.is_of_data;
+            let problem = match error.is_elsewhere {
+                true => format!(
+                    "{}; check dbname in snowflake_id.registry, or run CREATE EXTENSION snowflake_id_registry in that database",
+                    error.message
+                ),
+                false => error.message,
+            };
+            Err(NoAnswer::Refused(Refused { problem, is_of_data }))
+        }
         (Ok(_), true) => Err("the registry warned that its reply may not be durable".to_owned().into()),
         (Ok(rows), false) => Ok(rows),
     }

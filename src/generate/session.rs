@@ -58,7 +58,7 @@ pub fn try_first() -> Option<i64> {
     next_of(session)
 }
 
-#[inline]
+#[inline(always)] // The hot path must not call a function.
 fn next_of(session: &Session) -> Option<i64> {
     let reservation = session.reserve(NonZeroU64::MIN).ok()?;
     Some(session.generator.first_id(reservation))
@@ -184,10 +184,9 @@ impl Session {
 
     /// Marks the slot for the current transaction. Must be called before the transaction takes an ID.
     fn mark(&'static self) {
-        if let Some(marks) = marks::own() {
-            marks.set(self.slot_in_use.index, self.slot_in_use.slot);
-            MARKED.set(Some(self));
-        }
+        let marks = marks::own().expect("bug: this process has no marks");
+        marks.set(self.slot_in_use.index, self.slot_in_use.slot);
+        MARKED.set(Some(self));
     }
 
     /// Whether the horizon was reset. After a reset, the layout is assigned another slot.

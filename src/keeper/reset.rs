@@ -72,7 +72,7 @@ pub fn reset(
         let records = records_before_reset(&stored.uses, lease.identity, server_status.value(), highest_us);
         // A row that was overwritten in place can be read before the commit. Record the new horizons first,
         // so that the keeper does not attribute this change to another process.
-        server_status.history.reset(horizons);
+        server_status.history.reset(horizons, floor_us);
         store.write(&records, horizons.map(Some));
         Ok(Ok(floor_us))
     })?;

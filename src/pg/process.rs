@@ -25,16 +25,20 @@ pub fn at_exit(action: fn()) {
     unsafe { pg_sys::before_shmem_exit(Some(run), pg_sys::Datum::from(action as usize)) };
 }
 
+/// Returns whether this process is a worker of a parallel query.
+#[inline]
+pub fn is_parallel_worker() -> bool {
+    // SAFETY: reads a variable of this process.
+    unsafe { pg_sys::ParallelWorkerNumber >= 0 }
+}
+
 /// Returns the index of the process that runs the current transaction: this process, or the leader if this process is a
 /// worker of a parallel query. Indexes are less than [`max_processes`].
 pub fn index_of_leader() -> usize {
     // SAFETY: reads this process's entry in shared memory. A parallel worker joins the group of its leader before it runs
     // anything else.
     unsafe {
-        let leader = match pg_sys::ParallelWorkerNumber {
-            ..0 => pg_sys::MyProc,
-            _ => (*pg_sys::MyProc).lockGroupLeader,
-        };
+        let leader = if is_parallel_worker() { (*pg_sys::MyProc).lockGroupLeader } else { pg_sys::MyProc };
         assert!(!leader.is_null(), "bug: a parallel worker has no leader");
         leader.offset_from((*pg_sys::ProcGlobal).allProcs) as usize
     }

@@ -6,6 +6,7 @@ use std::ffi::c_void;
 use pgrx::prelude::*;
 
 use super::backend_local::BackendLocal;
+use super::process;
 
 /// The actions of the extension.
 #[derive(Clone, Copy)]
@@ -33,6 +34,11 @@ pub fn register(actions: Actions) {
 unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: *mut c_void) {
     use pg_sys::XactEvent::*;
     let Some(actions) = ACTIONS.get() else { return };
+    // The leader of a parallel worker runs the actions. While a worker connects to the database, it commits a transaction of
+    // its own.
+    if process::is_parallel_worker() {
+        return;
+    }
     match event {
         // PostgreSQL calls the callbacks for these events after the transaction has ended for all other sessions, or was
         // handed over to the list of prepared transactions.
@@ -41,7 +47,6 @@ unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _argument: 
             // SAFETY: PostgreSQL calls this callback, so a guarded function may be called here.
             unsafe { before_prepare() }
         }
-        // The leader of a parallel worker runs the actions.
         _ => {}
     }
 }

@@ -12,7 +12,7 @@ use super::dialogue::Dialogue;
 use super::hand::Hand;
 use super::needs::Unwanted;
 use super::report::{Refusal, Report};
-use crate::background::connection::{self, NoAnswer};
+use crate::background::connection::{self, NoAnswer, Refused};
 use crate::background::rounds;
 use crate::background::stop::is_stopping;
 use crate::config;
@@ -67,14 +67,16 @@ impl Worker {
                 Err(NoAnswer::Stopping) => return,
                 Ok(Round::Granted { note }) => self.report.succeed(note, &self.dialogue),
                 Ok(Round::Refused(refusal)) => self.fail(refusal),
-                Err(NoAnswer::Failed(problem) | NoAnswer::Refused(problem)) => {
-                    self.fail(Refusal::new(RegistryState::Unreachable, problem))
-                }
+                Err(
+                    NoAnswer::Unreachable(problem)
+                    | NoAnswer::Failed(problem)
+                    | NoAnswer::Refused(Refused { problem, .. }),
+                ) => self.fail(Refusal::new(RegistryState::Unreachable, problem)),
                 Err(NoAnswer::Denied(denied)) => {
                     let why = denied.text(&["acquire", "renew"]);
                     self.fail(Refusal::new(RegistryState::PermissionDenied, why))
                 }
-                Err(NoAnswer::Stuck(problem)) => {
+                Err(NoAnswer::Stuck { problem, .. }) => {
                     self.fail(Refusal::new(RegistryState::Unreachable, problem));
                     // The keeper starts another worker.
                     process::exit(1);

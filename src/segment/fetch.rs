@@ -93,8 +93,6 @@ pub struct Answered {
 #[derive(Default)]
 pub struct RegistryConnection {
     open: Option<(Connection, Instant)>,
-    /// Whether the last request failed because no server has answered at all.
-    pub is_unreachable: bool,
 }
 
 impl RegistryConnection {
@@ -106,7 +104,6 @@ impl RegistryConnection {
         question: &Question,
         keep_waiting: KeepWaiting,
     ) -> Result<Answered, NoAnswer> {
-        self.is_unreachable = false;
         if let Some((mut connection, _)) = self.open.take_if(|(_, used)| used.elapsed() < KEPT) {
             match ask(&mut connection, question, keep_waiting) {
                 Ok(answered) => {
@@ -119,12 +116,7 @@ impl RegistryConnection {
                 Err(end) => return Err(end),
             }
         }
-        let connected = connection::connect(string, keep_waiting);
-        if let Err(NoAnswer::Failed(problem) | NoAnswer::Stuck(problem)) = &connected {
-            // A server that refuses the connection says so in an error of this severity.
-            self.is_unreachable = !problem.contains("FATAL:");
-        }
-        let mut connection = connected?;
+        let mut connection = connection::connect(string, keep_waiting)?;
         let answered = ask(&mut connection, question, keep_waiting);
         if let Ok(_) | Err(NoAnswer::Refused(_) | NoAnswer::Denied(_)) = answered {
             self.open = Some((connection, Instant::now()));

@@ -4,11 +4,16 @@
 //! member of the extension and called by its OID. It runs with the rights of its owner, in a security-restricted
 //! operation.
 
-use pgrx::pg_sys;
+use std::ffi::CStr;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pgrx::pg_sys::panic::CaughtError;
+use pgrx::prelude::*;
 
 use super::answer::{Answer, COLUMNS};
 use super::fetch::{Answered, Question};
-use crate::background::connection::NoAnswer;
+use crate::background::connection::{NoAnswer, Refused};
 use crate::background::stop::{is_stopping, let_sigterm_interrupt};
 use crate::background::transaction::{Problem, transaction};
 use crate::pg::relation::{self, Extension};
@@ -19,18 +24,42 @@ const ARGUMENTS: [pg_sys::Oid; 3] = [pg_sys::UUIDOID, pg_sys::JSONBOID, pg_sys::
 /// Calls the registry. Returns `None` if this database contains no registry.
 pub fn ask(question: &Question) -> Result<Option<Answered>, NoAnswer> {
     let requests = question.requests()?;
-    let rows = transaction(|| take(question, &requests), || ());
+    let is_of_data = AtomicBool::new(false);
+    let take_and_classify = || {
+        PgTryBuilder::new(AssertUnwindSafe(|| take(question, &requests)))
+            .catch_others(|error| {
+                is_of_data.store(is_data_exception(&error), Ordering::Relaxed);
+                error.rethrow()
+            })
+            .execute()
+    };
+    let rows = transaction(take_and_classify, || ());
     if is_stopping() {
         // A wait for a standby that was interrupted by SIGTERM cannot be distinguished from a successful wait.
         return Err(NoAnswer::Stopping);
     }
-    let Some(rows) = rows.map_err(|Problem(text)| NoAnswer::Refused(text))? else { return Ok(None) };
+    let refused = |Problem(problem)| {
+        NoAnswer::Refused(Refused { problem, is_of_data: is_of_data.load(Ordering::Relaxed) })
+    };
+    let Some(rows) = rows.map_err(refused)? else { return Ok(None) };
     let mut answer = Answer::read(&rows)?;
     // Read the clock again, because the function may have waited for a lock after it read the clock. The server and
     // this registry have the same clock.
     let (clock_us, since_boot_us) = clock::clocks_us();
     answer.clock_us = clock_us;
     Ok(Some(Answered { answer, since_boot_us }))
+}
+
+/// Returns whether an error belongs to SQLSTATE class 22.
+fn is_data_exception(error: &CaughtError) -> bool {
+    let code = match error {
+        CaughtError::PostgresError(report)
+        | CaughtError::ErrorReport(report)
+        | CaughtError::RustPanic { ereport: report, .. } => report.sql_error_code(),
+    };
+    // SAFETY: the function returns a C string in static memory for any number.
+    let state = unsafe { CStr::from_ptr(pg_sys::unpack_sql_state(code as i32)) };
+    state.to_bytes().starts_with(b"22")
 }
 
 /// Calls the registry's function in a transaction and returns the rows, or `None` if the database contains no

@@ -32,12 +32,13 @@ pub struct Rest {
     segments: BTreeMap<String, Vec<Left>>,
 }
 
-/// The registry that granted numbers, as of the last answer.
+/// The registry that granted numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     pub registry_id: Option<Uuid>,
     /// The time at which the registry's server was started, in microseconds of Unix time. If the server was started
-    /// again, the registry may have lost grants unnoticed.
+    /// again, the registry may have lost grants unnoticed. `None` if this server has not reported all its numbers to
+    /// the registry since then.
     pub server_started_us: Option<i64>,
 }
 
@@ -45,8 +46,9 @@ impl Origin {
     /// Returns whether the registry cannot have lost the grants of a former origin unnoticed. The WAL of a registry in
     /// this database contains its grants.
     pub fn is_same(self, former: Origin, is_local: bool) -> bool {
-        self.registry_id == former.registry_id
-            && (is_local || self.server_started_us == former.server_started_us)
+        let is_running =
+            self.server_started_us.is_some() && self.server_started_us == former.server_started_us;
+        self.registry_id == former.registry_id && (is_local || is_running)
     }
 }
 

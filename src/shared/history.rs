@@ -17,6 +17,8 @@ pub struct HistoryWords {
     /// The clock minus the time since boot, in microseconds, as last recorded by the clock watch, or 0 if
     /// never recorded.
     clock_offset_us: AtomicI64,
+    /// The floor of the last reset since the server was started, in microseconds of Unix time, or 0 if there was none.
+    lowered_at_us: AtomicI64,
 }
 
 /// The horizons of a track, encoded by [`Horizon::to_word`]. For their meaning, see
@@ -43,6 +45,7 @@ impl HistoryWords {
             last_identity: AtomicU64::new(Identity::NOBODY),
             stored_at: AtomicU64::new(0),
             clock_offset_us: AtomicI64::new(0),
+            lowered_at_us: AtomicI64::new(0),
         }
     }
 
@@ -97,7 +100,11 @@ impl HistoryWords {
     /// the lowered promises (see [`HistoryWords::snapshot`]). The caller must run a fence before this call.
     /// The lowered horizons must not be visible in the store before this call. Otherwise, the keeper would
     /// find that the stored horizons differ from its own.
-    pub fn reset(&self, horizons: [Horizon; TRACKS]) {
+    ///
+    /// `floor_us` is the time at which IDs begin again. The time must be recorded here: if the keeper exits before the reset is
+    /// complete, a crash of a backend makes the lower horizons effective.
+    pub fn reset(&self, horizons: [Horizon; TRACKS], floor_us: i64) {
+        self.lowered_at_us.store(floor_us, Ordering::Relaxed);
         self.last_identity.store(Identity::NOBODY, Ordering::Release);
         for (track, horizon) in horizons.into_iter().enumerate() {
             self.lower_promise(track, horizon);
@@ -134,6 +141,12 @@ impl HistoryWords {
         self.clock_offset_us.store(offset_us, Ordering::Relaxed);
     }
 
+    /// Returns the time at which IDs began again after the last reset since the server was started, in microseconds of Unix
+    /// time.
+    pub fn lowered_at_us(&self) -> Option<i64> {
+        Some(self.lowered_at_us.load(Ordering::Relaxed)).filter(|&time_us| time_us != 0)
+    }
+
     /// Copies all words from another history.
     pub(super) fn copy_from(&self, other: &HistoryWords) {
         for track in 0..TRACKS {
@@ -145,5 +158,6 @@ impl HistoryWords {
         }
         self.highest_us.store(other.highest_us.load(Ordering::Acquire), Ordering::Release);
         self.set_clock_offset(other.clock_offset_us.load(Ordering::Relaxed));
+        self.lowered_at_us.store(other.lowered_at_us.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

@@ -21,11 +21,13 @@ fn snowflake_watermarks() -> TableIterator<
         name!(problem, Option<&'static str>),
         name!(pid, Option<i32>),
         name!(transaction, Option<pg_sys::TransactionId>),
+        name!(lowered_at, Option<TimestampWithTimeZone>),
     ),
 > {
     let shared = memory::state().or_report();
     let watermarks = if server::is_in_recovery() { Vec::new() } else { shared.watermarks() };
-    TableIterator::new(watermarks.into_iter().map(|row| {
+    let lowered_at = shared.server_status.history.lowered_at_us().map(timestamptz);
+    TableIterator::new(watermarks.into_iter().map(move |row| {
         let (problem, holder) = match row.watermark {
             Ok((_, _, holder)) => (None, holder),
             Err(Blocked::AnyLayout(holder)) => (Some("many layouts"), Some(holder)),
@@ -40,6 +42,6 @@ fn snowflake_watermarks() -> TableIterator<
         };
         let known = row.watermark.ok();
         let time = known.map(|(_, time_us, _)| timestamptz(time_us));
-        (row.layout.to_string(), known.map(|(id, ..)| id), time, problem, pid, transaction)
+        (row.layout.to_string(), known.map(|(id, ..)| id), time, problem, pid, transaction, lowered_at)
     }))
 }

@@ -1,6 +1,6 @@
 import django
 from django.conf import settings
-from django.db import connection, models
+from django.db import connection, models, transaction
 
 settings.configure(
     # HOST and the rest come from the environment (PGHOST etc.).
@@ -29,11 +29,12 @@ with connection.schema_editor() as editor:  # as a migration does
 order = Order.objects.create(item="tea")
 print(order.id)  # an ID
 
-# For many rows, take the IDs first.
-with connection.cursor() as cursor:
-    cursor.execute("SELECT snowflake_batch(3)")
-    ids = [id for (id,) in cursor]
-orders = [Order(id=id, item=item) for id, item in zip(ids, ["milk", "sugar", "lemon"])]
-Order.objects.bulk_create(orders)
+# For many rows, take the IDs first, in the same transaction.
+with transaction.atomic():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT snowflake_batch(3)")
+        ids = [id for (id,) in cursor]
+    orders = [Order(id=id, item=item) for id, item in zip(ids, ["milk", "sugar", "lemon"])]
+    Order.objects.bulk_create(orders)
 print(orders[0].id)  # an ID
 print(Order.objects.get(id=ids[2]).item)  # lemon

@@ -24,7 +24,7 @@ with Session(engine) as session:
     session.flush()
     print(order.id)  # an ID
 
-    # For many rows, take the IDs first.
+    # For many rows, take the IDs first, in the same transaction.
     ids = session.scalars(text("SELECT snowflake_batch(3)"))
     orders = [Order(id=id, item=item) for id, item in zip(ids, ["milk", "sugar", "lemon"])]
     session.add_all(orders)

@@ -102,6 +102,7 @@ impl ResultOfQuery {
             is_denied: state == "42501",
             is_from_inside: !field(PG_DIAG_CONTEXT).is_empty(),
             is_elsewhere: ["3F000", "42883"].contains(&state.as_str()),
+            is_of_data: state.starts_with("22"),
             has_hint: !hint.is_empty(),
         }
     }
@@ -118,6 +119,8 @@ pub struct StatementError {
     pub is_from_inside: bool,
     /// Whether the schema or the function does not exist.
     pub is_elsewhere: bool,
+    /// Whether the server cannot process a value of the statement (SQLSTATE class 22).
+    pub is_of_data: bool,
     /// True if the message contains a HINT.
     pub has_hint: bool,
 }

@@ -75,6 +75,20 @@ impl Connection {
         }
     }
 
+    /// Returns whether the server has sent data that libpq has not read yet.
+    pub fn has_input(&self) -> bool {
+        let mut byte = 0_u8;
+        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+        // SAFETY: the buffer has one byte, on the stack. If libpq has no socket, the call fails.
+        unsafe { libc::recv(self.socket(), (&raw mut byte).cast(), 1, flags) > 0 }
+    }
+
+    /// Returns whether a server has accepted the connection, and libpq has sent nothing yet.
+    pub fn is_just_accepted(&self) -> bool {
+        // SAFETY: `handle` is valid until `self` is dropped.
+        unsafe { PQstatus(self.handle.as_ptr()) == ConnStatusType::CONNECTION_MADE }
+    }
+
     /// Returns the socket to wait for. A call of [`Connection::connect`] may change the socket.
     pub fn socket(&self) -> c_int {
         // SAFETY: `handle` is valid until `self` is dropped.

@@ -1,6 +1,6 @@
 //! Reasons why there are no numbers.
 
-use crate::background::connection::NoAnswer;
+use crate::background::connection::{NoAnswer, Refused};
 use crate::shared::segments::Trouble;
 
 /// The reason why a round failed.
@@ -10,13 +10,15 @@ pub struct Failure {
     /// Whether the registry reported that the statement failed. In this case, one of the names in the
     /// requests may be the cause.
     pub is_of_statement: bool,
-    /// Whether no server has answered at all.
+    /// Whether the registry's database cannot process a value of the statement, such as a name.
+    pub is_of_data: bool,
+    /// Whether no server has sent anything at all.
     pub is_unreachable: bool,
 }
 
 impl Failure {
     pub fn new(problem: String, trouble: Trouble) -> Failure {
-        Failure { problem, trouble, is_of_statement: false, is_unreachable: false }
+        Failure { problem, trouble, is_of_statement: false, is_of_data: false, is_unreachable: false }
     }
 
     /// The registry has sent no answer or an unexpected answer.
@@ -32,14 +34,22 @@ impl Failure {
         Failure::of_silence("replies came from different registries")
     }
 
+    pub fn of_restart() -> Failure {
+        Failure::of_silence("the registry's server was restarted")
+    }
+
     /// Returns `None` if the process must stop.
     pub fn of_registry(why: NoAnswer) -> Option<Failure> {
-        let (problem, trouble, is_of_statement) = match why {
+        Some(match why {
             NoAnswer::Stopping => return None,
-            NoAnswer::Failed(problem) | NoAnswer::Stuck(problem) => (problem, Trouble::Silence, false),
-            NoAnswer::Refused(problem) => (problem, Trouble::Silence, true),
-            NoAnswer::Denied(denied) => (denied.text(&["take"]), Trouble::Denied, false),
-        };
-        Some(Failure { is_of_statement, ..Failure::new(problem, trouble) })
+            NoAnswer::Unreachable(problem) => {
+                Failure { is_unreachable: true, ..Failure::of_silence(&problem) }
+            }
+            NoAnswer::Failed(problem) | NoAnswer::Stuck { problem, .. } => Failure::of_silence(&problem),
+            NoAnswer::Refused(Refused { problem, is_of_data }) => {
+                Failure { is_of_statement: true, is_of_data, ..Failure::of_silence(&problem) }
+            }
+            NoAnswer::Denied(denied) => Failure::new(denied.text(&["take"]), Trouble::Denied),
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! Calling the registry, local or remote.
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use uuid::Uuid;
 
@@ -9,8 +10,10 @@ use super::state::{Worker, clock_offset_us};
 use crate::background::connection::NoAnswer;
 use crate::config;
 use crate::pg::process;
+use crate::segment::answer::Answer;
 use crate::segment::fetch::{Answered, Question, Request};
 use crate::segment::local_registry;
+use crate::segment::rest::Origin;
 use crate::shared::segments::Trouble;
 
 impl Worker {
@@ -26,10 +29,15 @@ impl Worker {
             self.segments.set_registry_clock(answered.answer.clock_us, answered.since_boot_us);
             self.clock_offset_us = clock_offset_us();
         }
-        if self.registry_started_us != answered.answer.server_started_us {
+        let Answer { registry_id, server_started_us, .. } = answered.answer;
+        self.compare_rest(Origin { registry_id, server_started_us });
+        if self.registry_started_us != server_started_us {
             // The registry may have lost what it was told before.
-            self.registry_started_us = answered.answer.server_started_us;
+            self.registry_started_us = server_started_us;
             self.told = None;
+            if !self.is_local {
+                self.report_at = Instant::now();
+            }
         }
         Ok(answered)
     }
@@ -65,18 +73,17 @@ impl Worker {
             answered = line.ask(&string, &question.in_ascii(), &mut || self.keep_waiting());
             self.tells_name_as_it_is = answered.is_err();
         }
-        let is_unreachable = line.is_unreachable;
         self.connection = line;
-        if let Err(NoAnswer::Stuck(problem)) = answered {
-            if is_unreachable {
+        if let Err(NoAnswer::Stuck { problem, has_answer }) = &answered {
+            if !has_answer {
                 self.publish_all_rests();
             }
             self.keep_unused_rest();
-            self.fail(Failure::of_silence(&problem));
+            self.fail(Failure::of_silence(problem));
             // The keeper starts a new worker.
             process::exit(1);
         }
-        answered.map_err(|why| Failure::of_registry(why).map(|failure| Failure { is_unreachable, ..failure }))
+        answered.map_err(Failure::of_registry)
     }
 
     /// Returns the requests with the tokens of the given registry. If no registry is given, the tokens are

@@ -67,6 +67,10 @@ impl Worker {
         let is_proved = |(name, granted): &(&str, Granted)| {
             signed.iter().any(|(of, token)| of == name && proves(token, granted))
         };
+        if self.registry_started_us != answer.server_started_us {
+            // The registry may have lost the grant, and granted the same numbers to another server.
+            return Err(Some(Failure::of_restart()));
+        }
         if granted.iter().all(is_proved) {
             return Ok(signed);
         }
@@ -134,34 +138,15 @@ impl Worker {
         let (mut heard, mut has_answered) = (None, false);
         while let Some(portion) = portions.next() {
             match self.ask_registry(&portion.iter().collect::<Vec<_>>(), registry_id) {
-                Ok(Answered { answer, .. }) => {
-                    if answer.is_foreign {
-                        return Err(Some(Failure::of_changes()));
-                    }
-                    let teller = (answer.registry_id, answer.server_started_us);
-                    match heard.replace(teller) {
-                        Some((registry_id, _)) if registry_id != teller.0 => {
-                            return Err(Some(Failure::of_changes()));
-                        }
-                        Some((_, started_us)) if started_us != teller.1 => {
-                            return Err(Some(Failure::of_silence("the registry's server was restarted")));
-                        }
-                        _ => {}
-                    }
-                    if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
-                        return Err(Some(Failure::of_silence(
-                            "other sessions held a lock on a segment for too long",
-                        )));
-                    }
-                }
-                Err(Some(failure)) if failure.is_of_statement => {
+                Ok(Answered { answer, .. }) => hear(&mut heard, &answer)?,
+                Err(Some(failure)) if failure.is_of_data => {
                     if !std::mem::replace(&mut has_answered, true) {
                         // If a statement without names fails as well, no name is the cause.
-                        let answer = self.ask_registry(&[], None)?.answer;
-                        heard = heard.or(Some((answer.registry_id, answer.server_started_us)));
+                        let answer = self.ask_registry(&[], registry_id)?.answer;
+                        hear(&mut heard, &answer)?;
                     }
                     // The function skips a name that the registry's database cannot represent, because the registry
-                    // cannot have a segment with this name.
+                    // cannot have a segment with this name. After any other error, the registry may have one.
                     portions.halve(portion);
                 }
                 Err(failure) => return Err(failure),
@@ -221,6 +206,23 @@ impl Worker {
         // If an answer showed that the registry's server was restarted, all names are reported at once.
         self.meet_registry().map(|_| ())
     }
+}
+
+/// Checks an answer to a report. All answers must come from the same start of the same registry.
+fn hear(heard: &mut Option<(Option<Uuid>, Option<i64>)>, answer: &Answer) -> Result<(), Option<Failure>> {
+    if answer.is_foreign {
+        return Err(Some(Failure::of_changes()));
+    }
+    let teller = (answer.registry_id, answer.server_started_us);
+    match heard.replace(teller) {
+        Some((registry_id, _)) if registry_id != teller.0 => return Err(Some(Failure::of_changes())),
+        Some((_, started_us)) if started_us != teller.1 => return Err(Some(Failure::of_restart())),
+        _ => {}
+    }
+    if answer.about.iter().any(|(_, about)| about.state == SegmentState::Busy) {
+        return Err(Some(Failure::of_silence("other sessions held a lock on a segment for too long")));
+    }
+    Ok(())
 }
 
 /// Returns the reports about a name, with one report for each high-water mark (current and next period).

@@ -33,24 +33,31 @@ impl Worker {
             }
         }
         self.may_use_rest = false;
-        let Some(rest) = &self.rest else { return Ok(()) };
-        let former = rest.origin;
+        if self.rest.is_none() {
+            return Ok(());
+        }
         match self.meet_registry() {
-            Ok(met) if self.origin(met).is_same(former, self.is_local) => self.may_use_rest = true,
-            Ok(_) => {
-                self.rest = None;
-                log!(
-                    "snowflake_id: the numbers of segments that were left at the last stop are not used: the server of the registry was restarted, or there is another registry"
-                );
-            }
+            Ok(_) => self.may_use_rest = true,
             Err(Some(failure)) if failure.is_unreachable => self.may_use_rest = true,
             Err(failure) => return Err(failure),
         }
         Ok(())
     }
 
+    /// Drops the rest if the registry that has just answered may have granted the same numbers. From then on, the rest
+    /// is not used even if no registry can be reached.
+    pub fn compare_rest(&mut self, met: Origin) {
+        if self.rest.take_if(|rest| !met.is_same(rest.origin, self.is_local)).is_some() {
+            log!(
+                "snowflake_id: the numbers of segments that were left at the last stop are not used: the server of the registry was restarted, or there is another registry"
+            );
+        }
+    }
+
+    /// The origin of the numbers that this server holds.
     fn origin(&self, registry_id: Option<Uuid>) -> Origin {
-        Origin { registry_id, server_started_us: self.registry_started_us }
+        let is_told = self.is_local || self.told.is_some();
+        Origin { registry_id, server_started_us: self.registry_started_us.filter(|_| is_told) }
     }
 
     /// Publishes the rest of a segment, if this round may use it. The ends of its ranges were stored before the server
@@ -117,6 +124,10 @@ impl Worker {
                 rest.add_others(former);
             } else if rest.is_empty() {
                 rest = former.with_new_ticket();
+            } else {
+                log!(
+                    "snowflake_id: the numbers of segments that were left at an earlier stop are lost: the server holds other numbers"
+                );
             }
         }
         self.keep_rest(rest);

@@ -38,6 +38,13 @@ impl Cluster {
         copy
     }
 
+    /// Stops this server, and starts a copy that listens in its place.
+    pub fn give_way_to(&self, copy: &Cluster) {
+        self.stop_server("fast");
+        copy.configure(&[("unix_socket_directories", self.host().to_str().unwrap())]);
+        copy.start_server();
+    }
+
     /// Dumps database `postgres`. Returns the path of the dump.
     pub fn dump(&self) -> PathBuf {
         let dump = self.host().join("dump");

@@ -39,7 +39,7 @@ pub fn blocks(page: &str) -> impl Iterator<Item = &str> {
 const GEXEC: &str = r" \gexec";
 
 /// The statements of a block, each with the comment that follows it.
-fn statements(block: &str) -> Vec<(String, String)> {
+pub fn statements(block: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut statement = String::new();
     for line in block.lines() {
@@ -57,7 +57,8 @@ fn statements(block: &str) -> Vec<(String, String)> {
     all
 }
 
-fn last_row(client: &mut Client, statement: &str) -> String {
+/// Runs a statement. Returns its last row, with `|` between the columns.
+pub fn last_row(client: &mut Client, statement: &str) -> String {
     let messages =
         client.simple_query(statement).unwrap_or_else(|error| panic!("{statement}: {}", text(&error)));
     let rows = messages.iter().filter_map(|message| match message {

@@ -27,6 +27,8 @@ pub enum Fault {
     CutAnswer(usize),
     /// Delays each reply.
     Delay(Duration),
+    /// Holds the reply back while this is the fault.
+    Hold,
     /// Sends random bytes in place of the reply.
     Garbage,
     /// Sends random bytes from the start of the connection.
@@ -144,9 +146,9 @@ impl Shared {
         let mut registry = UnixStream::connect(&self.registry)?;
         let has_asked = Arc::new(AtomicBool::new(false));
         let answers = {
-            let (client, registry, has_asked) =
-                (client.try_clone()?, registry.try_clone()?, has_asked.clone());
-            thread::spawn(move || pass_answers(registry, client, fault, &has_asked))
+            let (client, registry) = (client.try_clone()?, registry.try_clone()?);
+            let (shared, has_asked) = (self.clone(), has_asked.clone());
+            thread::spawn(move || shared.pass_answers(registry, client, fault, &has_asked))
         };
         let mut bytes = [0; 8192];
         loop {
@@ -171,38 +173,51 @@ impl Shared {
         while client.read(&mut [0; 1024])? > 0 {}
         Ok(())
     }
-}
 
-/// Passes on the messages of the registry, except for replies to queries that the fault suppresses.
-fn pass_answers(mut registry: UnixStream, mut client: TcpStream, fault: Fault, has_asked: &AtomicBool) {
-    let mut bytes = [0; 8192];
-    let mut passed = 0;
-    while let Ok(count) = registry.read(&mut bytes) {
-        if count == 0 {
-            break;
-        }
-        let mut answer = &bytes[..count];
-        let mut is_last = false;
-        if has_asked.load(Ordering::SeqCst) {
-            match fault {
-                Fault::NoAnswer => continue,
-                Fault::Delay(time) => thread::sleep(time),
-                Fault::Garbage => (answer, is_last) = (GARBAGE, true),
-                Fault::CutAnswer(most) => {
-                    answer = &answer[..count.min(most - passed)];
-                    passed += answer.len();
-                    is_last = passed == most;
-                }
-                _ => {}
-            }
-        }
-        if client.write_all(answer).is_err() || is_last {
-            break;
+    fn hold(&self) {
+        while *self.fault.lock().unwrap() == Fault::Hold {
+            thread::sleep(Duration::from_millis(10));
         }
     }
-    let _ = client.shutdown(Shutdown::Both);
-    // The registry notices by itself.
-    while matches!(registry.read(&mut bytes), Ok(count) if count > 0) {}
+
+    /// Passes on the messages of the registry, except for replies to queries that the fault suppresses.
+    fn pass_answers(
+        &self,
+        mut registry: UnixStream,
+        mut client: TcpStream,
+        fault: Fault,
+        has_asked: &AtomicBool,
+    ) {
+        let mut bytes = [0; 8192];
+        let mut passed = 0;
+        while let Ok(count) = registry.read(&mut bytes) {
+            if count == 0 {
+                break;
+            }
+            let mut answer = &bytes[..count];
+            let mut is_last = false;
+            if has_asked.load(Ordering::SeqCst) {
+                match fault {
+                    Fault::NoAnswer => continue,
+                    Fault::Delay(time) => thread::sleep(time),
+                    Fault::Hold => self.hold(),
+                    Fault::Garbage => (answer, is_last) = (GARBAGE, true),
+                    Fault::CutAnswer(most) => {
+                        answer = &answer[..count.min(most - passed)];
+                        passed += answer.len();
+                        is_last = passed == most;
+                    }
+                    _ => {}
+                }
+            }
+            if client.write_all(answer).is_err() || is_last {
+                break;
+            }
+        }
+        let _ = client.shutdown(Shutdown::Both);
+        // The registry notices by itself.
+        while matches!(registry.read(&mut bytes), Ok(count) if count > 0) {}
+    }
 }
 
 /// A network namespace for a registry, connected to the host by a pair of virtual interfaces.

@@ -1,11 +1,13 @@
 //! Servers that take numbers of segments, and their registries.
 
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use postgres::Client;
 
 use crate::faults::background_pid;
 use crate::load::{Taker, while_taking};
+use crate::network::{Fault, Proxy};
 use crate::{Builder, Cluster, Registry, Run, eventually, failure, ids, single};
 
 /// Starts a registry that grants numbers but no worker IDs.
@@ -16,6 +18,15 @@ pub fn registry() -> Cluster {
 /// Starts such a registry on the given server.
 pub fn registry_of(registry: Builder) -> Cluster {
     Registry::of_segments("renew_every => '200ms'").start(registry)
+}
+
+/// Starts such a registry with these segments, which grants ranges of 50 numbers.
+pub fn registry_of_fifties(names: &[&str]) -> Cluster {
+    let registry = registry();
+    for name in names {
+        administer(&registry, &format!("create_segment('{name}', min_step => 50, max_step => 50)"));
+    }
+    registry
 }
 
 /// Starts such a registry with a clock of its own, which shows this instant in UTC.
@@ -71,6 +82,74 @@ pub fn next(client: &mut Client, name: &str) -> i64 {
 #[track_caller]
 pub fn some(client: &mut Client, name: &str, count: i32) -> Vec<i64> {
     ids(client, &format!("SELECT snowflake_segment_batch('{name}', {count})"))
+}
+
+/// The next `count` numbers of a segment, as soon as the registry grants them.
+#[track_caller]
+pub fn some_at_last(server: &Cluster, name: &str, count: i32) -> Vec<i64> {
+    let query = format!("SELECT snowflake_segment_batch('{name}', {count})");
+    let rows = eventually("numbers", || server.connect().query(&query, &[]));
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// Waits until the server holds two ranges of a segment.
+#[track_caller]
+pub fn wait_for_next_range(server: &Cluster, name: &str) {
+    let query = format!("SELECT next_range FROM snowflake_segments WHERE name = '{name}'");
+    let mut client = server.connect();
+    eventually("the next range", || single::<Option<i64>>(&mut client, &query));
+}
+
+/// Makes calls of `take()` run this statement in PL/pgSQL before their work.
+pub fn before_take(registry: &Cluster, statement: &str) {
+    registry.connect().run(&format!(
+        "ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take;
+         CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
+         RETURNS SETOF snowflake_registry.taken VOLATILE SECURITY DEFINER LANGUAGE plpgsql AS $$
+         BEGIN
+             {statement}
+             RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
+         END $$;
+         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;"
+    ));
+}
+
+/// Makes reports on a segment fail.
+pub fn break_reports(registry: &Cluster, name: &str) {
+    let report = format!(r#"'[{{"name": "{name}", "report": true}}]'"#);
+    before_take(registry, &format!("IF requests @> {report} THEN RAISE EXCEPTION 'broken'; END IF;"));
+}
+
+/// Undoes [`break_reports`].
+pub fn mend_reports(registry: &Cluster) {
+    registry.connect().run(
+        "DROP FUNCTION snowflake_registry.take;
+         ALTER FUNCTION snowflake_registry.real_take RENAME TO take;",
+    );
+}
+
+/// `take` takes numbers of segment "orders" by a connection string. Between the grant and its signature, a copy of an
+/// earlier state replaces the registry, and `others` takes numbers from the copy. Returns the numbers of both.
+pub fn replacing_between_grant_and_token(
+    registry: &Cluster,
+    take: impl FnOnce(&str) -> Vec<i64> + Send,
+    others: impl FnOnce() -> Vec<i64>,
+) -> Vec<i64> {
+    let copy = registry.duplicate_in_between();
+    administer(registry, "end_quarantine()");
+    let proxy = Proxy::to(registry);
+    proxy.set_fault(Fault::Hold);
+    thread::scope(|scope| {
+        let taking = scope.spawn(|| take(&proxy.connection_string()));
+        let next_value = "SELECT next_value::bigint FROM snowflake_registry.segment WHERE name = 'orders'";
+        eventually("the grant", || single::<i64>(&mut registry.connect(), next_value) > 1);
+        registry.give_way_to(&copy);
+        administer(registry, "end_quarantine()");
+        let mut all = others();
+        proxy.set_fault(Fault::None);
+        all.extend(taking.join().unwrap());
+        all
+    })
 }
 
 /// The SQLSTATE and the full text of the error with which a call for a number fails.

@@ -13,13 +13,17 @@ mod alone {
     mod max_wait;
     mod restarts;
     mod stops;
+    mod watermark;
 }
 mod book {
     mod clients;
     mod contents;
     mod messages;
     mod monitoring;
+    mod other_ways_of_reading;
     mod pages;
+    pub mod reading_in_order;
+    mod reading_on_other_servers;
     mod reference;
     mod two_servers;
 }
@@ -118,6 +122,7 @@ mod segments {
     mod numbers;
     mod privileges;
     mod registries;
+    mod rest;
 }
 mod tables {
     mod adopt;
@@ -125,4 +130,18 @@ mod tables {
     mod names;
     mod partitions;
     mod partman;
+}
+mod watermark {
+    mod accidents;
+    mod apply_worker;
+    mod consumers;
+    mod events;
+    mod identity;
+    pub mod in_order;
+    mod parallel;
+    mod prepared;
+    mod resets;
+    mod standby;
+    mod status;
+    mod writers;
 }

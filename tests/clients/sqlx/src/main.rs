@@ -9,13 +9,16 @@ async fn main() -> sqlx::Result<()> {
     let id: i64 = sqlx::query_scalar(insert).bind("tea").fetch_one(&pool).await?;
     println!("{id}"); // an ID
 
-    // IDs before rows: for a batch, several tables or a queue.
-    let ids: Vec<i64> = sqlx::query_scalar("SELECT snowflake_batch(3)").fetch_all(&pool).await?;
+    // IDs before rows: for a batch, several tables or a queue. The IDs are taken in the transaction of the rows.
+    let mut transaction = pool.begin().await?;
+    let batch = sqlx::query_scalar("SELECT snowflake_batch(3)");
+    let ids: Vec<i64> = batch.fetch_all(&mut *transaction).await?;
     sqlx::query("INSERT INTO orders (id, item) SELECT * FROM unnest($1::bigint[], $2::text[])")
         .bind(&ids)
         .bind(vec!["milk", "sugar", "lemon"])
-        .execute(&pool)
+        .execute(&mut *transaction)
         .await?;
+    transaction.commit().await?;
     println!("{}", ids[0]); // an ID
     println!("{}", ids[2]); // an ID
     println!("{}", ids.is_sorted()); // true

@@ -25,6 +25,8 @@ const NOT_MESSAGES: &[&str] = &[
     "all taken",
     "another registry",
     "not started",
+    "many layouts",
+    "older transaction",
     // Names of background workers.
     "snowflake_id keeper",
     "snowflake_id registry",

@@ -84,6 +84,22 @@ fn queries_of_the_exporter() {
             assert_eq!(columns, described, "{}", query.prefix);
         }
     }
+    // A transaction holds the watermark back.
+    let query =
+        queries(OF_A_SERVER).into_iter().find(|query| query.prefix == "snowflake_id_watermark").unwrap();
+    let (mut client, mut writer) = (fleet.server.connect(), fleet.server.connect());
+    let shown = format!("SELECT known, held_back_seconds::float8 FROM ({}) AS shown", query.query);
+    let mut held_back = || {
+        let row = client.query_one(&shown, &[]).unwrap();
+        (row.get::<_, i32>(0), row.get::<_, f64>(1))
+    };
+    assert_eq!(held_back(), (1, 0.0));
+    writer.run("SET snowflake_id.layout = 'standard'; BEGIN; SELECT snowflake_nextval()");
+    eventually("a transaction that holds the watermark back", || held_back().1 > 1.0);
+    assert_eq!(held_back().0, 1);
+    writer.run("COMMIT");
+    assert_eq!(held_back(), (1, 0.0));
+
     // The default of last_worker is the highest int.
     fleet.fleet.registry.connect().run("SELECT snowflake_registry.configure(last_worker => 2147483647)");
     let queries = queries(OF_A_REGISTRY);
@@ -142,6 +158,8 @@ fn watched_fleet() -> Watched {
     );
     let server = fleet.server().set("snowflake_id.layout", "rollback3").start();
     leased_worker(&server);
+    // The layout of the server has no watermark.
+    server.connect().run("SET snowflake_id.layout = 'standard'; SELECT snowflake_nextval()");
     for segment in ["orders", "bills"] {
         segments::some(&mut server.connect(), segment, 10);
     }

@@ -100,10 +100,12 @@ fn examples_of_numbers_over_http() {
     assert_eq!(single::<i64>(&mut client, "SELECT snowflake_segment_nextval('orders')"), 3);
 }
 
-/// The examples of Patroni's page are run by `make fleet-patroni`, and the procedures for a fleet by `fleet::moves`.
+/// The examples of Patroni's page are run by `make fleet-patroni`, the procedures for a fleet by `fleet::moves`, and those
+/// for readers in order by `reading_in_order` and `reading_on_other_servers`.
 #[test]
 fn no_page_is_left_out() {
-    let elsewhere = ["docs/how-to/patroni.md", "docs/how-to/moving-a-fleet.md"];
+    let elsewhere =
+        ["docs/how-to/patroni.md", "docs/how-to/moving-a-fleet.md", "docs/how-to/reading-in-order.md"];
     for page in files("docs", ".md").iter().filter(|page| !elsewhere.contains(&page.as_str())) {
         let is_run = include_str!("pages.rs").contains(&format!("../{page}\")"));
         assert!(is_run || !read(page).contains("```sql\n"), "the examples of {page} are not run");

@@ -55,6 +55,33 @@ fn a_clock_was_ahead() {
     program.close().wait();
 }
 
+/// The same, but the first renewal of the new lease fails. A later renewal makes the lease available, and releases the
+/// former one.
+#[test]
+fn a_clock_was_ahead_and_a_renewal_fails() {
+    let fleet = registry(LEASES);
+    let mut client = fleet.registry.connect();
+    client.run(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'broken'; END $$;
+         CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.lease
+         FOR EACH ROW WHEN (new.worker_id = 1) EXECUTE FUNCTION fail();",
+    );
+    let clock = SetClock::default();
+    let program = start(clock.give_to(options(&fleet)));
+    clock.set(300_000);
+    program.next_id().unwrap();
+    clock.set(0);
+    eventually("a failed renewal", || {
+        assert!(program.next_id().is_err());
+        program.problem().filter(|problem| problem.contains("broken"))
+    });
+    client.run("DROP TRIGGER fail ON snowflake_registry.lease");
+    eventually("an ID of the present", || program.next_id().ok());
+    assert_eq!(program.identity().unwrap().worker, 1);
+    eventually("the release", || fleet_column(&fleet, 0, "state") != "held");
+    program.close().wait();
+}
+
 /// The clock passes the end of the lease, and IDs stay in the range.
 #[test]
 fn a_clock_is_past_the_end() {

@@ -50,6 +50,17 @@ fn a_dropped_program_releases_its_lease() {
     eventually("the release", || (fleet_column(&fleet, 0, "state") != "held").then_some(()));
 }
 
+/// After a start of its server, the registry cannot tell a holder from a copy before the next renewal.
+#[test]
+fn a_release_after_a_start_of_the_registry() {
+    let fleet = registry("lease => '10min', renew_every => '1min'");
+    let program = start(options(&fleet));
+    program.next_id().unwrap();
+    fleet.registry.restart("fast");
+    program.close().wait();
+    assert_ne!(fleet_column(&fleet, 0, "state"), "held");
+}
+
 /// The registry is away until the lease has ended, and comes back.
 #[test]
 fn a_program_without_the_registry() {

@@ -4,7 +4,9 @@ use std::num::NonZeroU64;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::segments::administer;
+use harness::segments::{
+    administer, before_take, break_reports, mend_reports, replacing_between_grant_and_token,
+};
 use harness::*;
 
 use super::program::*;
@@ -136,10 +138,7 @@ fn a_registry_that_forgets() {
             Err(error) => assert!(error.is_temporary(), "{error:?}"),
         }
     }
-    fleet.registry.stop_server("fast");
-    // The copy listens in the place of the registry.
-    copy.configure(&[("unix_socket_directories", fleet.registry.host().to_str().unwrap())]);
-    copy.start_server();
+    fleet.registry.give_way_to(&copy);
     fleet.registry.connect().run("SELECT snowflake_registry.end_quarantine()");
     while orders.numbers_in_memory(some(10)).is_some() {}
     let error = until_refused(&orders);
@@ -168,16 +167,7 @@ fn a_token_that_states_less_than_the_range() {
     let fleet = registry("lease => '10min', renew_every => '1s'");
     administer(&fleet.registry, "create_segment('orders', min_step => 10, max_step => 10)");
     let mut admin = fleet.registry.connect();
-    admin.run(
-        "ALTER FUNCTION snowflake_registry.take(uuid, jsonb, text) RENAME TO real_take;
-         CREATE FUNCTION snowflake_registry.take(registry_id uuid, requests jsonb, node_name text)
-         RETURNS SETOF snowflake_registry.taken VOLATILE SECURITY DEFINER LANGUAGE plpgsql AS $$
-         BEGIN
-             IF requests @> '[{\"report\": true}]' THEN PERFORM pg_sleep(2); END IF;
-             RETURN QUERY SELECT * FROM snowflake_registry.take_ranges(registry_id, requests, node_name, false);
-         END $$;
-         GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
-    );
+    before_take(&fleet.registry, "IF requests @> '[{\"report\": true}]' THEN PERFORM pg_sleep(2); END IF;");
     let options = options(&fleet).numbers_only().max_wait(Duration::from_secs(10));
     let [first, second] = [start(options.clone()), start(options)];
     let orders = first.segment("orders");
@@ -214,4 +204,50 @@ fn the_first_report_is_on_time() {
     let began = Instant::now();
     eventually("two reports", || (asked(&fleet.registry) >= before + 2).then_some(()));
     assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
+}
+
+/// The report after a start of the registry's server fails. The program repeats it soon, because the registry does not
+/// wait for long.
+#[test]
+fn a_failed_report_is_repeated_soon() {
+    let fleet = registry("lease => '10min', renew_every => '1min'");
+    let registry = &fleet.registry;
+    administer(registry, "create_segment('orders', min_step => 10, max_step => 10)");
+    let program = start(options(&fleet).numbers_only());
+    let orders = program.segment("orders");
+    orders.next_number().wait().unwrap();
+    registry.restart("fast");
+    break_reports(registry, "orders");
+    eventually("a failed report", || {
+        let _ = orders.next_numbers(some(10)).wait();
+        registry.log().contains("ERROR:  broken").then_some(())
+    });
+    // The report may follow another request that fails.
+    thread::sleep(Duration::from_millis(500));
+    mend_reports(registry);
+    before_take(registry, "RAISE LOG 'a report';");
+    let began = Instant::now();
+    eventually("a report", || registry.log().contains("LOG:  a report").then_some(()));
+    assert!(began.elapsed() < SLACK, "{:?}", began.elapsed());
+    program.close().wait();
+}
+
+/// A copy of an earlier state replaces the registry between the grant and the signature, and has granted the same
+/// numbers to a server before it signs them.
+#[test]
+fn a_token_of_another_start_of_the_registry() {
+    let fleet = registry(LEASES);
+    administer(&fleet.registry, "create_segment('orders', min_step => 50, max_step => 50)");
+    let server = fleet.server().start();
+    let numbers = replacing_between_grant_and_token(
+        &fleet.registry,
+        |string| {
+            let program = start(Options::new(string).numbers_only().max_wait(Duration::from_secs(60)));
+            let orders = program.segment("orders");
+            eventually("numbers", || orders.next_numbers(some(10)).wait()).into_iter().collect()
+        },
+        || ids(&mut server.connect(), "SELECT snowflake_segment_batch('orders', 20)"),
+    );
+    assert_eq!(numbers.len(), 30);
+    assert_distinct(&numbers);
 }

@@ -106,6 +106,35 @@ fn a_reset_on_a_healthy_server() {
     assert_increasing(&all);
 }
 
+/// The view shows where IDs began again, even after a crash of a backend. After a restart it does not know.
+#[test]
+fn the_time_of_a_reset_is_shown() {
+    let cluster = Cluster::builder().worker(1).short_horizon().start();
+    let mut client = cluster.connect();
+    let shown = "SELECT lowered_at IS NOT NULL FROM snowflake_watermark_status";
+    client.run("SELECT snowflake_nextval()");
+    assert!(!single::<bool>(&mut client, shown));
+    let before: f64 = single(&mut client, "SELECT extract(epoch FROM clock_timestamp())::float8");
+    client.run("SELECT snowflake_reset_horizon(13)");
+    wait_for_first_id(&mut client);
+    let lowered_at: f64 =
+        single(&mut client, "SELECT extract(epoch FROM lowered_at)::float8 FROM snowflake_watermark_status");
+    assert!((before - 0.001..before + SLACK.as_secs_f64()).contains(&lowered_at));
+
+    cluster.crash_a_backend();
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    let same = format!(
+        "SELECT extract(epoch FROM lowered_at)::float8 = {lowered_at} FROM snowflake_watermark_status"
+    );
+    assert!(single::<bool>(&mut client, &same));
+
+    cluster.restart("fast");
+    let mut client = cluster.connect();
+    wait_for_first_id(&mut client);
+    assert!(!single::<bool>(&mut client, shown));
+}
+
 /// When the extension is created again, it knows under which worker ID the server issues IDs.
 #[test]
 fn a_reset_after_the_extension_was_created_again() {

@@ -46,6 +46,11 @@ const USES: &[&str] = &[
     "TABLE public.snowflake_status; TABLE public.snowflake_layout_status; TABLE public.snowflake_layouts; TABLE public.snowflake_clock_sequence",
     "SELECT public.snowflake_nextval(), public.snowflake_batch(10::pg_catalog.int4), public.snowflake_currval()",
     "SELECT public.snowflake_server_status(), public.snowflake_layouts_in_use(), public.snowflake_clock_sequence_values(), public.snowflake_preset_names()",
+    "CREATE TABLE public.events (id pg_catalog.int8 DEFAULT public.snowflake_nextval());
+     CREATE TRIGGER own_id BEFORE INSERT ON public.events FOR EACH ROW EXECUTE FUNCTION public.snowflake_require_own_id('id');
+     INSERT INTO public.events DEFAULT VALUES; DROP TABLE public.events;
+     SELECT public.snowflake_watermark(), public.snowflake_watermark('standard'::pg_catalog.text), public.snowflake_watermarks();
+     TABLE public.snowflake_watermark_status",
     "SELECT public.snowflake_decode(1::pg_catalog.int8), public.snowflake_decode(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_timestamp(1::pg_catalog.int8), public.snowflake_timestamp(1::pg_catalog.int8, 'twitter'::pg_catalog.text),
             public.snowflake_datacenter(1::pg_catalog.int8), public.snowflake_datacenter(1::pg_catalog.int8, 'twitter'::pg_catalog.text),

@@ -106,18 +106,21 @@ fn bad_names_take_no_place() {
     }
 }
 
+/// Makes the registry fail whenever it grants or raises numbers of this name.
+fn fail_for(registry: &Cluster, name: &str) {
+    registry.connect().run(&format!(
+        "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+         $$ BEGIN RAISE EXCEPTION 'the disk of this name is full' USING ERRCODE = '53100'; END $$;
+         CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.segment
+         FOR EACH ROW WHEN (new.name = '{name}') EXECUTE FUNCTION fail();"
+    ));
+}
+
 /// The statement may fail for any reason. When it works again, so does the name.
 #[test]
 fn a_name_for_which_the_registry_fails_comes_back() {
-    let registry = registry();
-    registry.connect().run(
-        "SELECT snowflake_registry.create_segment('orders', min_step => 10, max_step => 10);
-         SELECT snowflake_registry.create_segment('cursed', min_step => 10, max_step => 10);
-         CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
-         $$ BEGIN RAISE EXCEPTION 'the disk of this name is full' USING ERRCODE = '53100'; END $$;
-         CREATE TRIGGER fail BEFORE UPDATE ON snowflake_registry.segment
-         FOR EACH ROW WHEN (new.name = 'cursed') EXECUTE FUNCTION fail();",
-    );
+    let registry = registry_of_fifties(&["orders", "cursed"]);
+    fail_for(&registry, "cursed");
     let server = server_of(&registry).start();
     let mut client = server.connect();
     let (code, said) = refusal(&mut client, "cursed");
@@ -155,24 +158,56 @@ fn a_name_that_is_no_text_is_refused() {
 /// name, and fails; the server gets numbers of its other names nevertheless.
 #[test]
 fn a_bad_name_in_the_first_report() {
-    let old = registry();
-    for name in ["orders", "items", "заказ"] {
-        administer(&old, &format!("create_segment('{name}')"));
-    }
+    let old = registry_of_fifties(&["orders", "items", "заказ"]);
     let new = registry();
     make_latin_registry(&new);
     new.connect_to("latin").run(
         "GRANT USAGE ON SCHEMA snowflake_registry TO fleet;
          GRANT EXECUTE ON FUNCTION snowflake_registry.take TO fleet;",
     );
-    let server = server_of(&old).start();
+    let latin = connection_string(&new).replace("dbname=postgres", "dbname=latin");
+    assert_moves_to_latin(&server_of(&old).start(), &latin);
+}
+
+/// The same, but the new registry is in the server's own database.
+#[test]
+fn a_bad_name_in_the_first_report_to_a_registry_here() {
+    let old = registry_of_fifties(&["orders", "items", "заказ"]);
+    let server = server_of(&old).set("snowflake_id.database", "latin").start();
+    make_latin_registry(&server);
+    server.connect_to("latin").run("CREATE EXTENSION snowflake_id");
+    assert_moves_to_latin(&server, "");
+}
+
+#[track_caller]
+fn assert_moves_to_latin(server: &Cluster, latin: &str) {
     for name in ["orders", "items", "заказ"] {
         assert_eq!(next(&mut server.connect(), name), 1);
     }
-    let latin = connection_string(&new).replace("dbname=postgres", "dbname=latin");
-    server.configure(&[("snowflake_id.registry", &latin)]);
+    server.configure(&[("snowflake_id.registry", latin)]);
     server.restart("immediate");
     for name in ["orders", "items"] {
         assert!(next(&mut server.connect(), name) > 1);
     }
+}
+
+/// A server moves to a registry that cannot process the report about one name now. Without that report, the registry
+/// could grant numbers of this name again. The server therefore gets no numbers until the registry has received it.
+#[test]
+fn a_name_that_cannot_be_reported_now() {
+    let (old, new) = (registry_of_fifties(&["orders", "items"]), registry_of_fifties(&["orders", "items"]));
+    fail_for(&new, "items");
+    let server = server_of(&old).start();
+    for name in ["orders", "items"] {
+        assert_eq!(next(&mut server.connect(), name), 1);
+    }
+    server.stop_server("immediate");
+    server.configure(&[("snowflake_id.registry", &connection_string(&new)), ("snowflake_id.max_wait", "2s")]);
+    server.start_server();
+    let (code, said) = refusal(&mut server.connect(), "orders");
+    assert_eq!(code, "55P03", "{said}");
+    assert!(said.contains("the disk of this name is full"), "{said}");
+    new.connect().run("DROP TRIGGER fail ON snowflake_registry.segment");
+    some_at_last(&server, "orders", 1);
+    assert!(next(&mut server_of(&new).start().connect(), "items") > 1);
 }

@@ -260,6 +260,23 @@ fn a_token_that_states_less_than_the_range() {
     eventually("the reason", || server.log().contains("did not sign the numbers").then_some(()));
 }
 
+/// A copy of an earlier state replaces the registry between the grant and the signature, and has granted the same
+/// numbers to another server before it signs them.
+#[test]
+fn a_token_of_another_start_of_the_registry() {
+    let registry = registry_of_fifties(&["orders"]);
+    let other = server_of(&registry).start();
+    let numbers = replacing_between_grant_and_token(
+        &registry,
+        |string| {
+            let server = preloaded().set("snowflake_id.registry", string).start();
+            some_at_last(&server, "orders", 10)
+        },
+        || some(&mut other.connect(), "orders", 20),
+    );
+    assert_distinct(&numbers);
+}
+
 /// The owner of the extension in the keeper's database can replace its function. Then there are no numbers, but the
 /// server can be stopped.
 #[test]

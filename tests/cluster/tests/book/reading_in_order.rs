@@ -1,0 +1,373 @@
+//! The procedures of docs/how-to/reading-in-order.md, run as they are while sessions write. Each block begins with a
+//! comment that says where it is run. Afterwards, each committed row was read exactly once, and in order.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{fs, thread};
+
+use harness::examples::{blocks, last_row, run_block, statements};
+use harness::*;
+use postgres::Row;
+
+pub const PAGE: &str = include_str!("../../../../docs/how-to/reading-in-order.md");
+
+pub const INTO_OUTBOX: &str =
+    "INSERT INTO outbox (topic) SELECT 'topic ' || (100 * random())::int FROM generate_series(1, 3)";
+pub const INTO_EVENTS: &str = "INSERT INTO events (what) SELECT 'x' FROM generate_series(1, 3)";
+
+/// How long the sessions write.
+pub const A_WHILE: Duration = Duration::from_secs(4);
+/// How long a reader waits if there are no rows. The page says 100 ms.
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The blocks of the page that are run at a place.
+pub fn blocks_of(place: &'static str) -> impl Iterator<Item = &'static str> {
+    blocks(PAGE).filter_map(move |block| block.strip_prefix("-- ")?.strip_prefix(place)?.strip_prefix('\n'))
+}
+
+/// The statements of the only block that is run at a place.
+pub fn steps(place: &'static str) -> Vec<String> {
+    let [block] = blocks_of(place).collect::<Vec<_>>()[..] else { panic!("{place}") };
+    statements(block).into_iter().map(|(statement, _)| statement).collect()
+}
+
+fn server() -> Cluster {
+    Cluster::builder().worker(1).set("max_prepared_transactions", 20).start()
+}
+
+/// A server with the tables of the outbox.
+fn server_with_outbox() -> Cluster {
+    let server = server();
+    blocks_of("once").for_each(|block| server.connect().run(block));
+    server
+}
+
+/// Sessions that insert rows, with pauses, rollbacks, savepoints and prepared transactions, until they are told to stop.
+pub fn writers<'a>(
+    server: &'a Cluster,
+    insert: &'a str,
+) -> impl Iterator<Item = impl FnOnce(&AtomicBool) + Send> {
+    let mut random = Random::seeded();
+    (0..6).map(move |number| {
+        let mut random = Random::of(random.below(u64::MAX));
+        move |stop: &AtomicBool| {
+            let mut client = server.connect();
+            let gid = format!("writer {number}");
+            while !stop.load(Ordering::Relaxed) {
+                client.run("BEGIN");
+                client.run(insert);
+                random.pause(20);
+                match random.below(6) {
+                    0 => client.run(&format!("SAVEPOINT s; {insert}; ROLLBACK TO s; {insert}; COMMIT")),
+                    1 => client.run("ROLLBACK"),
+                    2 => {
+                        client.run(&format!("PREPARE TRANSACTION '{gid}'"));
+                        random.pause(20);
+                        client.run(&format!("COMMIT PREPARED '{gid}'"));
+                    }
+                    _ => client.run("COMMIT"),
+                }
+            }
+        }
+    })
+}
+
+/// Runs readers while sessions write. Each reader gets a value that becomes true when nothing is written any more.
+pub fn read_beside<R: Send>(
+    server: &Cluster,
+    insert: &str,
+    readers: impl IntoIterator<Item = impl FnOnce(&AtomicBool) -> R + Send>,
+) -> Vec<R> {
+    let read = beside(readers, || {
+        beside(writers(server, insert), || thread::sleep(A_WHILE));
+    });
+    read.0
+}
+
+/// The IDs of all committed rows.
+fn written(server: &Cluster, table: &str) -> Vec<i64> {
+    ids(&mut server.connect(), &format!("SELECT id FROM {table} ORDER BY id"))
+}
+
+/// Panics unless a reader has read all committed rows of a table exactly once, in order.
+#[track_caller]
+pub fn assert_all_read(read: &[i64], server: &Cluster, table: &str) {
+    let written = written(server, table);
+    let differs = read.iter().zip(&written).position(|(read, written)| read != written);
+    let at = differs.unwrap_or_else(|| read.len().min(written.len()));
+    assert!(
+        read == written,
+        "{} rows were read and {} written; the first difference is at {at}: {:?} {:?}",
+        read.len(),
+        written.len(),
+        read.get(at),
+        written.get(at)
+    );
+}
+
+/// Repeats a round of a reader, which returns the rows that it has read, until nothing is written any more and a round
+/// returns no rows. A round that cannot tell whether it has read all rows returns `None` instead of no rows.
+pub fn repeat(is_written: &AtomicBool, mut round: impl FnMut() -> Option<Vec<i64>>) -> Vec<i64> {
+    let mut all = Vec::new();
+    loop {
+        // The order matters: a round that starts after the last commit reads everything.
+        let is_last = is_written.load(Ordering::Relaxed);
+        match round() {
+            Some(rows) if rows.is_empty() && is_last => return all,
+            Some(rows) if rows.is_empty() => thread::sleep(MOMENT),
+            Some(rows) => all.extend(rows),
+            None => thread::sleep(MOMENT),
+        }
+    }
+}
+
+/// Whether a reader has passed all rows of a table.
+pub fn is_read(client: &mut Client, table: &str, position: i64) -> bool {
+    let last: Option<i64> = single(client, &format!("SELECT max(id) FROM {table}"));
+    last.is_none_or(|last| last <= position)
+}
+
+/// The first column of all rows.
+pub fn first_column(rows: Vec<Row>) -> Vec<i64> {
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// A round of the consumer's transaction. Returns the position before it, and the rows.
+fn consume(client: &mut Client, steps: &[String], name: &str) -> (i64, Vec<i64>) {
+    let [begin, lock, read, advance, commit] = steps else { panic!("{steps:?}") };
+    client.run(begin);
+    let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
+    let rows = first_column(client.query(read, &[&position]).unwrap());
+    if let Some(last) = rows.last() {
+        client.execute(advance, &[last, &name]).unwrap();
+    }
+    client.run(commit);
+    (position, rows)
+}
+
+/// The example at the beginning. A query is repeated if the watermark is not known yet.
+#[test]
+fn the_problem_in_two_sessions() {
+    let server = server();
+    let mut sessions = [server.connect(), server.connect()];
+    let mut checked = 0;
+    for block in blocks(PAGE) {
+        let Some((number, block)) = block.strip_prefix("-- session ").and_then(|rest| rest.split_once('\n'))
+        else {
+            continue;
+        };
+        let client = &mut sessions[number.parse::<usize>().unwrap() - 1];
+        for (statement, expected) in statements(block) {
+            match expected.is_empty() {
+                true => client.run(&statement),
+                false => eventually(&statement, || last_row(client, &statement) == expected),
+            }
+            checked += usize::from(!expected.is_empty());
+        }
+    }
+    assert_eq!(checked, 5);
+    let view = blocks(PAGE).find(|block| block.starts_with("SELECT layout, watermark_time")).unwrap();
+    run_block(&mut sessions[0], view);
+}
+
+/// Two instances of a consumer, and one that does not use the watermark, which loses rows.
+#[test]
+fn an_outbox() {
+    let server = server_with_outbox();
+    server.connect().run("INSERT INTO consumer (name) VALUES ('careless')");
+    let correct = steps("the consumer");
+    let careless: Vec<String> =
+        correct.iter().map(|step| step.replace("AND id < (SELECT snowflake_watermark())", "")).collect();
+    assert_ne!(careless, correct);
+    let consumer = |name: &'static str, steps: Vec<String>| {
+        let server = &server;
+        move |stop: &AtomicBool| {
+            let mut client = server.connect();
+            repeat(stop, || {
+                let (position, rows) = consume(&mut client, &steps, name);
+                (!rows.is_empty() || is_read(&mut client, "outbox", position)).then_some(rows)
+            })
+        }
+    };
+    let consumers =
+        [consumer("mail", correct.clone()), consumer("mail", correct), consumer("careless", careless)];
+    let read = read_beside(&server, INTO_OUTBOX, consumers);
+
+    let written = written(&server, "outbox");
+    for rows in &read {
+        assert_increasing(rows);
+    }
+    let mut both = [&read[0][..], &read[1][..]].concat();
+    both.sort_unstable();
+    assert_all_read(&both, &server, "outbox");
+    println!(
+        "{} rows, of which {} were skipped without the watermark",
+        written.len(),
+        written.len() - read[2].len()
+    );
+    assert!(read[2].len() < written.len());
+
+    server.connect().run(blocks_of("now and then").next().unwrap());
+    assert_eq!(
+        single::<i64>(
+            &mut server.connect(),
+            "SELECT count(*) FROM outbox WHERE id < (SELECT min(position) FROM consumer)"
+        ),
+        0
+    );
+}
+
+/// Four consumers share the rows by a hash.
+#[test]
+fn consumers_that_share_the_rows() {
+    let server = server_with_outbox();
+    let steps = steps("each of four consumers");
+    let consumers = (0..4).map(|number: i64| {
+        let (server, steps) = (&server, &steps);
+        move |stop: &AtomicBool| {
+            let [begin, lock, ask, read, advance, commit] = &steps[..] else { panic!("{steps:?}") };
+            let name = format!("search {number}");
+            let mut client = server.connect();
+            repeat(stop, || {
+                client.run(begin);
+                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
+                let watermark: Option<i64> = client.query_one(ask, &[]).unwrap().get(0);
+                let Some(watermark) = watermark else {
+                    client.run(commit);
+                    return None;
+                };
+                let rows = first_column(client.query(read, &[&position, &watermark, &number]).unwrap());
+                let advanced = if rows.len() == 1000 { rows[999] } else { watermark - 1 };
+                client.execute(advance, &[&advanced, &name]).unwrap();
+                client.run(commit);
+                (!rows.is_empty() || is_read(&mut client, "outbox", advanced)).then_some(rows)
+            })
+        }
+    });
+    let read = read_beside(&server, INTO_OUTBOX, consumers);
+    for rows in &read {
+        assert!(!rows.is_empty());
+        assert_increasing(rows);
+    }
+    let mut all = read.concat();
+    all.sort_unstable();
+    assert_all_read(&all, &server, "outbox");
+}
+
+/// The script is run with psql. The files together contain each row once, in order. A file that is written again is the
+/// same.
+#[test]
+fn an_incremental_export() {
+    let server = server_with_outbox();
+    let script = server.host().join("export.sql");
+    fs::write(&script, blocks_of("export.sql").next().unwrap()).unwrap();
+    server.own(&script);
+    let mut number = 0;
+    let mut export = || {
+        number += 1;
+        let file = server.host().join(format!("{number}.tsv"));
+        let mut psql = server.client_program("psql");
+        psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", "postgres", "-v"]);
+        psql.arg(format!("file={}", file.display())).arg("-f").arg(&script);
+        let output = psql.output().unwrap();
+        assert_eq!(output.status.success(), file.exists(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = fs::read_to_string(file).ok()?;
+        Some(text.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect::<Vec<i64>>())
+    };
+    let mut all = Vec::new();
+    beside(writers(&server, INTO_OUTBOX), || {
+        for _ in 0..20 {
+            all.extend(export().unwrap_or_default());
+            thread::sleep(A_WHILE / 20);
+        }
+    });
+    let mut client = server.connect();
+    eventually("all rows", || {
+        all.extend(export().unwrap_or_default());
+        is_read(&mut client, "outbox", all.last().copied().unwrap_or(0))
+    });
+    assert_all_read(&all, &server, "outbox");
+    eventually("the last watermark", || export().is_none());
+    let query =
+        "SELECT o.id FROM export AS e JOIN outbox AS o ON o.id >= e.from_id AND o.id < e.below_id ORDER BY 1";
+    assert_all_read(&ids(&mut client, query), &server, "outbox");
+}
+
+/// A user loads all older pages and the newer rows in turn.
+#[test]
+fn a_feed() {
+    let server = server_with_outbox();
+    let [first] = &steps("the first page")[..] else { panic!() };
+    let [older] = &steps("each older page")[..] else { panic!() };
+    let [newer] = &steps("newer rows")[..] else { panic!() };
+    let user = |stop: &AtomicBool| {
+        let mut client = server.connect();
+        thread::sleep(A_WHILE / 4);
+        let mut rows = eventually("the first page", || {
+            let rows = first_column(client.query(first, &[]).unwrap());
+            (!rows.is_empty()).then_some(rows)
+        });
+        rows.reverse();
+        let newest = repeat(stop, || {
+            let page = first_column(client.query(older, &[&rows[0]]).unwrap());
+            page.into_iter().for_each(|id| rows.insert(0, id));
+            let highest = rows[rows.len() - 1];
+            let page = first_column(client.query(newer, &[&highest]).unwrap());
+            rows.extend(&page);
+            (!page.is_empty() || is_read(&mut client, "outbox", highest)).then_some(page)
+        });
+        assert!(newest.len() > 100);
+        rows
+    };
+    let read = read_beside(&server, INTO_OUTBOX, [user]);
+    assert_all_read(&read[0], &server, "outbox");
+}
+
+/// The transcript of the trigger, which also accepts rows of the default.
+#[test]
+fn rows_with_ids_of_another_transaction_are_refused() {
+    let server = server_with_outbox();
+    let transcript = ["INSERT INTO outbox (id, topic) SELECT id, 'orders' FROM snowflake_batch(3) AS id;"];
+    assert!(PAGE.contains(transcript[0]));
+    let mut client = server.connect();
+    client.run(transcript[0]);
+    client.run("INSERT INTO outbox (topic) VALUES ('orders')");
+    let id: i64 = single(&mut client, "SELECT snowflake_nextval() AS id");
+    let (state, message) =
+        failure(&mut client, &format!("INSERT INTO outbox (id, topic) VALUES ({id}, 'orders')"));
+    assert_eq!(state, "23514");
+    assert!(message.contains(&format!("ID {id} was not taken by this transaction")), "{message}");
+}
+
+/// The clock was a year ahead at the start. After the reset, a consumer that has read the rows reads the new ones.
+#[test]
+fn after_a_reset() {
+    let server = Cluster::builder().worker(1).clock().start();
+    blocks_of("once").for_each(|block| server.connect().run(block));
+    server.stop_server("fast");
+    server.set_clock(365.0 * 24.0 * 3_600.0);
+    server.start_server();
+    let consumer = steps("the consumer");
+    let mut client = server.connect();
+    wait_for_first_id(&mut client);
+    client.run(INTO_OUTBOX);
+    let mut rows = Vec::new();
+    eventually("the rows", || {
+        rows.extend(consume(&mut client, &consumer, "mail").1);
+        rows.len() == 3
+    });
+
+    server.set_clock(0.0);
+    client.run("SELECT snowflake_reset_horizon(9)");
+    server.change_for(&mut client, "snowflake_id.worker_id", "9");
+    wait_for_first_id(&mut client);
+    client.run(INTO_OUTBOX);
+    assert!(consume(&mut client, &consumer, "mail").1.is_empty());
+    client.run(blocks_of("after a reset").next().unwrap());
+    let mut after = Vec::new();
+    eventually("the new rows", || {
+        after.extend(consume(&mut client, &consumer, "mail").1);
+        after.len() == 3
+    });
+    assert_all_read(&[after, rows].concat(), &server, "outbox");
+}

@@ -1,0 +1,122 @@
+//! The procedures of docs/how-to/reading-in-order.md for readers on a standby, and on a server that collects the rows of
+//! several servers.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use harness::*;
+use postgres::types::PgLsn;
+
+use super::reading_in_order::*;
+
+/// Reads on a standby, by the position in the WAL, and by watermarks that the primary stores.
+#[test]
+fn on_a_standby() {
+    let primary = Cluster::builder()
+        .worker(1)
+        .settings(&[("max_prepared_transactions", "20"), ("cluster_name", "alpha")])
+        .start();
+    blocks_of("once").for_each(|block| primary.connect().run(block));
+    let standby = primary.start_standby(&[("cluster_name", "standby")]);
+    let [ask] = &steps("on the primary")[..] else { panic!() };
+    let [wait] = &steps("on the standby, until the result is true")[..] else { panic!() };
+    let [read] = &steps("on the standby, in a new transaction")[..] else { panic!() };
+    let reader = |stop: &AtomicBool| {
+        let (mut there, mut here) = (primary.connect(), standby.connect());
+        let error = failure(&mut here, "SELECT snowflake_watermark()");
+        assert_eq!(error.0, "55000");
+        let mut position = 0_i64;
+        repeat(stop, || {
+            let row = there.query_one(ask, &[]).unwrap();
+            let (watermark, lsn): (Option<i64>, PgLsn) = (row.get(0), row.get(1));
+            let watermark = watermark?;
+            eventually("the standby", || here.query_one(wait, &[&lsn]).unwrap().get::<_, bool>(0));
+            let rows = first_column(here.query(read, &[&position, &watermark]).unwrap());
+            position = rows.last().copied().unwrap_or(position);
+            (!rows.is_empty() || is_read(&mut there, "outbox", position)).then_some(rows)
+        })
+    };
+    let read = read_beside(&primary, INTO_OUTBOX, [reader]);
+    assert_all_read(&read[0], &primary, "outbox");
+
+    primary.connect().run(blocks_of("on each server").next().unwrap());
+    let store = &steps("on each server, every second")[0];
+    let read = &steps("the reader")[2];
+    let reader = |stop: &AtomicBool| {
+        let (mut there, mut here) = (primary.connect(), standby.connect());
+        eventually("the tables", || here.batch_execute("SELECT FROM events, watermarks").ok());
+        let mut position = 0_i64;
+        repeat(stop, || {
+            there.run(store);
+            let rows = first_column(here.query(read, &[&"alpha", &position]).unwrap());
+            position = rows.last().copied().unwrap_or(position);
+            (!rows.is_empty() || is_read(&mut there, "events", position)).then_some(rows)
+        })
+    };
+    let read = read_beside(&primary, INTO_EVENTS, [reader]);
+    assert_all_read(&read[0], &primary, "events");
+}
+
+/// Rows of two servers are collected by logical replication.
+#[test]
+fn rows_of_several_servers() {
+    let [alpha, beta] = ["alpha", "beta"].map(|name| {
+        let server = Cluster::builder()
+            .worker(if name == "alpha" { 1 } else { 2 })
+            .settings(&[
+                ("max_prepared_transactions", "20"),
+                ("cluster_name", name),
+                ("wal_level", "logical"),
+            ])
+            .start();
+        server.connect().run(blocks_of("on each server").next().unwrap());
+        server
+    });
+    let here = Cluster::builder().extensions(&[]).start();
+    here.connect().run(blocks_of("on the server that collects").next().unwrap());
+    let subscribe: BTreeMap<&str, String> = ["alpha", "beta"]
+        .iter()
+        .map(|name| {
+            let line = format!(
+                "    CREATE SUBSCRIPTION {name} CONNECTION 'host={name} dbname=shop' PUBLICATION events;"
+            );
+            assert!(PAGE.contains(&line));
+            let server = if *name == "alpha" { &alpha } else { &beta };
+            let connection = server.connection_string("test");
+            (*name, line.replace(&format!("host={name} dbname=shop"), &connection))
+        })
+        .collect();
+    let store = &steps("on each server, every second")[0];
+    let is_ready = &steps("on the server that collects, until the result is true")[0];
+    let [begin, lock, read, advance, commit] = &steps("the reader")[..] else { panic!() };
+
+    let readers = [("alpha", &alpha), ("beta", &beta)].map(|(name, server)| {
+        let (here, subscribe) = (&here, &subscribe);
+        move |stop: &AtomicBool| {
+            let (mut there, mut client) = (server.connect(), here.connect());
+            // The rows that exist already are copied.
+            there.run(INTO_EVENTS);
+            client.run(&subscribe[name]);
+            eventually("the first copies", || single::<bool>(&mut client, is_ready));
+            repeat(stop, || {
+                there.run(store);
+                client.run(begin);
+                let position: i64 = client.query_one(lock, &[&name]).unwrap().get(0);
+                let rows = first_column(client.query(read, &[&name, &position]).unwrap());
+                if let Some(last) = rows.last() {
+                    client.execute(advance, &[&name, last]).unwrap();
+                }
+                client.run(commit);
+                (!rows.is_empty() || is_read(&mut there, "events", position)).then_some(rows)
+            })
+        }
+    });
+    let (read, ()) = beside(readers, || {
+        let writers: Vec<_> = writers(&alpha, INTO_EVENTS).chain(writers(&beta, INTO_EVENTS)).collect();
+        beside(writers, || thread::sleep(2 * A_WHILE));
+    });
+    assert_all_read(&read[0], &alpha, "events");
+    assert_all_read(&read[1], &beta, "events");
+    assert!(read.iter().all(|rows| rows.len() > 100));
+}
