@@ -1,5 +1,5 @@
 //! Interleavings of transactions that mark slots and of a reader that computes the watermarks, checked by loom. Built only
-//! with `--cfg loom`. `docs/design/watermark.md` lists the mutations that these tests catch.
+//! with `--cfg loom`. `docs/design/watermark.md` lists changes that make these tests fail.
 //!
 //! In place of PostgreSQL's list of running transactions there is one atomic word, which gives no ordering at all.
 //! PostgreSQL protects its list by a lock. The watermark does not rely on this lock.
