@@ -67,8 +67,9 @@ test_core() {
     step "pictures: those of the figures"
     cargo test --quiet -p snowflake-id-pictures
 
-    step "core: every interleaving (loom)"
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --quiet --release -p snowflake-id-core --test loom
+    step "core: interleavings (loom)"
+    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \
+        cargo test --quiet --release -p snowflake-id-core --test loom --test loom_marks
 }
 
 # The arguments select topics; without arguments, all topics run. Each topic needs the topic "setup".

@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod atomic;
 pub mod clock_sequence;
 pub mod clock_watch;
 pub mod error;

@@ -7,19 +7,18 @@
 //! The following rules ensure that a reader that finds no mark of a transaction may ignore this transaction:
 //!
 //! * The reader loads the counter of the slot before the marks. If the counter includes an ID, the load (Acquire) reads
-//!   a value written by the exchange that took the ID, or by a later exchange. Therefore the reader sees the mark that
-//!   was set before this exchange, unless the mark was cleared.
+//!   a value written by the exchange (Release) that took the ID, or by a later exchange. Therefore the reader sees the
+//!   mark that was set before this exchange, unless the mark was cleared. The exchange orders the mark, so the mark itself
+//!   is set with Relaxed.
 //! * A mark is cleared (Release) after its transaction has ended. A reader that finds the mark cleared (Acquire)
-//!   takes its snapshot later, so that the transaction has ended in this snapshot.
+//!   takes its snapshot later, so that the transaction has ended in this snapshot. The same holds if the reader finds a
+//!   mark of a later transaction, because a mark is set by atomic exchanges, which continue the release sequence of the
+//!   store that cleared the mark.
 //!
-//! `tests/loom_marks.rs` checks this over all interleavings.
+//! `tests/loom_marks.rs` checks this with up to two preemptions.
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::slot::Slot;
-
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The number of slots that a transaction can mark separately. If a transaction takes IDs from more slots, it holds back
 /// all of them.
@@ -76,14 +75,14 @@ impl MarkWords {
     /// Another process of a parallel query may set the same mark for another slot between the two steps. The word of that
     /// slot's mark is then lower than necessary, which holds readers back, but is safe.
     fn set(&self, slot: u64, word: u64) -> bool {
-        let found = self.slot.load(Ordering::Acquire);
+        let found = self.slot.load(Ordering::Relaxed);
         if found != MarkWords::FREE && found != slot {
             return false;
         }
         // Only the lowest word counts. Another process of a parallel query may have set a lower one.
-        self.word.fetch_min(word, Ordering::Release);
+        self.word.fetch_min(word, Ordering::Relaxed);
         found == slot
-            || match self.slot.compare_exchange(MarkWords::FREE, slot, Ordering::Release, Ordering::Relaxed) {
+            || match self.slot.compare_exchange(MarkWords::FREE, slot, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => true,
                 Err(found) => found == slot,
             }
@@ -109,7 +108,8 @@ impl Marks {
     pub fn set(&self, index: usize, slot: &Slot) {
         let word = slot.word();
         if !self.marks.iter().any(|mark| mark.set(index as u64 + 1, word)) {
-            self.has_more.store(1, Ordering::Release);
+            // A reader that finds this value gives no watermark, so the store needs no ordering.
+            self.has_more.store(1, Ordering::Relaxed);
         }
     }
 
@@ -142,12 +142,13 @@ impl Marks {
         })
     }
 
-    /// Copies the marks of another transaction. Both must not change during the call.
+    /// Copies the marks of another transaction. Both must not change during the call. The caller must hold a lock that
+    /// orders the call before each use of the copy.
     pub fn copy_from(&self, other: &Marks) {
         for (mark, other) in self.marks.iter().zip(&other.marks) {
-            mark.word.store(other.word.load(Ordering::Acquire), Ordering::Release);
-            mark.slot.store(other.slot.load(Ordering::Acquire), Ordering::Release);
+            mark.word.store(other.word.load(Ordering::Relaxed), Ordering::Relaxed);
+            mark.slot.store(other.slot.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        self.has_more.store(other.has_more.load(Ordering::Acquire), Ordering::Release);
+        self.has_more.store(other.has_more.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }

@@ -17,14 +17,11 @@
 //!   of one caller. Each of these ranges must be written to disk first.
 //! * The writer ensures that the numbers of each range are above those of all earlier ranges.
 //!
-//! `tests/loom.rs` checks this over all interleavings.
+//! `tests/loom.rs` checks this with up to three preemptions.
 
 use std::num::NonZeroU64;
 
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use crate::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// The number of ranges for which a segment has room, including the current range.
 const RANGES: u64 = 4;

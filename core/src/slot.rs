@@ -14,17 +14,13 @@
 //!   load (Acquire) reads a value written by the raise (Release) or by a later exchange. Therefore the gate
 //!   was closed before the load.
 //!
-//! `tests/loom.rs` checks this over all interleavings.
+//! `tests/loom.rs` checks this with up to three preemptions.
 
 use std::num::NonZeroU64;
 
+use crate::atomic::{AtomicU64, Ordering};
 use crate::generator::{Generator, Reservation, Stall};
 use crate::identity::Identity;
-
-#[cfg(loom)]
-use loom::sync::atomic::{AtomicU64, Ordering};
-#[cfg(not(loom))]
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The identity under which IDs may be generated, in one word. While the gate is closed, the word contains no
 /// identity, and no IDs may be generated.

@@ -12,7 +12,7 @@ use crate::slot::Slot;
 
 /// A snapshot: which transactions were in progress at a time. Transaction IDs have 64 bits, so that they never wrap
 /// around. Subtransactions are not included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     /// All transactions with this ID or a later one count as in progress.
     pub xmax: u64,

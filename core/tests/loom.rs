@@ -1,4 +1,4 @@
-//! Every interleaving of calls and fences, checked by loom. Built only with `--cfg loom`.
+//! Interleavings of calls and fences, checked by loom. Built only with `--cfg loom`.
 #![cfg(loom)]
 
 use std::num::NonZeroU64;
@@ -12,9 +12,18 @@ use snowflake_id_core::{Gate, Generator, Identity, Layout, Slot, SlotKey, Stall}
 const OLD: Identity = Identity { datacenter: 0, worker: 1 };
 const NEW: Identity = Identity { datacenter: 0, worker: 2 };
 
+/// The maximum number of times that a thread is interrupted. All interleavings would take too long.
+const PREEMPTIONS: usize = 3;
+
 struct Server {
     gate: Gate,
     slot: Slot,
+}
+
+fn check(run: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(PREEMPTIONS);
+    model.check(run);
 }
 
 fn server() -> Arc<Server> {
@@ -45,7 +54,7 @@ fn assert_distinct(mut ids: Vec<i64>) {
 
 #[test]
 fn concurrent_calls_share_no_id_and_each_sees_its_own_grow() {
-    loom::model(|| {
+    check(|| {
         let server = server();
         let other = {
             let server = server.clone();
@@ -63,7 +72,7 @@ fn concurrent_calls_share_no_id_and_each_sees_its_own_grow() {
 
 #[test]
 fn an_id_returned_before_a_call_is_smaller_than_what_the_call_returns() {
-    loom::model(|| {
+    check(|| {
         let server = server();
         let returned = Arc::new(AtomicBool::new(false));
         let other = {
@@ -85,7 +94,7 @@ fn an_id_returned_before_a_call_is_smaller_than_what_the_call_returns() {
 /// that the fencing process reads after the fence is final.
 #[test]
 fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
-    loom::model(|| {
+    check(|| {
         let server = server();
         let fenced = Arc::new(AtomicBool::new(false));
         let caller = {
@@ -115,7 +124,7 @@ fn an_attempt_that_began_before_a_fence_never_succeeds_after_it() {
 #[test]
 fn a_change_of_identity_keeps_the_order() {
     const FLOOR: u64 = 2 << 2;
-    loom::model(|| {
+    check(|| {
         let server = server();
         let caller = {
             let server = server.clone();
@@ -141,7 +150,7 @@ fn a_change_of_identity_keeps_the_order() {
 /// The horizon is published after it is durable. A call never exceeds the horizon that it can see.
 #[test]
 fn no_call_passes_a_published_horizon() {
-    loom::model(|| {
+    check(|| {
         let server = server();
         server.slot.set_horizon(1);
         let durable = Arc::new(loom::sync::atomic::AtomicU64::new(1));
@@ -163,7 +172,7 @@ fn no_call_passes_a_published_horizon() {
 /// Numbers in ranges: a caller takes a number while an exhausted range is replaced. It never mixes values from the two.
 #[test]
 fn concurrent_calls_share_no_number_of_a_segment() {
-    loom::model(|| {
+    check(|| {
         let segment = Arc::new(Segment::default());
         segment.publish(numbers_from(0, 2), 1).unwrap();
         assert_eq!(take_numbers(&segment, 1), [0]);
@@ -188,7 +197,7 @@ fn concurrent_calls_share_no_number_of_a_segment() {
 /// The writer drains a segment while a caller takes numbers: each number is taken by one of them.
 #[test]
 fn a_drained_number_is_not_taken() {
-    loom::model(|| {
+    check(|| {
         let segment = Arc::new(Segment::default());
         segment.publish(numbers_from(0, 2), 1).unwrap();
         segment.publish(numbers_from(10, 1), 1).unwrap();
@@ -233,7 +242,7 @@ fn a_slot_that_goes_over_to_another_value_gives_nothing_twice() {
         reservation.map(|reservation| generator.first_id(reservation))
     };
     for generator in [former, new] {
-        loom::model(move || {
+        check(move || {
             let (gate, slot) = (Gate::default(), Slot::new(word, 3));
             gate.open(OLD);
             let server = Arc::new(Server { gate, slot });
@@ -260,7 +269,7 @@ fn a_slot_that_goes_over_to_another_value_gives_nothing_twice() {
 #[test]
 fn a_value_that_is_opened_again_gives_nothing_below_its_floor() {
     const FLOOR: u64 = 2 << 2;
-    loom::model(|| {
+    check(|| {
         let server = server();
         server.slot.set_horizon(0); // The value was closed.
         let caller = {
