@@ -26,6 +26,7 @@ pub enum Error {
     InRecovery,
     NoKeeperInRecovery,
     WatermarkInRecovery,
+    WatermarkInParallelWorker,
     WatermarkOfClockSequence {
         layout: Layout,
     },
@@ -342,6 +343,12 @@ impl Error {
                 "cannot compute a watermark during recovery",
                 "Only the server that issues the IDs knows its watermark.",
                 "Run on the primary: SELECT snowflake_watermark(), pg_current_wal_insert_lsn(); When pg_last_wal_replay_lsn() on the standby has reached this position, read the rows below the watermark in a new transaction.",
+            ),
+            Error::WatermarkInParallelWorker => texts(
+                ERRCODE_INVALID_TRANSACTION_STATE,
+                "cannot compute a watermark in a parallel worker",
+                "The processes of a parallel query could get different watermarks.",
+                "Declare the function that calls snowflake_watermark() as PARALLEL RESTRICTED.",
             ),
             Error::WatermarkOfClockSequence { layout } => texts(
                 ERRCODE_FEATURE_NOT_SUPPORTED,

@@ -121,28 +121,38 @@ fn hold_back(low: &mut [Option<LowWater>], blocked: &mut Option<Blocked>, mark: 
 }
 
 /// Returns the watermark as an ID: each ID that the server has issued or will issue at or after `counter` is at or above
-/// the result, and each ID of this identity below `counter` is below the result.
+/// the result, and each ID of this identity below `counter` is below the result. The server must never issue IDs below
+/// `counter` again.
 ///
 /// `identity` is the identity under which the server issues IDs, and `from` is the first counter that this identity has
-/// used. Below this counter, and without an identity, the result contains zeros instead of the identity. Otherwise, the
-/// result could be above an ID with a lower identity in the same tick. If the counter is past the end of the layout, the
-/// result is the largest number.
+/// used. The result contains zeros instead of the identity in these cases:
+///
+/// * There is no identity, or the counter is below `from`. Otherwise, the result could be above an ID with a lower identity
+///   in the same tick.
+/// * The counter is the start of a tick. No IDs of this tick have been issued, so that a lower identity can follow in this
+///   tick. The zeros exclude no IDs, because each ID below the counter is in an earlier tick.
+///
+/// If the counter is past the end of the layout, the result is the largest number.
 ///
 /// The layout must have no clock sequence.
 pub fn id_at(layout: &Layout, counter: u64, identity: Option<(Identity, u64)>) -> i64 {
+    let is_in_tick = counter & layout.max(Field::Sequence) != 0;
+    let identity = identity.filter(|&(_, from)| from <= counter && is_in_tick);
+    identity
+        .and_then(|(identity, _)| id_of(layout, counter, identity))
+        .or_else(|| id_of(layout, counter, Identity { datacenter: 0, worker: 0 }))
+        .unwrap_or(i64::MAX)
+}
+
+/// Returns the ID of a counter, or `None` if the counter is past the end of the layout or the identity does not fit the
+/// layout. The layout must have no clock sequence.
+pub fn id_of(layout: &Layout, counter: u64, identity: Identity) -> Option<i64> {
     let parts = Parts {
         tick: counter >> layout.bits(Field::Sequence),
         sequence: counter & layout.max(Field::Sequence),
+        datacenter: identity.datacenter.into(),
+        worker: identity.worker.into(),
         ..Parts::default()
     };
-    let pack = |identity: Identity| {
-        layout.pack(&Parts {
-            datacenter: identity.datacenter.into(),
-            worker: identity.worker.into(),
-            ..parts
-        })
-    };
-    let identity =
-        identity.filter(|&(_, from)| from <= counter).and_then(|(identity, _)| pack(identity).ok());
-    identity.or_else(|| layout.pack(&parts).ok()).unwrap_or(i64::MAX)
+    layout.pack(&parts).ok()
 }

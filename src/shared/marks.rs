@@ -10,11 +10,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgLwLock, pg_shmem_init};
+use pgrx::{PGRXSharedMemory, pg_shmem_init};
 use snowflake_id_core::Marks;
 use snowflake_id_core::marks::Mark;
 
 use super::array::SharedArray;
+use super::fair_lock::FairLock;
 use crate::pg::backend_local::BackendLocal;
 use crate::pg::{process, snapshot};
 
@@ -47,7 +48,8 @@ static PREPARED: SharedArray<Prepared> = unsafe {
 };
 /// The number of entries that were ever used, and the lock of the list.
 // SAFETY: as above.
-static PREPARED_COUNT: PgLwLock<usize> = unsafe { PgLwLock::new(c"snowflake_id prepared") };
+static PREPARED_COUNT: FairLock<usize> =
+    unsafe { FairLock::new(c"snowflake_id prepared", c"snowflake_id prepared entrance") };
 
 /// Requests the shared memory.
 pub(super) fn request() {

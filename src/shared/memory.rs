@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use pgrx::prelude::*;
-use pgrx::{PGRXSharedMemory, PgAtomic, PgLwLock, pg_shmem_init};
+use pgrx::{PGRXSharedMemory, PgAtomic, pg_shmem_init};
 use snowflake_id_core::Gate;
 
+use super::fair_lock::FairLock;
 use super::server_status::ServerStatus;
 use super::slot_table::{Directory, SlotTable};
 use crate::error::Error;
@@ -46,7 +47,8 @@ unsafe impl PGRXSharedMemory for State {}
 pub(super) static STATE: PgAtomic<State> = unsafe { PgAtomic::new(c"snowflake_id state") };
 
 // SAFETY: as above.
-pub(super) static DIRECTORY: PgLwLock<Directory> = unsafe { PgLwLock::new(c"snowflake_id directory") };
+pub(super) static DIRECTORY: FairLock<Directory> =
+    unsafe { FairLock::new(c"snowflake_id directory", c"snowflake_id directory entrance") };
 
 /// True if the postmaster loaded the library, so that shared memory exists.
 static IS_PRELOADED: AtomicBool = AtomicBool::new(false);

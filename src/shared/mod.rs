@@ -26,6 +26,7 @@ mod bounded_text;
 mod carry_over;
 mod clock_sequence;
 pub mod command_slot;
+mod fair_lock;
 pub mod history;
 pub mod keeper_words;
 pub mod lease;

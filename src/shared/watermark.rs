@@ -4,7 +4,7 @@
 //! prepared transactions and of the samples are taken while the directory is locked. No process takes these locks in the
 //! reverse order.
 
-use snowflake_id_core::watermark::{Blocked, Holder, LowWater, Snapshot, id_at, low_water};
+use snowflake_id_core::watermark::{Blocked, Holder, LowWater, Snapshot, id_at, id_of, low_water};
 use snowflake_id_core::{Identity, Layout, SlotKey};
 
 use super::memory::{DIRECTORY, State};
@@ -39,7 +39,10 @@ impl State {
         let words = |low: Vec<Option<LowWater>>| low.into_iter().map(|low| Some(low?.word)).collect();
         let low: Vec<Option<u64>> = fresh.map(|(low, _)| words(low)).or_else(|| samples::find(statement))?;
         Some(match index {
-            Some(index) => id_at(layout, key.parts((*low.get(index)?)?).1, self.identity_of(index)),
+            Some(index) => {
+                let counter = self.counter_of(index, &key, (*low.get(index)?)?);
+                id_at(layout, counter, self.identity_of(index))
+            }
             // This server has issued no IDs of this layout since the floor.
             None => id_at(layout, self.first_counter(&key), None),
         })
@@ -60,7 +63,7 @@ impl State {
                 let watermark = |low: &[Option<LowWater>]| {
                     let low = low[index].expect("bug: a slot in use has no watermark");
                     let key = SlotKey::of(&layout);
-                    let (_, counter) = key.parts(low.word);
+                    let counter = self.counter_of(index, &key, low.word);
                     (id_at(&layout, counter, self.identity_of(index)), key.tick_us(counter), low.holder)
                 };
                 let watermark = low.as_ref().map(|(low, _)| watermark(low)).map_err(|blocked| *blocked);
@@ -73,6 +76,17 @@ impl State {
         let assigned = directory.entries.iter().take_while(|entry| **entry != SlotEntry::Free);
         let slots = assigned.zip(&self.slot_table.slots).map(|(entry, slot)| entry.in_use().map(|_| slot));
         low_water(slots, marks::of_processes(), marks::of_prepared, snapshot::take, self.first_transaction())
+    }
+
+    /// Returns the counter of a watermark, given the word that holds the watermark back. The directory must be locked.
+    ///
+    /// A fence skips counters. If no IDs are issued after the fence and the server is restarted, IDs can begin at these
+    /// counters, because the shutdown horizon does not include them. Therefore, the watermark does not include them either.
+    fn counter_of(&self, index: usize, key: &SlotKey, word: u64) -> u64 {
+        let current = self.slot_table.slots[index].word();
+        let end_of_use_us = self.slot_table.records[index].end_of_use_us(key, current);
+        let floor_us = self.server_status.begun(key.track()).floor_us;
+        key.parts(word).1.min(key.first_counter_from(end_of_use_us.max(floor_us)))
     }
 
     /// Returns the identity of the gate, with the first counter of a slot that this identity may have used. The directory
@@ -91,9 +105,9 @@ impl State {
         let counter = key.counter_at(parts.tick) + parts.sequence;
         let is_taken_since = |mark: u64| (mark..slot.word()).contains(&counter);
         // Watermarks below the first counter of the identity contain no identity, so that any identity is above them.
-        let has_identity = self.identity_of(index).is_none_or(|(identity, from)| {
-            counter < from || id_at(layout, counter, Some((identity, 0))) == id
-        });
+        let has_identity = self
+            .identity_of(index)
+            .is_none_or(|(identity, from)| counter < from || id_of(layout, counter, identity) == Some(id));
         marks::own().and_then(|marks| marks.of(index)).is_some_and(is_taken_since) && has_identity
     }
 }

@@ -13,7 +13,7 @@ use snowflake_id_core::Layout;
 
 use crate::config;
 use crate::error::{Error, OrReport};
-use crate::pg::{server, snapshot, transaction_end};
+use crate::pg::{process, server, snapshot, transaction_end};
 use crate::read::layout_argument::LayoutArgument;
 use crate::shared::{marks, memory};
 
@@ -42,6 +42,11 @@ fn snowflake_watermark_as(layout: LayoutArgument) -> Option<i64> {
 fn watermark(layout: &Layout) -> Result<Option<i64>, Error> {
     let shared = memory::state()?;
     check_layout(layout)?;
+    // Each process remembers its own answers. PostgreSQL calls the function here only if another function that calls it is
+    // declared PARALLEL SAFE.
+    if process::is_parallel_worker() {
+        return Err(Error::WatermarkInParallelWorker);
+    }
     if server::is_in_recovery() {
         return Err(Error::WatermarkInRecovery);
     }

@@ -1,4 +1,5 @@
-//! The cost of the watermark: how often readers get NULL under load, and how long a call takes with 200 sessions.
+//! The cost of the watermark: how often readers get NULL under load, how long a call takes with 200
+//! sessions, and how long readers delay others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -75,4 +76,55 @@ fn a_call_with_200_sessions() {
     println!("{cost:?} ({call:?} with the transaction, {other:?} for the transaction alone)");
     drop(sessions);
     assert!(cost < Duration::from_micros(10), "{cost:?}");
+}
+
+/// The locks of the readers overlap, so that at each time some reader holds the shared lock. Nevertheless, other processes
+/// get the exclusive lock: a session that takes the first ID of a layout, the keeper when the worker ID changes, and a
+/// session that prepares a transaction.
+#[test]
+fn readers_do_not_delay_others() {
+    const INSERT: &str = "INSERT INTO events (note) VALUES ('row')";
+    let server = Cluster::builder()
+        .worker(1)
+        .settings(&[("max_prepared_transactions", "20"), ("snowflake_id.max_wait", "30s")])
+        .start();
+    let mut client = server.connect();
+    client.run(TABLE);
+    wait_for_first_id(&mut client);
+    for number in 0..8 {
+        client.run(&format!("BEGIN; {INSERT}; PREPARE TRANSACTION 'other {number}'"));
+    }
+    let reader = |stop: &AtomicBool| {
+        let mut client = server.connect();
+        while !stop.load(Ordering::Relaxed) {
+            // Each call is in a transaction of its own, because a transaction remembers the answers.
+            client.run(
+                "DO $$ BEGIN FOR n IN 1 .. 20000 LOOP PERFORM snowflake_watermark(); COMMIT; END LOOP; END $$",
+            );
+        }
+    };
+    beside(vec![reader; 16], || {
+        thread::sleep(Duration::from_millis(500));
+        let mut time = |what: &str, action: &mut dyn FnMut(&mut Client)| {
+            let began = Instant::now();
+            action(&mut client);
+            println!("{what}: {:?}", began.elapsed());
+            assert!(began.elapsed() < Duration::from_secs(5), "{what}: {:?}", began.elapsed());
+        };
+        for layout in ["wide", "discord", "instagram"] {
+            time(layout, &mut |client| {
+                client.run(&format!("SET snowflake_id.layout = '{layout}'; SELECT snowflake_nextval()"));
+            });
+        }
+        time("the worker ID", &mut |client| {
+            client.run("RESET snowflake_id.layout");
+            server.change("snowflake_id.worker_id", "9");
+            eventually("the worker ID", || {
+                single::<bool>(client, "SELECT snowflake_worker(snowflake_nextval()) = 9")
+            });
+        });
+        time("a prepared transaction", &mut |client| {
+            client.run(&format!("BEGIN; {INSERT}; PREPARE TRANSACTION 'last'"));
+        });
+    });
 }

@@ -254,16 +254,14 @@ fn consumers_that_share_the_rows() {
     assert_all_read(&all, &server, "outbox");
 }
 
-/// The script is run with psql. The files together contain each row once, in order. A file that is written again is the
-/// same.
-#[test]
-fn an_incremental_export() {
-    let server = server_with_outbox();
+/// Returns a function that runs the script of the incremental export with psql, and returns the IDs in the file. The
+/// function returns `None` if the script has written no file.
+fn exporter(server: &Cluster) -> impl FnMut() -> Option<Vec<i64>> {
     let script = server.host().join("export.sql");
     fs::write(&script, blocks_of("export.sql").next().unwrap()).unwrap();
     server.own(&script);
     let mut number = 0;
-    let mut export = || {
+    move || {
         number += 1;
         let file = server.host().join(format!("{number}.tsv"));
         let mut psql = server.client_program("psql");
@@ -272,8 +270,15 @@ fn an_incremental_export() {
         let output = psql.output().unwrap();
         assert_eq!(output.status.success(), file.exists(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = fs::read_to_string(file).ok()?;
-        Some(text.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect::<Vec<i64>>())
-    };
+        Some(text.lines().map(|line| line.split('\t').next().unwrap().parse().unwrap()).collect())
+    }
+}
+
+/// The files together contain each row once, in order. A file that is written again is the same.
+#[test]
+fn an_incremental_export() {
+    let server = server_with_outbox();
+    let mut export = exporter(&server);
     let mut all = Vec::new();
     beside(writers(&server, INTO_OUTBOX), || {
         for _ in 0..20 {
@@ -291,6 +296,29 @@ fn an_incremental_export() {
     let query =
         "SELECT o.id FROM export AS e JOIN outbox AS o ON o.id >= e.from_id AND o.id < e.below_id ORDER BY 1";
     assert_all_read(&ids(&mut client, query), &server, "outbox");
+}
+
+/// The export waits for a command that rewrites the table. It must not find the table empty.
+#[test]
+fn an_export_while_the_table_is_rewritten() {
+    let server = server_with_outbox();
+    let mut client = server.connect();
+    client.run(INTO_OUTBOX);
+    let last: i64 = single(&mut client, "SELECT max(id) FROM outbox");
+    eventually("the watermark", || {
+        single::<bool>(&mut client, &format!("SELECT snowflake_watermark() > {last}"))
+    });
+    let mut other = server.connect();
+    other.run("BEGIN; ALTER TABLE outbox ALTER topic TYPE varchar(50)");
+    let mut export = exporter(&server);
+    let exported = thread::scope(|scope| {
+        let exported = scope.spawn(&mut export);
+        let waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'psql' AND wait_event_type = 'Lock')";
+        eventually("the lock", || single::<bool>(&mut client, waits));
+        other.run("COMMIT");
+        exported.join().unwrap()
+    });
+    assert_all_read(&exported.unwrap(), &server, "outbox");
 }
 
 /// A user loads all older pages and the newer rows in turn.

@@ -28,7 +28,7 @@ const OBJECTS: &str = "
         END LOOP;
     END
     $$;
-    CREATE TABLE consumed (number bigserial, id bigint, own_id bigint DEFAULT snowflake_nextval());";
+    CREATE TABLE consumed (number bigserial, id bigint PRIMARY KEY, own_id bigint DEFAULT snowflake_nextval());";
 
 /// How a consumer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +127,7 @@ impl Way {
                     }
                     if self == Way::Recorded {
                         // The last transaction may have been committed.
-                        ids = recorded(server);
+                        ids.extend(recorded_after(server, cursor));
                     }
                 }
             }
@@ -247,11 +247,10 @@ fn isolated(
     Ok(ids)
 }
 
-fn recorded(server: &Cluster) -> Vec<i64> {
+fn recorded_after(server: &Cluster, cursor: i64) -> Vec<i64> {
+    let query = format!("SELECT id FROM consumed WHERE id > {cursor} ORDER BY number");
     eventually("the records", || {
-        server
-            .try_connect("postgres")
-            .and_then(|mut client| all(&mut client, "SELECT id FROM consumed ORDER BY number"))
+        server.try_connect("postgres").and_then(|mut client| all(&mut client, &query))
     })
 }
 

@@ -53,3 +53,20 @@ fn the_workers_have_taken_ids() {
     assert_eq!(all.len(), 62);
     assert!(all[0] == first && all[60] == later && all[61] == last);
 }
+
+/// A function that calls `snowflake_watermark()` is declared PARALLEL SAFE by mistake. The processes of a query would not
+/// get the same answer.
+#[test]
+fn a_worker_asks_for_the_watermark() {
+    let (_server, mut leader) = server_with_leader();
+    leader.run(
+        "CREATE FUNCTION careless() RETURNS bigint STABLE PARALLEL SAFE LANGUAGE plpgsql
+         AS 'BEGIN RETURN snowflake_watermark(); END'",
+    );
+    let query = "SELECT count(*) FROM numbers WHERE n < careless()";
+    let (state, message) = failure(&mut leader, query);
+    assert_eq!(state, "25000");
+    assert!(message.contains("cannot compute a watermark in a parallel worker"), "{message}");
+    leader.run("ALTER FUNCTION careless() PARALLEL RESTRICTED");
+    eventually("the watermark", || single::<i64>(&mut leader, query) == 60);
+}

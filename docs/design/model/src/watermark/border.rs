@@ -11,7 +11,7 @@ use crate::watermark::state::*;
 
 /// The worker ID is above the sequence, so that IDs with a lower worker ID come first in each tick.
 static LAYOUT: LazyLock<Layout> =
-    LazyLock::new(|| "time:40 worker:2 sequence:1 epoch=1970-01-01T00:00:00Z".parse().unwrap());
+    LazyLock::new(|| "time:40 worker:2 sequence:2 epoch=1970-01-01T00:00:00Z".parse().unwrap());
 
 fn identity(worker: u8) -> Identity {
     Identity { datacenter: 0, worker: worker.into() }
